@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import faulthandler
 import gc
 import importlib
+import inspect
 import ipaddress
 import itertools
 import logging
@@ -22,7 +24,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from tests.support import FixedClock
+from tests.support import FixedClock, InLoop
 from tests.templates import copy_new_databases
 from whet import log
 from whet.rewind.database import RecordFile
@@ -100,6 +102,26 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         for file in files[int(worker.removeprefix("gw")) :: workers]:
             with contextlib.suppress(Exception, pytest.skip.Exception):  # said when it is collected
                 importlib.import_module(".".join(file.relative_to(config.rootpath).with_suffix("").parts))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+
+    async def run() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            arguments = {
+                name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
+            }
+            for name, value in arguments.items():
+                if isinstance(value, InLoop):
+                    arguments[name] = await stack.enter_async_context(value.manager)
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(run())
+    return True
 
 
 @pytest.hookimpl(trylast=True)  # when the fixtures are gone

@@ -10,9 +10,11 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 import apsw
 import pytest
@@ -25,19 +27,21 @@ T = TypeVar("T")
 
 def each(
     names: str | Sequence[str], rows: Collection[Any]
-) -> Callable[[Callable[..., None]], Callable[[], None]]:
+) -> Callable[[Callable[..., Coroutine[Any, Any, None] | None]], Callable[[], None]]:
     """Run a test with each row of a table, like `parametrize`, but as one item: for rows that take less time
     than pytest does around each. All rows run; the first twenty failures are raised together."""
     keys = names.replace(",", " ").split() if isinstance(names, str) else names
 
-    def decorate(test: Callable[..., None]) -> Callable[[], None]:
+    def decorate(test: Callable[..., Coroutine[Any, Any, None] | None]) -> Callable[[], None]:
         @functools.wraps(test)
         def test_rows() -> None:
             failures: list[BaseException] = []
             for row in rows:
                 values = (row,) if len(keys) == 1 else row
                 try:
-                    test(**dict(zip(keys, values, strict=True)))
+                    work = test(**dict(zip(keys, values, strict=True)))
+                    if work is not None:  # of a test that is a coroutine
+                        asyncio.run(work)
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  raised below
                     error.add_note(f"in the row {row!r}"[:500])
                     failures.append(error)
@@ -48,6 +52,13 @@ def each(
         return test_rows
 
     return decorate
+
+
+@dataclass(frozen=True)
+class InLoop(Generic[T]):
+    """What a fixture gives for a test that is a coroutine, which has what is entered in its own loop."""
+
+    manager: AbstractAsyncContextManager[T]
 
 
 def output_of(process: subprocess.Popen[str]) -> IO[str]:

@@ -62,95 +62,83 @@ async def cancelled(turn: asyncio.Task[object], disk: SlowDisk, times: int = 2) 
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_reply_that_is_stored_after_the_cancel_is_told(tmp_path: Path, times: int) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [ANSWER, ANSWER]) as r:
-            disk, said = SlowDisk(r), asyncio.Event()
+async def test_a_reply_that_is_stored_after_the_cancel_is_told(tmp_path: Path, times: int) -> None:
+    async with rig(tmp_path, [ANSWER, ANSWER]) as r:
+        disk, said = SlowDisk(r), asyncio.Event()
 
-            def emit(event: Event) -> None:
-                r.events.append(event)
-                if isinstance(event, TextDelta):
-                    disk.hold()
-                    said.set()
+        def emit(event: Event) -> None:
+            r.events.append(event)
+            if isinstance(event, TextDelta):
+                disk.hold()
+                said.set()
 
-            turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
-            await said.wait()
-            await write_is_on_its_way(r)
-            await cancelled(turn, disk, times)
-            assert [message.text for message in r.session.log.messages] == ["go", "All done."]
-            assert len(r.seen(StepFinished)) == 1
-            assert (await r.turn("again")).reason == "answered"
-
-    asyncio.run(main())
+        turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
+        await said.wait()
+        await write_is_on_its_way(r)
+        await cancelled(turn, disk, times)
+        assert [message.text for message in r.session.log.messages] == ["go", "All done."]
+        assert len(r.seen(StepFinished)) == 1
+        assert (await r.turn("again")).reason == "answered"
 
 
-def test_a_turn_that_is_stored_after_the_cancel_is_ended(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [ANSWER]) as r:
-            disk = SlowDisk(r)
-            disk.hold()
-            turn = asyncio.ensure_future(r.turn("go"))
-            await write_is_on_its_way(r)
-            await cancelled(turn, disk)
-            assert [message.text for message in r.session.log.messages] == ["go"]
-            assert r.session.log.live.open_turn is None
-            with pytest.raises(NotFound):
-                await r.turn(None)
-            assert (await r.turn("again")).reason == "answered"
-
-    asyncio.run(main())
+async def test_a_turn_that_is_stored_after_the_cancel_is_ended(tmp_path: Path) -> None:
+    async with rig(tmp_path, [ANSWER]) as r:
+        disk = SlowDisk(r)
+        disk.hold()
+        turn = asyncio.ensure_future(r.turn("go"))
+        await write_is_on_its_way(r)
+        await cancelled(turn, disk)
+        assert [message.text for message in r.session.log.messages] == ["go"]
+        assert r.session.log.live.open_turn is None
+        with pytest.raises(NotFound):
+            await r.turn(None)
+        assert (await r.turn("again")).reason == "answered"
 
 
-def test_a_result_that_is_stored_after_the_cancel_is_the_calls_only_one(tmp_path: Path) -> None:
+async def test_a_result_that_is_stored_after_the_cancel_is_the_calls_only_one(tmp_path: Path) -> None:
     @tool(toolset="file", effects={"write"})
     async def leave(ctx: ToolContext) -> str:
         """Say that it is done, and be done."""
         ctx.output("done")
         return "left"
 
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("leave", "{}")), ANSWER], more_tools=[leave]) as r:
-            disk, done = SlowDisk(r), asyncio.Event()
+    async with rig(tmp_path, [calls(("leave", "{}")), ANSWER], more_tools=[leave]) as r:
+        disk, done = SlowDisk(r), asyncio.Event()
 
-            def emit(event: Event) -> None:
-                if isinstance(event, ToolProgress):
-                    disk.hold()
-                    done.set()
+        def emit(event: Event) -> None:
+            if isinstance(event, ToolProgress):
+                disk.hold()
+                done.set()
 
-            turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
-            await done.wait()
-            await write_is_on_its_way(r)
-            await cancelled(turn, disk)
-            assert [message.text for message in r.session.log.messages[2:]] == ["left"]
-            assert (await r.turn("again")).reason == "answered"
-
-    asyncio.run(main())
+        turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
+        await done.wait()
+        await write_is_on_its_way(r)
+        await cancelled(turn, disk)
+        assert [message.text for message in r.session.log.messages[2:]] == ["left"]
+        assert (await r.turn("again")).reason == "answered"
 
 
-def test_a_start_that_is_stored_after_the_cancel_is_not_told(
+async def test_a_start_that_is_stored_after_the_cancel_is_not_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
+    begun = asyncio.Event()
 
-        @tool(toolset="file", effects={"read"}, repeatable=True)
-        async def stare(ctx: ToolContext) -> str:
-            """Never end."""
-            begun.set()
-            await asyncio.Event().wait()
-            return ""
+    @tool(toolset="file", effects={"read"}, repeatable=True)
+    async def stare(ctx: ToolContext) -> str:
+        """Never end."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
 
-        async with rig(tmp_path, [calls(("stare", "{}")), ANSWER], more_tools=[stare]) as r:
-            disk = SlowDisk(r)
-            turn = asyncio.ensure_future(r.turn("go"))
-            await begun.wait()
-            disk.hold()
-            let_pass(1)
-            await write_is_on_its_way(r)
-            await cancelled(turn, disk)
-            assert [message.role for message in r.session.log.messages] == ["user", "assistant", "tool"]
-            assert not r.seen(ToolStarted), "nobody would hear of its end"
-            assert (await r.turn("again")).reason == "answered"
-            assert not caplog.records
-
-    asyncio.run(main())
+    async with rig(tmp_path, [calls(("stare", "{}")), ANSWER], more_tools=[stare]) as r:
+        disk = SlowDisk(r)
+        turn = asyncio.ensure_future(r.turn("go"))
+        await begun.wait()
+        disk.hold()
+        let_pass(1)
+        await write_is_on_its_way(r)
+        await cancelled(turn, disk)
+        assert [message.role for message in r.session.log.messages] == ["user", "assistant", "tool"]
+        assert not r.seen(ToolStarted), "nobody would hear of its end"
+        assert (await r.turn("again")).reason == "answered"
+        assert not caplog.records

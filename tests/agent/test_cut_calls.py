@@ -55,23 +55,19 @@ async def _out_of_time(r: Rig) -> TurnEnd:
         ("read", (), None, None),
     ],
 )
-def test_what_ran_when_the_time_was_up_is_in_the_receipt(
+async def test_what_ran_when_the_time_was_up_is_in_the_receipt(
     tmp_path: Path, effect: Effect, tags: tuple[str, ...], line: str | None, row: str | None
 ) -> None:
     limits = TurnLimits(steps=9, turn_s=60)
     script = [calls(("act", '{"command": "make world"}'), ("put", '{"what": "x"}')), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, limits=limits, more_tools=[endless(effect, *tags)]) as r:
-            end = await _out_of_time(r)
-            assert (end.reason, end.error) == ("budget", "the turn reached its limit of 60 s")
-            kinds = r.database.read_now(lambda db: db.execute("SELECT error_kind FROM tool_calls").fetchall())
-            assert kinds == [("interrupted",), ("cancelled",)]
-            made = r.database.read_now(lambda db: facts.build_receipt(db, r.session.log.live.key, 1))
-            assert (made and made.line) == line
-            assert (made and made.rows) == (row and (row,))
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, limits=limits, more_tools=[endless(effect, *tags)]) as r:
+        end = await _out_of_time(r)
+        assert (end.reason, end.error) == ("budget", "the turn reached its limit of 60 s")
+        kinds = r.database.read_now(lambda db: db.execute("SELECT error_kind FROM tool_calls").fetchall())
+        assert kinds == [("interrupted",), ("cancelled",)]
+        made = r.database.read_now(lambda db: facts.build_receipt(db, r.session.log.live.key, 1))
+        assert (made and made.line) == line
+        assert (made and made.rows) == (row and (row,))
 
 
 class Editing(ListGate):
@@ -81,20 +77,16 @@ class Editing(ListGate):
         return Decision("allow", "person", arguments={"command": "make test"})
 
 
-def test_the_command_that_the_person_wrote_is_what_was_cut_off(tmp_path: Path) -> None:
+async def test_the_command_that_the_person_wrote_is_what_was_cut_off(tmp_path: Path) -> None:
     limits = TurnLimits(steps=9, turn_s=60)
     script = [calls(("act", '{"command": "make world"}'))]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, limits=limits, more_tools=[endless("execute", "command")]) as r:
-            r.session = msgspec.structs.replace(r.session, gate=Editing())
-            await _out_of_time(r)
-            made = r.database.read_now(lambda db: facts.build_receipt(db, r.session.log.live.key, 1))
-            assert made is not None and made.rows == ("$ make test  [interrupted]",)
-            said = r.session.log.messages[-1].text
-            assert 'These arguments ran: {"command":"make test"}]\nThe turn ended (budget)' in said
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, limits=limits, more_tools=[endless("execute", "command")]) as r:
+        r.session = msgspec.structs.replace(r.session, gate=Editing())
+        await _out_of_time(r)
+        made = r.database.read_now(lambda db: facts.build_receipt(db, r.session.log.live.key, 1))
+        assert made is not None and made.rows == ("$ make test  [interrupted]",)
+        said = r.session.log.messages[-1].text
+        assert 'These arguments ran: {"command":"make test"}]\nThe turn ended (budget)' in said
 
 
 def test_what_was_sent_is_named_in_brief(tmp_path: Path) -> None:
@@ -112,23 +104,19 @@ def test_a_process_that_runs_on_or_is_over_is_named(tmp_path: Path, more: Any) -
     assert f'"{name}":"{value}"' in made
 
 
-def test_what_a_stopped_call_had_printed_and_its_time_are_kept(tmp_path: Path) -> None:
+async def test_what_a_stopped_call_had_printed_and_its_time_are_kept(tmp_path: Path) -> None:
     limits = TurnLimits(steps=9, turn_s=60)
     script = [calls(("act", '{"command": "make world"}')), ANSWER]
-
-    async def main() -> None:
-        tools = [endless("execute", "command")]
-        async with rig(tmp_path, script, limits=limits, more_tools=tools) as r:
-            await _out_of_time(r)
-            result = r.session.log.messages[-1].text
-            assert result.endswith("Until then it had printed:\nrunning\n[cut off here: it was stopped]")
-            ((spent_s,),) = r.database.read_now(
-                lambda db: db.execute("SELECT duration_s FROM tool_calls").fetchall()
-            )
-            assert spent_s > 0
-            assert not r.session.stopped
-            (shown,) = r.seen(ToolFinished)
-            assert shown.error_kind == "interrupted"
-            assert shown.preview == result, "a chat, a program or an editor sees it as well"
-
-    asyncio.run(main())
+    tools = [endless("execute", "command")]
+    async with rig(tmp_path, script, limits=limits, more_tools=tools) as r:
+        await _out_of_time(r)
+        result = r.session.log.messages[-1].text
+        assert result.endswith("Until then it had printed:\nrunning\n[cut off here: it was stopped]")
+        ((spent_s,),) = r.database.read_now(
+            lambda db: db.execute("SELECT duration_s FROM tool_calls").fetchall()
+        )
+        assert spent_s > 0
+        assert not r.session.stopped
+        (shown,) = r.seen(ToolFinished)
+        assert shown.error_kind == "interrupted"
+        assert shown.preview == result, "a chat, a program or an editor sees it as well"

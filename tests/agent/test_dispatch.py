@@ -41,7 +41,7 @@ def results(r: Rig) -> list[str]:
     return [message.text for message in r.session.log.messages if message.role == "tool"]
 
 
-def test_a_command_begins_where_the_last_one_ended(tmp_path: Path) -> None:
+async def test_a_command_begins_where_the_last_one_ended(tmp_path: Path) -> None:
     ran: list[tuple[str, str]] = []
     (tmp_path / "sub").mkdir()
     script = [
@@ -50,34 +50,26 @@ def test_a_command_begins_where_the_last_one_ended(tmp_path: Path) -> None:
         calls(("sh", '{"command": "ls", "workdir": "."}')),
         ANSWER,
     ]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
-            assert (await r.turn("go")).reason == "answered"
-            assert ran == [("cd sub", ""), ("ls", "sub"), ("ls", ".")]
-            assert [event.arguments for event in r.events if isinstance(event, ToolStarted)] == [
-                '{"command": "cd sub"}',
-                '{"command":"ls","workdir":"sub"}',
-                '{"command": "ls", "workdir": "."}',
-            ], "what runs, as the model wrote it where nothing was added"
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
+        assert (await r.turn("go")).reason == "answered"
+        assert ran == [("cd sub", ""), ("ls", "sub"), ("ls", ".")]
+        assert [event.arguments for event in r.events if isinstance(event, ToolStarted)] == [
+            '{"command": "cd sub"}',
+            '{"command":"ls","workdir":"sub"}',
+            '{"command": "ls", "workdir": "."}',
+        ], "what runs, as the model wrote it where nothing was added"
 
 
-def test_a_command_begins_where_an_earlier_one_of_its_own_reply_ended(tmp_path: Path) -> None:
+async def test_a_command_begins_where_an_earlier_one_of_its_own_reply_ended(tmp_path: Path) -> None:
     ran: list[tuple[str, str]] = []
     (tmp_path / "sub").mkdir()
     script = [calls(("sh", '{"command": "cd sub"}'), ("look", "{}"), ("sh", '{"command": "ls"}')), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
-            await r.turn("go")
-            assert ran == [("cd sub", ""), ("ls", "sub")] and r.trace() == ["look "]
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
+        await r.turn("go")
+        assert ran == [("cd sub", ""), ("ls", "sub")] and r.trace() == ["look "]
 
 
-def test_a_command_whose_folder_is_gone_does_not_run(tmp_path: Path) -> None:
+async def test_a_command_whose_folder_is_gone_does_not_run(tmp_path: Path) -> None:
     ran: list[tuple[str, str]] = []
     (tmp_path / "sub").mkdir()
     script = [
@@ -87,16 +79,12 @@ def test_a_command_whose_folder_is_gone_does_not_run(tmp_path: Path) -> None:
         calls(("sh", '{"command": "ls"}')),
         ANSWER,
     ]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
-            await r.turn("go")
-            shutil.rmtree(tmp_path / "sub")
-            await r.turn("on")
-            assert ran == [("cd sub", ""), ("ls", "")]
-            assert results(r)[1].startswith("Nothing was run: the folder")
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=[shell(ran)]) as r:
+        await r.turn("go")
+        shutil.rmtree(tmp_path / "sub")
+        await r.turn("on")
+        assert ran == [("cd sub", ""), ("ls", "")]
+        assert results(r)[1].startswith("Nothing was run: the folder")
 
 
 class Looking(ListGate):
@@ -112,7 +100,7 @@ class Looking(ListGate):
         return await super().decide(call, emit)
 
 
-def test_a_gate_is_shown_what_a_call_makes_of_files_and_nothing_where_the_tool_does_not_say(
+async def test_a_gate_is_shown_what_a_call_makes_of_files_and_nothing_where_the_tool_does_not_say(
     tmp_path: Path,
 ) -> None:
     async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
@@ -125,15 +113,11 @@ def test_a_gate_is_shown_what_a_call_makes_of_files_and_nothing_where_the_tool_d
 
     tools = [msgspec.structs.replace(write, preview=preview)]
     script = [calls(("write", '{"what": "old"}'), ("put", '{"what": "old"}')), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=tools) as r:
-            gate = Looking()
-            r.session = msgspec.structs.replace(r.session, gate=gate)
-            await r.turn("go")
-            assert gate.shown == [(TextChange("a", str(tmp_path / "a"), None, "new"),), ()]
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=tools) as r:
+        gate = Looking()
+        r.session = msgspec.structs.replace(r.session, gate=gate)
+        await r.turn("go")
+        assert gate.shown == [(TextChange("a", str(tmp_path / "a"), None, "new"),), ()]
 
 
 class Shown(ListGate):
@@ -146,7 +130,9 @@ class Shown(ListGate):
 
 
 @pytest.mark.parametrize(("now", "said"), [(b"before", "written"), (b"after", "The file changed after")])
-def test_a_file_that_changed_after_the_question_is_not_written(tmp_path: Path, now: bytes, said: str) -> None:
+async def test_a_file_that_changed_after_the_question_is_not_written(
+    tmp_path: Path, now: bytes, said: str
+) -> None:
     async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
         return (TextChange("a", str(ctx.workspace / "a"), "", arguments["what"], hash_bytes(now)),)
 
@@ -156,17 +142,13 @@ def test_a_file_that_changed_after_the_question_is_not_written(tmp_path: Path, n
         return "written"
 
     tools = [msgspec.structs.replace(write, preview=preview)]
-
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("write", '{"what": "new"}')), ANSWER], more_tools=tools) as r:
-            r.session = msgspec.structs.replace(r.session, gate=Shown())
-            assert (await r.turn("go")).reason == "answered"
-            assert results(r)[0].startswith(said)
-
-    asyncio.run(main())
+    async with rig(tmp_path, [calls(("write", '{"what": "new"}')), ANSWER], more_tools=tools) as r:
+        r.session = msgspec.structs.replace(r.session, gate=Shown())
+        assert (await r.turn("go")).reason == "answered"
+        assert results(r)[0].startswith(said)
 
 
-def test_a_call_that_was_over_at_once_is_not_begun_later(tmp_path: Path) -> None:
+async def test_a_call_that_was_over_at_once_is_not_begun_later(tmp_path: Path) -> None:
     """Its start is stored with its result, and the timer that would have stored it is off."""
     rigs: list[Rig] = []
     starts: list[list[tuple[Any, ...]]] = []
@@ -185,17 +167,14 @@ def test_a_call_that_was_over_at_once_is_not_begun_later(tmp_path: Path) -> None
         starts.append(rows)
         return "seen"
 
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("see", "{}"), ("gaze", "{}")), ANSWER], more_tools=[see, gaze]) as r:
-            rigs.append(r)
-            await r.turn("go")
-        (started, finished), _ = starts[0]
-        assert started <= finished
-
-    asyncio.run(main())
+    async with rig(tmp_path, [calls(("see", "{}"), ("gaze", "{}")), ANSWER], more_tools=[see, gaze]) as r:
+        rigs.append(r)
+        await r.turn("go")
+    (started, finished), _ = starts[0]
+    assert started <= finished
 
 
-def test_what_a_person_would_write_is_checked_as_a_call_is(tmp_path: Path) -> None:
+async def test_what_a_person_would_write_is_checked_as_a_call_is(tmp_path: Path) -> None:
     class Wrong(ListGate):
         async def decide(self, call: GateCall, emit: Emit) -> Decision:
             assert call.preview is not None
@@ -204,16 +183,15 @@ def test_what_a_person_would_write_is_checked_as_a_call_is(tmp_path: Path) -> No
             assert await call.preview({"what": "b"}) == ()
             return await super().decide(call, emit)
 
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("put", '{"what": "a"}')), ANSWER]) as r:
-            r.session = msgspec.structs.replace(r.session, gate=Wrong())
-            assert (await r.turn("go")).reason == "answered" and r.trace() == ["put a"]
-
-    asyncio.run(main())
+    async with rig(tmp_path, [calls(("put", '{"what": "a"}')), ANSWER]) as r:
+        r.session = msgspec.structs.replace(r.session, gate=Wrong())
+        assert (await r.turn("go")).reason == "answered" and r.trace() == ["put a"]
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_tool_that_its_author_changes_after_the_decision_does_not_run(tmp_path: Path, late: bool) -> None:
+async def test_a_tool_that_its_author_changes_after_the_decision_does_not_run(
+    tmp_path: Path, late: bool
+) -> None:
     """As an MCP server does, whose new list arrives while the call waits for its turn."""
     said = ["Read a file."]
 
@@ -229,18 +207,15 @@ def test_a_tool_that_its_author_changes_after_the_decision_does_not_run(tmp_path
                 said[0] = "Delete all files."
             return Decision("allow", "person")
 
-    async def main() -> None:
-        changing = msgspec.structs.replace(foreign, content=lambda: said[0])
-        async with rig(tmp_path, [calls(("foreign", "{}")), ANSWER], more_tools=[changing]) as r:
-            r.session = msgspec.structs.replace(r.session, gate=Slow())
-            await r.turn("go")
-            assert ("ran" in said) is not late
-            assert ("changed by its author after this call was allowed" in results(r)[0]) is late
-
-    asyncio.run(main())
+    changing = msgspec.structs.replace(foreign, content=lambda: said[0])
+    async with rig(tmp_path, [calls(("foreign", "{}")), ANSWER], more_tools=[changing]) as r:
+        r.session = msgspec.structs.replace(r.session, gate=Slow())
+        await r.turn("go")
+        assert ("ran" in said) is not late
+        assert ("changed by its author after this call was allowed" in results(r)[0]) is late
 
 
-def test_the_engine_is_told_what_each_reply_cost(tmp_path: Path) -> None:
+async def test_the_engine_is_told_what_each_reply_cost(tmp_path: Path) -> None:
     class Counting(NoEngine):
         def __init__(self) -> None:
             super().__init__()
@@ -250,18 +225,14 @@ def test_the_engine_is_told_what_each_reply_cost(tmp_path: Path) -> None:
             self.told.append(int(usage["prompt_tokens"]))
 
     engine = Counting()
-
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("look", "{}")), ANSWER], engine=engine) as r:
-            end = await r.turn("go")
-        # Read after the session's end, which waits for the engine's own thread.
-        assert len(engine.told) == end.steps == 2
-        assert sum(engine.told) == end.usage.prompt_tokens
-
-    asyncio.run(main())
+    async with rig(tmp_path, [calls(("look", "{}")), ANSWER], engine=engine) as r:
+        end = await r.turn("go")
+    # Read after the session's end, which waits for the engine's own thread.
+    assert len(engine.told) == end.steps == 2
+    assert sum(engine.told) == end.usage.prompt_tokens
 
 
-def test_a_call_that_stands_for_another_is_judged_and_run_as_that_one(tmp_path: Path) -> None:
+async def test_a_call_that_stands_for_another_is_judged_and_run_as_that_one(tmp_path: Path) -> None:
     ran: list[tuple[str, str]] = []
     (tmp_path / "sub").mkdir()
 
@@ -278,37 +249,31 @@ def test_a_call_that_stands_for_another_is_judged_and_run_as_that_one(tmp_path: 
         calls(("by_name", '{"name": "none", "given": {}}')),
         ANSWER,
     ]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=[shell(ran), stand_in]) as r:
-            assert (await r.turn("go")).reason == "answered"
-            assert ran == [("cd sub", ""), ("ls", "sub")]
-            assert results(r)[1:] == [
-                "done",
-                "by_name can't be called in this session",
-                "none can't be called in this session",
-            ]
-            started = r.seen(ToolStarted)[-1]
-            assert started.arguments == '{"name": "sh", "given": {"command": "ls"}}'  # type: ignore[union-attr]
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=[shell(ran), stand_in]) as r:
+        assert (await r.turn("go")).reason == "answered"
+        assert ran == [("cd sub", ""), ("ls", "sub")]
+        assert results(r)[1:] == [
+            "done",
+            "by_name can't be called in this session",
+            "none can't be called in this session",
+        ]
+        started = r.seen(ToolStarted)[-1]
+        assert started.arguments == '{"name": "sh", "given": {"command": "ls"}}'  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("by_service", [True, False])
-def test_a_gate_hears_how_a_call_ended_that_its_service_allowed(tmp_path: Path, by_service: bool) -> None:
+async def test_a_gate_hears_how_a_call_ended_that_its_service_allowed(
+    tmp_path: Path, by_service: bool
+) -> None:
     script = [calls(("put", '{"what": "a"}'), ("fail", "{}"), ("none", "{}")), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script) as r:
-            r.gate.by_service = by_service
-            await r.turn("go")
-            expected = list(zip(r.gate.asked, ["", "bad_input"], strict=True))
-            assert r.gate.reported == (expected if by_service else [])
-
-    asyncio.run(main())
+    async with rig(tmp_path, script) as r:
+        r.gate.by_service = by_service
+        await r.turn("go")
+        expected = list(zip(r.gate.asked, ["", "bad_input"], strict=True))
+        assert r.gate.reported == (expected if by_service else [])
 
 
-def test_the_model_gets_the_images_of_a_result(tmp_path: Path) -> None:
+async def test_the_model_gets_the_images_of_a_result(tmp_path: Path) -> None:
     image = ImagePart("image/gif", "R0lGODlh")
 
     @tool(toolset="file", effects={"read"})
@@ -316,16 +281,15 @@ def test_the_model_gets_the_images_of_a_result(tmp_path: Path) -> None:
         """See."""
         return ToolOutput("a picture", images=(image,))
 
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("see", "{}"), ("look", "{}")), ANSWER], more_tools=[see]) as r:
-            await r.turn("go")
-            contents = [message.content for message in r.session.log.messages if message.role == "tool"]
-            assert contents == [(TextPart("a picture"), image), "saw "]
-
-    asyncio.run(main())
+    async with rig(tmp_path, [calls(("see", "{}"), ("look", "{}")), ANSWER], more_tools=[see]) as r:
+        await r.turn("go")
+        contents = [message.content for message in r.session.log.messages if message.role == "tool"]
+        assert contents == [(TextPart("a picture"), image), "saw "]
 
 
-def test_the_end_of_a_call_shows_its_first_words_or_of_a_failed_command_its_last_ones(tmp_path: Path) -> None:
+async def test_the_end_of_a_call_shows_its_first_words_or_of_a_failed_command_its_last_ones(
+    tmp_path: Path,
+) -> None:
     words = "".join(f"{n:04}" for n in range(125))
     denial = Decision("deny", "person", "why, for the model", told="why, for people")
 
@@ -339,49 +303,40 @@ def test_the_end_of_a_call_shows_its_first_words_or_of_a_failed_command_its_last
             return denial if call.call.name == "put" else await super().decide(call, emit)
 
     script = [calls(("say", '{"code": 0}'), ("say", '{"code": 3}'), ("put", '{"what": "a"}'), ("x", "{}"))]
-
-    async def main() -> None:
-        async with rig(tmp_path, [*script, ANSWER], more_tools=[say]) as r:
-            r.session = msgspec.structs.replace(r.session, gate=Denying())
-            await r.turn("go")
-            seen = [event for event in r.events if isinstance(event, ToolFinished)]
-            assert [(one.error_kind, one.exit_code, one.preview, one.arguments) for one in seen] == [
-                ("", 0, words[:400], ""),
-                ("exit", 3, words[-400:], ""),
-                ("denied", None, "why, for people", '{"what": "a"}'),
-                ("unknown_tool", None, results(r)[3][:400], "{}"),
-            ]
-            assert results(r)[:3] == [words, words, "why, for the model"]
-            stored = [(m.tool_call_id, m.tool_name) for m in r.session.log.messages if m.role == "tool"]
-            assert [(one.call_id, one.name) for one in seen] == stored and stored[2][1] == "put"
-            began = [(one.call_id, one.name) for one in r.events if isinstance(one, ToolStarted)]
-            assert began == stored[:2], "a call is known by its id and its tool, from its start to its end"
-
-    asyncio.run(main())
+    async with rig(tmp_path, [*script, ANSWER], more_tools=[say]) as r:
+        r.session = msgspec.structs.replace(r.session, gate=Denying())
+        await r.turn("go")
+        seen = [event for event in r.events if isinstance(event, ToolFinished)]
+        assert [(one.error_kind, one.exit_code, one.preview, one.arguments) for one in seen] == [
+            ("", 0, words[:400], ""),
+            ("exit", 3, words[-400:], ""),
+            ("denied", None, "why, for people", '{"what": "a"}'),
+            ("unknown_tool", None, results(r)[3][:400], "{}"),
+        ]
+        assert results(r)[:3] == [words, words, "why, for the model"]
+        stored = [(m.tool_call_id, m.tool_name) for m in r.session.log.messages if m.role == "tool"]
+        assert [(one.call_id, one.name) for one in seen] == stored and stored[2][1] == "put"
+        began = [(one.call_id, one.name) for one in r.events if isinstance(one, ToolStarted)]
+        assert began == stored[:2], "a call is known by its id and its tool, from its start to its end"
 
 
-def test_what_the_person_wrote_instead_runs_and_the_model_is_told(tmp_path: Path) -> None:
+async def test_what_the_person_wrote_instead_runs_and_the_model_is_told(tmp_path: Path) -> None:
     class Editing(ListGate):
         async def decide(self, call: GateCall, emit: Emit) -> Decision:
             return Decision("allow", "person", arguments={"what": "b" * 5_000})
 
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("put", '{"what": "a"}')), ANSWER]) as r:
-            r.session = msgspec.structs.replace(r.session, gate=Editing())
-            await r.turn("go")
-            assert r.trace() == ["put " + "b" * 5_000]
-            (started,) = r.seen(ToolStarted)
-            assert started.arguments == '{"what":"' + "b" * 5_000 + '"}'  # type: ignore[union-attr]
-            told, said = results(r)[0].splitlines()[0], results(r)[0].splitlines()[-1]
-            assert told.startswith(
-                '[The person changed this call before allowing it. These arguments ran: {"w'
-            )
-            assert said == "put " + "b" * 5_000 and "of 5,011 characters cut" in results(r)[0]
-
-    asyncio.run(main())
+    async with rig(tmp_path, [calls(("put", '{"what": "a"}')), ANSWER]) as r:
+        r.session = msgspec.structs.replace(r.session, gate=Editing())
+        await r.turn("go")
+        assert r.trace() == ["put " + "b" * 5_000]
+        (started,) = r.seen(ToolStarted)
+        assert started.arguments == '{"what":"' + "b" * 5_000 + '"}'  # type: ignore[union-attr]
+        told, said = results(r)[0].splitlines()[0], results(r)[0].splitlines()[-1]
+        assert told.startswith('[The person changed this call before allowing it. These arguments ran: {"w')
+        assert said == "put " + "b" * 5_000 and "of 5,011 characters cut" in results(r)[0]
 
 
-def test_only_neighbours_that_may_overlap_run_together(tmp_path: Path) -> None:
+async def test_only_neighbours_that_may_overlap_run_together(tmp_path: Path) -> None:
     running: list[str] = []
     most: list[int] = []
 
@@ -399,33 +354,28 @@ def test_only_neighbours_that_may_overlap_run_together(tmp_path: Path) -> None:
         return one
 
     script = [calls(*[(name, "{}") for name in ("alone", "beside", "beside", "alone", "beside")]), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=[step("alone", False), step("beside", True)]) as r:
-            await r.turn("go")
-            assert results(r) == ["alone", "beside", "beside", "alone", "beside"]
-            assert sorted(most) == [1, 1, 1, 1, 2]
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=[step("alone", False), step("beside", True)]) as r:
+        await r.turn("go")
+        assert results(r) == ["alone", "beside", "beside", "alone", "beside"]
+        assert sorted(most) == [1, 1, 1, 1, 2]
 
 
-def test_calls_at_a_time_whose_results_can_not_be_stored_end_the_turn_as_one_does(tmp_path: Path) -> None:
+async def test_calls_at_a_time_whose_results_can_not_be_stored_end_the_turn_as_one_does(
+    tmp_path: Path,
+) -> None:
     async def arm() -> None:
         FullDisk.armed = True
 
-    async def main() -> None:
-        database = FullDisk.open(tmp_path / "state.db", SystemClock())
-        script = [calls(("look", '{"at": "a"}'), ("look", '{"at": "b"}')), ANSWER]
-        async with rig(tmp_path, script, database=database) as r:
-            r.gate.takes = arm
-            end = await r.turn("go")
-            assert (end.reason, end.error, end.hint) == ("failed", "the disk is full", "make room")
-            assert (await r.turn("go on")).reason == "answered"
-
-    asyncio.run(main())
+    database = FullDisk.open(tmp_path / "state.db", SystemClock())
+    script = [calls(("look", '{"at": "a"}'), ("look", '{"at": "b"}')), ANSWER]
+    async with rig(tmp_path, script, database=database) as r:
+        r.gate.takes = arm
+        end = await r.turn("go")
+        assert (end.reason, end.error, end.hint) == ("failed", "the disk is full", "make room")
+        assert (await r.turn("go on")).reason == "answered"
 
 
-def test_a_tool_knows_where_it_runs_and_for_which_call(tmp_path: Path) -> None:
+async def test_a_tool_knows_where_it_runs_and_for_which_call(tmp_path: Path) -> None:
     known: list[ToolContext] = []
 
     @tool(toolset="file", effects={"read"})
@@ -435,22 +385,15 @@ def test_a_tool_knows_where_it_runs_and_for_which_call(tmp_path: Path) -> None:
         return "noted"
 
     script = [calls(("look", "{}")), calls(("look", "{}"), ("whereabouts", "{}")), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=[whereabouts]) as r:
-            end = await r.turn("go")
-            (ctx,) = known
-            assert (ctx.session_id, ctx.turn_id, ctx.workspace) == (r.session.id, end.turn_id, tmp_path)
-            assert (ctx.call_id, ctx.key) == (r.gate.asked[-1], "1.2.1")
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=[whereabouts]) as r:
+        end = await r.turn("go")
+        (ctx,) = known
+        assert (ctx.session_id, ctx.turn_id, ctx.workspace) == (r.session.id, end.turn_id, tmp_path)
+        assert (ctx.call_id, ctx.key) == (r.gate.asked[-1], "1.2.1")
 
 
 @pytest.mark.parametrize(("name", "said"), [("lok", "Did you mean look?"), ("x" * 5_000, "characters cut")])
-def test_a_tool_that_there_is_not_is_named_in_brief(tmp_path: Path, name: str, said: str) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [calls((name, "{}")), ANSWER]) as r:
-            await r.turn("go")
-            assert said in results(r)[0] and len(results(r)[0]) < 2_100
-
-    asyncio.run(main())
+async def test_a_tool_that_there_is_not_is_named_in_brief(tmp_path: Path, name: str, said: str) -> None:
+    async with rig(tmp_path, [calls((name, "{}")), ANSWER]) as r:
+        await r.turn("go")
+        assert said in results(r)[0] and len(results(r)[0]) < 2_100

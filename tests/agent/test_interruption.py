@@ -141,16 +141,12 @@ def test_a_turn_that_ends_while_somebody_is_asked_stays_ended() -> None:
     ends(main)
 
 
-def test_a_turn_without_a_limit_can_be_asked_in_and_has_none_afterwards() -> None:
-    async def main() -> str:
-        async with TurnClock(None) as clock:
-            with clock.paused(), clock.paused():
-                await go_by(1e6)
+async def test_a_turn_without_a_limit_can_be_asked_in_and_has_none_afterwards() -> None:
+    async with TurnClock(None) as clock:
+        with clock.paused(), clock.paused():
             await go_by(1e6)
-            assert clock.left_s is None
-            return "done"
-
-    assert asyncio.run(main()) == "done"
+        await go_by(1e6)
+        assert clock.left_s is None
 
 
 class Slow(NobodyPresent):
@@ -171,42 +167,32 @@ def asking() -> Tool:
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_a_slow_answer_to_the_models_question_ends_no_turn(tmp_path: Path, steps: int) -> None:
+async def test_a_slow_answer_to_the_models_question_ends_no_turn(tmp_path: Path, steps: int) -> None:
     script = [calls(*[("wonder", "{}")] * steps), ScriptedReply(text="Done.")]
-
-    async def main() -> None:
-        limits = TurnLimits(steps=9, turn_s=60)
-        async with rig(tmp_path, script, limits=limits, person=Slow(), more_tools=[asking()]) as r:
-            end = await r.turn("go")
-            assert (end.reason, end.text) == ("answered", "Done."), end.error
-            assert [m.text for m in r.session.log.messages if m.role == "tool"] == ["it is blue"] * steps
-
-    asyncio.run(main())
+    limits = TurnLimits(steps=9, turn_s=60)
+    async with rig(tmp_path, script, limits=limits, person=Slow(), more_tools=[asking()]) as r:
+        end = await r.turn("go")
+        assert (end.reason, end.text) == ("answered", "Done."), end.error
+        assert [m.text for m in r.session.log.messages if m.role == "tool"] == ["it is blue"] * steps
 
 
-def test_a_slow_approval_ends_no_turn(tmp_path: Path) -> None:
-    async def main() -> None:
-        limits = TurnLimits(steps=9, turn_s=60)
-        script = [calls(("put", '{"what": "a"}')), ScriptedReply(text="Done.")]
-        async with rig(tmp_path, script, limits=limits) as r:
-            r.gate.takes = lambda: go_by(100)
-            assert (await r.turn("go")).reason == "answered"
-            assert r.trace() == ["put a"]
-
-    asyncio.run(main())
+async def test_a_slow_approval_ends_no_turn(tmp_path: Path) -> None:
+    limits = TurnLimits(steps=9, turn_s=60)
+    script = [calls(("put", '{"what": "a"}')), ScriptedReply(text="Done.")]
+    async with rig(tmp_path, script, limits=limits) as r:
+        r.gate.takes = lambda: go_by(100)
+        assert (await r.turn("go")).reason == "answered"
+        assert r.trace() == ["put a"]
 
 
-def test_a_question_that_outlasts_its_turn_ends_nothing_later() -> None:
-    async def main() -> None:
-        clock = TurnClock(8)
-        with ExitStack() as question:
-            async with clock:
-                question.enter_context(clock.paused())
-            await go_by(100)
+async def test_a_question_that_outlasts_its_turn_ends_nothing_later() -> None:
+    clock = TurnClock(8)
+    with ExitStack() as question:
+        async with clock:
+            question.enter_context(clock.paused())
         await go_by(100)
-        assert clock.left_s is None
-
-    asyncio.run(main())
+    await go_by(100)
+    assert clock.left_s is None
 
 
 def test_how_long_a_person_was_asked_is_counted_once() -> None:
@@ -228,32 +214,28 @@ def test_how_long_a_person_was_asked_is_counted_once() -> None:
 
 
 @pytest.mark.parametrize(("ends", "undone"), [("given", ["it"]), ("cancelled", []), ("failed", [])])
-def test_what_was_given_to_a_task_that_was_cancelled_is_undone(ends: str, undone: list[str]) -> None:
+async def test_what_was_given_to_a_task_that_was_cancelled_is_undone(ends: str, undone: list[str]) -> None:
     taken_back: list[str] = []
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
-    async def main() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+    async def work() -> str:
+        begun.set()
+        await go_on.wait()
+        if ends == "given":
+            return "it"
+        raise asyncio.CancelledError if ends == "cancelled" else ValueError("broken")
 
-        async def work() -> str:
-            begun.set()
-            await go_on.wait()
-            if ends == "given":
-                return "it"
-            raise asyncio.CancelledError if ends == "cancelled" else ValueError("broken")
+    async def take_back(what: str) -> None:
+        await asyncio.sleep(0)
+        taken_back.append(what)
 
-        async def take_back(what: str) -> None:
-            await asyncio.sleep(0)
-            taken_back.append(what)
-
-        task = asyncio.ensure_future(finish_or_undo(work(), take_back))
-        await begun.wait()
-        for _ in range(2):
-            task.cancel()
-            await asyncio.sleep(0)
-        assert not task.done()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
+    task = asyncio.ensure_future(finish_or_undo(work(), take_back))
+    await begun.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert taken_back == undone

@@ -49,167 +49,132 @@ def prefix_holds(server: PracticeServer) -> bool:
 
 
 @pytest.mark.parametrize("wire", ["chat_completions", "anthropic_messages", "responses"])
-def test_turn_runs_tools_and_answers_on_every_wire(tmp_path: Path, wire: str) -> None:
+async def test_turn_runs_tools_and_answers_on_every_wire(tmp_path: Path, wire: str) -> None:
     script = [calls(("put", '{"what": "a"}'), text="First."), calls(("look", '{"at":"b"}')), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, wire=wire) as r:
-            end = await r.turn("go")
-            assert (end.reason, end.text, end.steps, end.error) == ("answered", "All done.", 3, "")
-            assert r.trace() == ["put a", "look b"]
-            assert roles(r.session.log.messages) == "u a t a t a"
-            assert prefix_holds(r.server)
-            assert end.usage.prompt_tokens > 0 and end.usage.total_tokens > end.usage.prompt_tokens
-            assert r.session.usage == r.session.log.session.usage == end.usage
-            assert [type(event).__name__ for event in r.events if not isinstance(event, TextDelta)] == [
-                "StepFinished", "ToolStarted", "ToolFinished",
-                "StepFinished", "ToolStarted", "ToolFinished", "StepFinished", "TurnEnd",
-            ]  # fmt: skip
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, wire=wire) as r:
+        end = await r.turn("go")
+        assert (end.reason, end.text, end.steps, end.error) == ("answered", "All done.", 3, "")
+        assert r.trace() == ["put a", "look b"]
+        assert roles(r.session.log.messages) == "u a t a t a"
+        assert prefix_holds(r.server)
+        assert end.usage.prompt_tokens > 0 and end.usage.total_tokens > end.usage.prompt_tokens
+        assert r.session.usage == r.session.log.session.usage == end.usage
+        assert [type(event).__name__ for event in r.events if not isinstance(event, TextDelta)] == [
+            "StepFinished", "ToolStarted", "ToolFinished",
+            "StepFinished", "ToolStarted", "ToolFinished", "StepFinished", "TurnEnd",
+        ]  # fmt: skip
 
 
-def test_parallel_calls_overlap_and_results_keep_the_models_order(tmp_path: Path) -> None:
+async def test_parallel_calls_overlap_and_results_keep_the_models_order(tmp_path: Path) -> None:
     script = [calls(("meet", '{"name":"a","other":"b"}'), ("meet", '{"name":"b","other":"a"}')), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script) as r:
-            assert (await r.turn("go")).reason == "answered"
-            results = [m.text for m in r.session.log.messages if m.role == "tool"]
-            assert results == ["a met b", "b met a"]
-            assert len(r.gate.asked) == 2
-
-    asyncio.run(main())
+    async with rig(tmp_path, script) as r:
+        assert (await r.turn("go")).reason == "answered"
+        results = [m.text for m in r.session.log.messages if m.role == "tool"]
+        assert results == ["a met b", "b met a"]
+        assert len(r.gate.asked) == 2
 
 
-def test_what_a_tool_does_wrong_goes_back_to_the_model(tmp_path: Path) -> None:
+async def test_what_a_tool_does_wrong_goes_back_to_the_model(tmp_path: Path) -> None:
     script = [
         calls(("fail", "{}"), ("crash", "{}"), ("hang", "{}"), ("shout", "{}")),
         calls(("lok", '{"at":"x"}'), ("look", '{"at": '), ("look", "[1]"), ("look", '{"aat":"x"}')),
         ANSWER,
     ]
-
-    async def main() -> None:
-        async with rig(tmp_path, script) as r:
-            assert (await r.turn("go")).reason == "answered"
-            results = [m for m in r.session.log.messages if m.role == "tool"]
-            kinds = [e.error_kind for e in r.events if isinstance(e, ToolFinished)]
-            assert sorted(kinds) == sorted(
-                ["bad_input", "crashed", "timeout", "", "unknown_tool", "bad_input", "bad_input", "bad_input"]
-            )
-            assert results[0].text == "no luck. try another"
-            assert "ZeroDivisionError" in results[1].text
-            assert "limit of 0.05 s" in results[2].text
-            assert "4,000 of 5,000 characters cut" in results[3].text and len(results[3].text) < 1100
-            assert "Did you mean look?" in results[4].text
-            assert "not a JSON object" in results[5].text and "not a JSON object" in results[6].text
-            assert "at" in results[7].text
-            assert [m.is_error for m in results] == [True, True, True, False, True, True, True, True]
-
-    asyncio.run(main())
+    async with rig(tmp_path, script) as r:
+        assert (await r.turn("go")).reason == "answered"
+        results = [m for m in r.session.log.messages if m.role == "tool"]
+        kinds = [e.error_kind for e in r.events if isinstance(e, ToolFinished)]
+        assert sorted(kinds) == sorted(
+            ["bad_input", "crashed", "timeout", "", "unknown_tool", "bad_input", "bad_input", "bad_input"]
+        )
+        assert results[0].text == "no luck. try another"
+        assert "ZeroDivisionError" in results[1].text
+        assert "limit of 0.05 s" in results[2].text
+        assert "4,000 of 5,000 characters cut" in results[3].text and len(results[3].text) < 1100
+        assert "Did you mean look?" in results[4].text
+        assert "not a JSON object" in results[5].text and "not a JSON object" in results[6].text
+        assert "at" in results[7].text
+        assert [m.is_error for m in results] == [True, True, True, False, True, True, True, True]
 
 
-def test_a_tool_that_ran_into_a_timeout_of_its_own_has_failed(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("crash", '{"late": true}')), ANSWER]) as r:
-            assert (await r.turn("go")).reason == "answered"
-            [kind] = [e.error_kind for e in r.events if isinstance(e, ToolFinished)]
-            assert (kind, r.session.log.messages[2].text) == ("failed", "crash failed: no answer")
-
-    asyncio.run(main())
+async def test_a_tool_that_ran_into_a_timeout_of_its_own_has_failed(tmp_path: Path) -> None:
+    async with rig(tmp_path, [calls(("crash", '{"late": true}')), ANSWER]) as r:
+        assert (await r.turn("go")).reason == "answered"
+        [kind] = [e.error_kind for e in r.events if isinstance(e, ToolFinished)]
+        assert (kind, r.session.log.messages[2].text) == ("failed", "crash failed: no answer")
 
 
-def test_arguments_nested_without_measure_go_back_to_the_model(tmp_path: Path) -> None:
+async def test_arguments_nested_without_measure_go_back_to_the_model(tmp_path: Path) -> None:
     deep = "[" * 5_000 + "]" * 5_000
     script = [calls(("look", f'{{"at": {deep}}}'), ("look", deep)), ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script) as r:
-            assert (await r.turn("go")).reason == "answered"
-            results = [m for m in r.session.log.messages if m.role == "tool"]
-            assert all("not a JSON object" in m.text and m.is_error for m in results) and len(results) == 2
-            assert all(350 < len(m.text) < 600 for m in results)  # what was written is quoted, not all of it
-
-    asyncio.run(main())
+    async with rig(tmp_path, script) as r:
+        assert (await r.turn("go")).reason == "answered"
+        results = [m for m in r.session.log.messages if m.role == "tool"]
+        assert all("not a JSON object" in m.text and m.is_error for m in results) and len(results) == 2
+        assert all(350 < len(m.text) < 600 for m in results)  # what was written is quoted, not all of it
 
 
-def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path) -> None:
+async def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path) -> None:
     script = [calls(("fail", "{}")) for _ in range(5)] + [ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script) as r:
-            await r.turn("go")
-            assert r.trace() == ["fail"] * 3
-            assert "was not run again" in r.session.log.messages[-2].text
-
-    asyncio.run(main())
+    async with rig(tmp_path, script) as r:
+        await r.turn("go")
+        assert r.trace() == ["fail"] * 3
+        assert "was not run again" in r.session.log.messages[-2].text
 
 
-def test_a_call_that_failed_may_be_made_again_after_another_one_or_a_persons_word(tmp_path: Path) -> None:
+async def test_a_call_that_failed_may_be_made_again_after_another_one_or_a_persons_word(
+    tmp_path: Path,
+) -> None:
     one, other = calls(("fail", "{}")), calls(("fail", '{"why": "rain"}'))
     script = [one, other] * 4 + [one, one, one, ANSWER, one, ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script) as r:
-            await r.turn("go")
-            assert r.trace() == ["fail"] * 11
-            await r.turn("try once more")
-            assert r.trace() == ["fail"] * 12
-
-    asyncio.run(main())
+    async with rig(tmp_path, script) as r:
+        await r.turn("go")
+        assert r.trace() == ["fail"] * 11
+        await r.turn("try once more")
+        assert r.trace() == ["fail"] * 12
 
 
-def test_denied_and_failed_gate_run_nothing(tmp_path: Path) -> None:
+async def test_denied_and_failed_gate_run_nothing(tmp_path: Path) -> None:
     script = [one for what in "xyz" for one in (calls(("put", f'{{"what":"{what}"}}')), ANSWER)]
 
     async def wrong() -> None:
         raise ToolError("there is no such place")
 
-    async def main() -> None:
-        async with rig(tmp_path, script) as r:
-            r.gate.denied = {"put"}
-            await r.turn("go")
-            r.gate.broken = True
-            await r.turn("again")
-            r.gate.broken, r.gate.takes = False, wrong
-            await r.turn("and again")
-            assert r.trace() == []
-            results = [m.text for m in r.session.log.messages if m.role == "tool"]
-            assert results[0] == "nobody was there to ask"
-            assert "gate failed" in results[1]
-            assert "there is no such place" in results[2]
-            assert not r.seen(ToolStarted)
-
-    asyncio.run(main())
+    async with rig(tmp_path, script) as r:
+        r.gate.denied = {"put"}
+        await r.turn("go")
+        r.gate.broken = True
+        await r.turn("again")
+        r.gate.broken, r.gate.takes = False, wrong
+        await r.turn("and again")
+        assert r.trace() == []
+        results = [m.text for m in r.session.log.messages if m.role == "tool"]
+        assert results[0] == "nobody was there to ask"
+        assert "gate failed" in results[1]
+        assert "there is no such place" in results[2]
+        assert not r.seen(ToolStarted)
 
 
-def test_step_budget_ends_the_turn_and_the_next_message_goes_on(tmp_path: Path) -> None:
+async def test_step_budget_ends_the_turn_and_the_next_message_goes_on(tmp_path: Path) -> None:
     script = [calls(("look", f'{{"at":"{n}"}}')) for n in range(3)] + [ANSWER]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, limits=TurnLimits(steps=3, turn_s=60)) as r:
-            end = await r.turn("go")
-            assert (end.reason, end.steps) == ("budget", 3)
-            assert "3 steps" in end.error
-            assert roles(r.session.log.messages) == "u a t a t a t"
-            assert (await r.turn("go on")).reason == "answered"
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, limits=TurnLimits(steps=3, turn_s=60)) as r:
+        end = await r.turn("go")
+        assert (end.reason, end.steps) == ("budget", 3)
+        assert "3 steps" in end.error
+        assert roles(r.session.log.messages) == "u a t a t a t"
+        assert (await r.turn("go on")).reason == "answered"
 
 
-def test_time_budget_ends_a_turn_that_waits_on_a_tool(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("wait", "{}")), ANSWER], limits=TurnLimits(steps=9, turn_s=60)) as r:
+async def test_time_budget_ends_a_turn_that_waits_on_a_tool(tmp_path: Path) -> None:
+    async with rig(tmp_path, [calls(("wait", "{}")), ANSWER], limits=TurnLimits(steps=9, turn_s=60)) as r:
 
-            def emit(event: object) -> None:
-                if isinstance(event, ToolProgress):
-                    let_pass(60)
+        def emit(event: object) -> None:
+            if isinstance(event, ToolProgress):
+                let_pass(60)
 
-            assert (await run_turn(r.session, Message(role="user", content="go"), emit)).reason == "budget"
-            assert "outcome is unknown" in r.session.log.messages[-1].text
-            assert (await r.turn("go on")).reason == "answered"
-
-    asyncio.run(main())
+        assert (await run_turn(r.session, Message(role="user", content="go"), emit)).reason == "budget"
+        assert "outcome is unknown" in r.session.log.messages[-1].text
+        assert (await r.turn("go on")).reason == "answered"
 
 
 async def cancel_when(r: Rig, kind: type, text: str = "go") -> None:
@@ -228,46 +193,40 @@ async def cancel_when(r: Rig, kind: type, text: str = "go") -> None:
         await task
 
 
-def test_cancel_in_a_tool_leaves_a_whole_transcript_and_a_usable_session(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("wait", "{}"), ("put", '{"what":"x"}')), ANSWER]) as r:
-            await cancel_when(r, ToolProgress)
-            assert roles(r.session.log.messages) == "u a t t"
-            assert "outcome is unknown" in r.session.log.messages[2].text
-            assert "not started" in r.session.log.messages[3].text
-            assert all(message.is_error for message in r.session.log.messages[2:])
-            sql = "SELECT duration_s FROM tool_calls"
-            (stopped_s,), (unstarted_s,) = r.database.read_now(lambda db: db.execute(sql).fetchall())
-            assert stopped_s > 0 == unstarted_s
-            assert (await r.turn("and now?")).reason == "answered"
-            assert r.trace() == ["wait"]
-
-    asyncio.run(main())
+async def test_cancel_in_a_tool_leaves_a_whole_transcript_and_a_usable_session(tmp_path: Path) -> None:
+    async with rig(tmp_path, [calls(("wait", "{}"), ("put", '{"what":"x"}')), ANSWER]) as r:
+        await cancel_when(r, ToolProgress)
+        assert roles(r.session.log.messages) == "u a t t"
+        assert "outcome is unknown" in r.session.log.messages[2].text
+        assert "not started" in r.session.log.messages[3].text
+        assert all(message.is_error for message in r.session.log.messages[2:])
+        sql = "SELECT duration_s FROM tool_calls"
+        (stopped_s,), (unstarted_s,) = r.database.read_now(lambda db: db.execute(sql).fetchall())
+        assert stopped_s > 0 == unstarted_s
+        assert (await r.turn("and now?")).reason == "answered"
+        assert r.trace() == ["wait"]
 
 
 @pytest.mark.slow
-def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("wait", "{}"), ("put", '{"what":"x"}')), ANSWER]) as r:
-            held, go_on = threading.Event(), threading.Event()
+async def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path: Path) -> None:
+    async with rig(tmp_path, [calls(("wait", "{}"), ("put", '{"what":"x"}')), ANSWER]) as r:
+        held, go_on = threading.Event(), threading.Event()
 
-            def emit(event: object) -> None:
-                if isinstance(event, ToolProgress):  # from here on the disk is slow
-                    r.database.submit(lambda _: (held.set(), go_on.wait(30)))
-                    assert held.wait(30)
-                    asyncio.get_running_loop().call_later(0.2, go_on.set)
+        def emit(event: object) -> None:
+            if isinstance(event, ToolProgress):  # from here on the disk is slow
+                r.database.submit(lambda _: (held.set(), go_on.wait(30)))
+                assert held.wait(30)
+                asyncio.get_running_loop().call_later(0.2, go_on.set)
 
-            task = asyncio.create_task(run_turn(r.session, Message(role="user", content="go"), emit))
-            while not held.is_set():
-                await asyncio.sleep(0.001)
-            while not task.done():
-                task.cancel()
-                await asyncio.sleep(0)
-            assert roles(r.session.log.messages) == "u a t t"
-            assert (await r.turn("and now?")).reason == "answered"
-            assert roles(r.session.log.messages) == "u a t t u a"
-
-    asyncio.run(main())
+        task = asyncio.create_task(run_turn(r.session, Message(role="user", content="go"), emit))
+        while not held.is_set():
+            await asyncio.sleep(0.001)
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+        assert roles(r.session.log.messages) == "u a t t"
+        assert (await r.turn("and now?")).reason == "answered"
+        assert roles(r.session.log.messages) == "u a t t u a"
 
 
 @pytest.mark.parametrize(
@@ -277,152 +236,116 @@ def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tmp_path
         ("The request is too long.", 0),
     ],
 )
-def test_the_size_that_an_overflow_names_is_the_window_from_then_on(
+async def test_the_size_that_an_overflow_names_is_the_window_from_then_on(
     tmp_path: Path, said: str, window: int
 ) -> None:
     full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
-
-    async def main() -> None:
-        script = [ScriptedReply(text="word " * 500), full, ANSWER]
-        async with rig(tmp_path, script, engine=RecordingEngine([])) as r:
-            await r.turn("word " * 500)
-            before = (await r.session.context.status()).window_tokens
-            assert (await r.turn("go on")).text == "All done."
-            assert (await r.session.context.status()).window_tokens == (window or before)
-
-    asyncio.run(main())
+    script = [ScriptedReply(text="word " * 500), full, ANSWER]
+    async with rig(tmp_path, script, engine=RecordingEngine([])) as r:
+        await r.turn("word " * 500)
+        before = (await r.session.context.status()).window_tokens
+        assert (await r.turn("go on")).text == "All done."
+        assert (await r.session.context.status()).window_tokens == (window or before)
 
 
-def test_cancel_while_text_streams_keeps_what_was_shown(tmp_path: Path) -> None:
+async def test_cancel_while_text_streams_keeps_what_was_shown(tmp_path: Path) -> None:
     slow = ScriptedReply(text="one two three or", pieces=4, fault=Fault(stall_after=3))
-
-    async def main() -> None:
-        async with rig(tmp_path, [slow, ANSWER]) as r:
-            await cancel_when(r, TextDelta)
-            shown = "".join(e.text for e in r.events if isinstance(e, TextDelta))
-            # Nobody counted what was cut: four characters, or what is left of them, are a token.
-            assert r.session.usage.output_tokens == math.ceil(len(shown) / 3)
-            assert shown and r.session.log.messages[-1].text == shown
-            assert (await r.turn("go on")).text == "All done."
-            assert prefix_holds(r.server)
-
-    asyncio.run(main())
+    async with rig(tmp_path, [slow, ANSWER]) as r:
+        await cancel_when(r, TextDelta)
+        shown = "".join(e.text for e in r.events if isinstance(e, TextDelta))
+        # Nobody counted what was cut: four characters, or what is left of them, are a token.
+        assert r.session.usage.output_tokens == math.ceil(len(shown) / 3)
+        assert shown and r.session.log.messages[-1].text == shown
+        assert (await r.turn("go on")).text == "All done."
+        assert prefix_holds(r.server)
 
 
-def test_text_typed_during_a_turn_is_in_the_next_request(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("look", "{}")), ANSWER, ScriptedReply(text="Noted.")]) as r:
+async def test_text_typed_during_a_turn_is_in_the_next_request(tmp_path: Path) -> None:
+    async with rig(tmp_path, [calls(("look", "{}")), ANSWER, ScriptedReply(text="Noted.")]) as r:
 
-            def emit(event: object) -> None:
-                r.events.append(event)  # type: ignore[arg-type]
-                if isinstance(event, StepFinished) and event.step == 2:
-                    r.session.steer("also the tests")
-                if isinstance(event, ToolStarted):
-                    r.session.steer("mind the docs")
+        def emit(event: object) -> None:
+            r.events.append(event)  # type: ignore[arg-type]
+            if isinstance(event, StepFinished) and event.step == 2:
+                r.session.steer("also the tests")
+            if isinstance(event, ToolStarted):
+                r.session.steer("mind the docs")
 
-            end = await run_turn(r.session, Message(role="user", content="go"), emit)
-            assert end.text == "Noted."
-            assert roles(r.session.log.messages) == "u a t u a u a"
-            assert [e.text for e in r.seen(Steered)] == ["mind the docs", "also the tests"]  # type: ignore[union-attr]
-            assert b"mind the docs" in r.server.requests[1].body
-            assert prefix_holds(r.server)
-
-    asyncio.run(main())
+        end = await run_turn(r.session, Message(role="user", content="go"), emit)
+        assert end.text == "Noted."
+        assert roles(r.session.log.messages) == "u a t u a u a"
+        assert [e.text for e in r.seen(Steered)] == ["mind the docs", "also the tests"]  # type: ignore[union-attr]
+        assert b"mind the docs" in r.server.requests[1].body
+        assert prefix_holds(r.server)
 
 
-def test_a_server_that_stays_down_fails_the_turn_and_loses_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [ScriptedReply(fault=Fault(status=401, message="bad key")), ANSWER]) as r:
-            end = await r.turn("go")
-            assert end.reason == "failed" and end.error and end.hint
-            assert roles(r.session.log.messages) == "u"
-            assert (await r.turn("again")).reason == "answered"
-
-    asyncio.run(main())
+async def test_a_server_that_stays_down_fails_the_turn_and_loses_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path, [ScriptedReply(fault=Fault(status=401, message="bad key")), ANSWER]) as r:
+        end = await r.turn("go")
+        assert end.reason == "failed" and end.error and end.hint
+        assert roles(r.session.log.messages) == "u"
+        assert (await r.turn("again")).reason == "answered"
 
 
 @pytest.mark.parametrize(
     "fault", [rate_limit_reply(), html_page(502), ScriptedReply(text="abc", fault=Fault(cut_after=1))]
 )
-def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: ScriptedReply) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [fault, ANSWER]) as r:
-            end = await r.turn("go")
-            assert (end.reason, end.text) == ("answered", "All done.")
-            assert len(r.server.requests) == 2
-
-    asyncio.run(main())
+async def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: ScriptedReply) -> None:
+    async with rig(tmp_path, [fault, ANSWER]) as r:
+        end = await r.turn("go")
+        assert (end.reason, end.text) == ("answered", "All done.")
+        assert len(r.server.requests) == 2
 
 
-def test_a_refusal_and_a_cut_answer_are_named(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(
-            tmp_path, [ScriptedReply(stop="refusal"), ScriptedReply(text="half", stop="length")]
-        ) as r:
-            assert (await r.turn("go")).reason == "refused"
-            assert (await r.turn("again")).text == "half"
-            assert "output limit" in r.seen(Notice)[0].text  # type: ignore[union-attr]
-
-    asyncio.run(main())
+async def test_a_refusal_and_a_cut_answer_are_named(tmp_path: Path) -> None:
+    async with rig(tmp_path, [ScriptedReply(stop="refusal"), ScriptedReply(text="half", stop="length")]) as r:
+        assert (await r.turn("go")).reason == "refused"
+        assert (await r.turn("again")).text == "half"
+        assert "output limit" in r.seen(Notice)[0].text  # type: ignore[union-attr]
 
 
-def test_resume_without_an_unfinished_turn_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [ANSWER]) as r:
-            with pytest.raises(NotFound):
-                await r.turn(None)
+async def test_resume_without_an_unfinished_turn_says_so(tmp_path: Path) -> None:
+    async with rig(tmp_path, [ANSWER]) as r:
+        with pytest.raises(NotFound):
+            await r.turn(None)
+        await r.turn("go")
+        with pytest.raises(NotFound):
+            await r.turn(None)
+
+
+async def test_a_stored_session_goes_on_with_the_same_bytes(tmp_path: Path) -> None:
+    with PracticeServer(
+        script=[calls(("look", '{"at" : "x"}')), ANSWER, ScriptedReply(text="Again.")]
+    ) as server:
+        async with rig(tmp_path, server=server) as r:
             await r.turn("go")
-            with pytest.raises(NotFound):
-                await r.turn(None)
-
-    asyncio.run(main())
-
-
-def test_a_stored_session_goes_on_with_the_same_bytes(tmp_path: Path) -> None:
-    async def main() -> None:
-        with PracticeServer(
-            script=[calls(("look", '{"at" : "x"}')), ANSWER, ScriptedReply(text="Again.")]
-        ) as server:
-            async with rig(tmp_path, server=server) as r:
-                await r.turn("go")
-                session_id = r.session.id
-            async with rig(tmp_path, server=server, session_id=session_id) as r:
-                assert (await r.turn("more")).text == "Again."
-                assert prefix_holds(server)
-                assert json.loads(server.requests[-1].body)["messages"][-1]["content"] == "more"
-
-    asyncio.run(main())
+            session_id = r.session.id
+        async with rig(tmp_path, server=server, session_id=session_id) as r:
+            assert (await r.turn("more")).text == "Again."
+            assert prefix_holds(server)
+            assert json.loads(server.requests[-1].body)["messages"][-1]["content"] == "more"
 
 
-def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(
-            tmp_path, [calls(("look", '{"at" :  "ü"}')), ScriptedReply(text="Grüße 数据 🙂")]
-        ) as r:
-            await r.turn("Wo? \x00 \ud83d")
-            stored = await Transcript.open(r.database, r.session.id, r.session.clock)
-            assert [m.text for m in stored.messages] == [m.text for m in r.session.log.messages]
-            assert stored.messages[1].tool_calls[0].arguments == '{"at" :  "ü"}'
-
-    asyncio.run(main())
+async def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
+    async with rig(tmp_path, [calls(("look", '{"at" :  "ü"}')), ScriptedReply(text="Grüße 数据 🙂")]) as r:
+        await r.turn("Wo? \x00 \ud83d")
+        stored = await Transcript.open(r.database, r.session.id, r.session.clock)
+        assert [m.text for m in stored.messages] == [m.text for m in r.session.log.messages]
+        assert stored.messages[1].tool_calls[0].arguments == '{"at" :  "ü"}'
 
 
-def test_a_result_that_can_not_be_stored_ends_the_turn_and_says_why(tmp_path: Path) -> None:
-    async def main() -> None:
-        database = FullDisk.open(tmp_path / "state.db", SystemClock())
-        script = [calls(("put", '{"what": "a"}'), ("put", '{"what": "b"}')), ANSWER]
-        async with rig(tmp_path, script, database=database) as r:
+async def test_a_result_that_can_not_be_stored_ends_the_turn_and_says_why(tmp_path: Path) -> None:
+    database = FullDisk.open(tmp_path / "state.db", SystemClock())
+    script = [calls(("put", '{"what": "a"}'), ("put", '{"what": "b"}')), ANSWER]
+    async with rig(tmp_path, script, database=database) as r:
 
-            def emit(event: object) -> None:
-                if isinstance(event, ToolStarted):
-                    FullDisk.armed = True
+        def emit(event: object) -> None:
+            if isinstance(event, ToolStarted):
+                FullDisk.armed = True
 
-            end = await run_turn(r.session, Message(role="user", content="go"), emit)
-            assert (end.reason, end.error, end.hint) == ("failed", "the disk is full", "make room")
-            assert r.trace() == ["put a"]
-            assert (await r.turn("go on")).reason == "answered"
-
-    asyncio.run(main())
+        end = await run_turn(r.session, Message(role="user", content="go"), emit)
+        assert (end.reason, end.error, end.hint) == ("failed", "the disk is full", "make room")
+        assert r.trace() == ["put a"]
+        assert (await r.turn("go on")).reason == "answered"
 
 
 @pytest.mark.parametrize(
@@ -434,30 +357,27 @@ def test_a_result_that_can_not_be_stored_ends_the_turn_and_says_why(tmp_path: Pa
         (True, None, ("u a", [("answered",)]), 0),
     ],
 )
-def test_a_turn_that_was_cut_off_is_finished_or_ended_first(
+async def test_a_turn_that_was_cut_off_is_finished_or_ended_first(
     tmp_path: Path, answered: bool, said: str | None, expected: tuple[str, list[tuple[str]]], requests: int
 ) -> None:
-    async def main() -> None:
-        with PracticeServer(script=[ANSWER]) as server:
-            async with rig(tmp_path, server=server) as r:
-                turn = await r.session.log.begin_turn(Message(role="user", content="go"))
-                if answered:
-                    reply = Message(role="assistant", content="Said.")
-                    await r.session.log.append_reply(turn, reply, Usage(), "practice")
-                r.session.log.close()  # as a crash would
-                session_id = r.session.id
-            async with rig(tmp_path, server=server, session_id=session_id) as r:
-                end = await r.turn(said)
-                assert end.reason == "answered"
-                rows = r.database.read_now(lambda db: db.execute("select reason from turns").fetchall())
-                assert (roles(r.session.log.messages), rows) == expected
-                assert len(server.requests) == requests
-
-    asyncio.run(main())
+    with PracticeServer(script=[ANSWER]) as server:
+        async with rig(tmp_path, server=server) as r:
+            turn = await r.session.log.begin_turn(Message(role="user", content="go"))
+            if answered:
+                reply = Message(role="assistant", content="Said.")
+                await r.session.log.append_reply(turn, reply, Usage(), "practice")
+            r.session.log.close()  # as a crash would
+            session_id = r.session.id
+        async with rig(tmp_path, server=server, session_id=session_id) as r:
+            end = await r.turn(said)
+            assert end.reason == "answered"
+            rows = r.database.read_now(lambda db: db.execute("select reason from turns").fetchall())
+            assert (roles(r.session.log.messages), rows) == expected
+            assert len(server.requests) == requests
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-def test_a_call_that_may_run_again_is_told_of_once_it_is_on_disk(tmp_path: Path, is_slow: bool) -> None:
+async def test_a_call_that_may_run_again_is_told_of_once_it_is_on_disk(tmp_path: Path, is_slow: bool) -> None:
     """Over at once, its start and its result are one commit; else its start is on disk while it runs."""
     release = asyncio.Event()
 
@@ -469,20 +389,17 @@ def test_a_call_that_may_run_again_is_told_of_once_it_is_on_disk(tmp_path: Path,
             await release.wait()
         return "seen"
 
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("see", "{}")), ANSWER], more_tools=[see]) as r:
-            told: list[tuple[str, bool, bool]] = []
+    async with rig(tmp_path, [calls(("see", "{}")), ANSWER], more_tools=[see]) as r:
+        told: list[tuple[str, bool, bool]] = []
 
-            def emit(event: Any) -> None:
-                if isinstance(event, ToolStarted | ToolProgress | ToolFinished):
-                    sql = "SELECT started IS NOT NULL, finished IS NOT NULL FROM tool_calls"
-                    row = r.database.read_now(lambda db: db.execute(sql).fetchall())[-1]
-                    told.append((type(event).__name__, bool(row[0]), bool(row[1])))
-                    release.set()
+        def emit(event: Any) -> None:
+            if isinstance(event, ToolStarted | ToolProgress | ToolFinished):
+                sql = "SELECT started IS NOT NULL, finished IS NOT NULL FROM tool_calls"
+                row = r.database.read_now(lambda db: db.execute(sql).fetchall())[-1]
+                told.append((type(event).__name__, bool(row[0]), bool(row[1])))
+                release.set()
 
-            end = await run_turn(r.session, Message(role="user", content="go"), emit)
-            assert end.reason == "answered", end.error
-            ran = (True, not is_slow)
-            assert told == [("ToolStarted", *ran), ("ToolProgress", *ran), ("ToolFinished", True, True)]
-
-    asyncio.run(main())
+        end = await run_turn(r.session, Message(role="user", content="go"), emit)
+        assert end.reason == "answered", end.error
+        ran = (True, not is_slow)
+        assert told == [("ToolStarted", *ran), ("ToolProgress", *ran), ("ToolFinished", True, True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -94,17 +93,12 @@ def test_another_name_is_no_tool(name: str):
     assert plain_name("To_Do", (*TOOLS, "to_do")) == "To_Do", "two tools may be meant"
 
 
-def test_a_mended_call_is_shown_and_stored_as_it_runs(tmp_path: Path) -> None:
-    async def main() -> None:
-        wanted = calls(("functions.put", '```json\n{"what":"x"}\n```'), ("put", '{"what": "half'))
-        async with rig(tmp_path, [wanted, ScriptedReply(text="Done.")]) as r:
-            await r.turn("go")
-            assert [(event.name, event.arguments) for event in r.seen(ToolStarted)] == [
-                ("put", '{"what":"x"}')
-            ]
-            assert [event.error_kind for event in r.seen(ToolFinished)] == ["", "bad_input"]
-            sent = json.loads(r.server.requests[-1].body)["messages"]
-            (asked,) = [message for message in sent if message["role"] == "assistant"]
-            assert asked["tool_calls"][0]["function"] == {"name": "put", "arguments": '{"what":"x"}'}
-
-    asyncio.run(main())
+async def test_a_mended_call_is_shown_and_stored_as_it_runs(tmp_path: Path) -> None:
+    wanted = calls(("functions.put", '```json\n{"what":"x"}\n```'), ("put", '{"what": "half'))
+    async with rig(tmp_path, [wanted, ScriptedReply(text="Done.")]) as r:
+        await r.turn("go")
+        assert [(event.name, event.arguments) for event in r.seen(ToolStarted)] == [("put", '{"what":"x"}')]
+        assert [event.error_kind for event in r.seen(ToolFinished)] == ["", "bad_input"]
+        sent = json.loads(r.server.requests[-1].body)["messages"]
+        (asked,) = [message for message in sent if message["role"] == "assistant"]
+        assert asked["tool_calls"][0]["function"] == {"name": "put", "arguments": '{"what":"x"}'}

@@ -31,62 +31,49 @@ async def cancelled_once(r: Rig, is_time: Callable[[], bool]) -> None:
         await turn
 
 
-def test_a_call_that_is_cancelled_before_it_said_anything_costs_what_was_sent(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [ScriptedReply(text="x", fault=Fault(stall_after=-1)), ANSWER]) as r:
-            await cancelled_once(r, lambda: bool(r.server.requests))
-            (step,) = r.seen(StepFinished)
-            assert r.session.usage.prompt_tokens > 0 == r.session.usage.output_tokens
-            assert step == StepFinished(0, r.session.usage)
-            assert [message.role for message in r.session.log.messages] == ["user"]
-
-    asyncio.run(main())
+async def test_a_call_that_is_cancelled_before_it_said_anything_costs_what_was_sent(tmp_path: Path) -> None:
+    async with rig(tmp_path, [ScriptedReply(text="x", fault=Fault(stall_after=-1)), ANSWER]) as r:
+        await cancelled_once(r, lambda: bool(r.server.requests))
+        (step,) = r.seen(StepFinished)
+        assert r.session.usage.prompt_tokens > 0 == r.session.usage.output_tokens
+        assert step == StepFinished(0, r.session.usage)
+        assert [message.role for message in r.session.log.messages] == ["user"]
 
 
-def test_a_call_that_is_cancelled_between_two_tries_costs_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [rate_limit_reply(), ANSWER]) as r:
-            await cancelled_once(r, lambda: bool(r.seen(Retry)))
-            assert r.session.usage == Usage() and not r.seen(StepFinished)
-            assert [message.role for message in r.session.log.messages] == ["user"]
-
-    asyncio.run(main())
+async def test_a_call_that_is_cancelled_between_two_tries_costs_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path, [rate_limit_reply(), ANSWER]) as r:
+        await cancelled_once(r, lambda: bool(r.seen(Retry)))
+        assert r.session.usage == Usage() and not r.seen(StepFinished)
+        assert [message.role for message in r.session.log.messages] == ["user"]
 
 
-def test_a_call_that_is_cancelled_while_its_second_try_is_awaited_costs_what_was_sent(tmp_path: Path) -> None:
-    async def main() -> None:
-        silent = ScriptedReply(text="x", fault=Fault(stall_after=-1))
-        async with rig(tmp_path, [rate_limit_reply(), silent], backoff=Machine().backoff(300.0)) as r:
-            await cancelled_once(r, lambda: len(r.server.requests) == 2)
-            assert r.session.usage.prompt_tokens > 0 == r.session.usage.output_tokens
-
-    asyncio.run(main())
-
-
-def test_a_call_that_fails_before_it_said_anything_costs_nothing(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [ScriptedReply(fault=Fault(status=401, message="bad key"))]) as r:
-            end = await r.turn("go")
-            assert (end.reason, end.usage, end.is_overflow) == ("failed", Usage(), False)
-            assert not r.seen(StepFinished)
-
-    asyncio.run(main())
+async def test_a_call_that_is_cancelled_while_its_second_try_is_awaited_costs_what_was_sent(
+    tmp_path: Path,
+) -> None:
+    silent = ScriptedReply(text="x", fault=Fault(stall_after=-1))
+    async with rig(tmp_path, [rate_limit_reply(), silent], backoff=Machine().backoff(300.0)) as r:
+        await cancelled_once(r, lambda: len(r.server.requests) == 2)
+        assert r.session.usage.prompt_tokens > 0 == r.session.usage.output_tokens
 
 
-def test_what_no_smaller_view_helps_is_too_long_and_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [TOO_LONG, ANSWER]) as r:
-            end = await r.turn("go")
-            assert (end.reason, end.is_overflow) == ("failed", True)
-            assert len(r.server.requests) == 1
+async def test_a_call_that_fails_before_it_said_anything_costs_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path, [ScriptedReply(fault=Fault(status=401, message="bad key"))]) as r:
+        end = await r.turn("go")
+        assert (end.reason, end.usage, end.is_overflow) == ("failed", Usage(), False)
+        assert not r.seen(StepFinished)
 
-    asyncio.run(main())
+
+async def test_what_no_smaller_view_helps_is_too_long_and_says_so(tmp_path: Path) -> None:
+    async with rig(tmp_path, [TOO_LONG, ANSWER]) as r:
+        end = await r.turn("go")
+        assert (end.reason, end.is_overflow) == ("failed", True)
+        assert len(r.server.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("said", "limit"), [("too long", 0), ("maximum context length is 8192 tokens", 8192)]
 )
-def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
+async def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
     tmp_path: Path, said: str, limit: int
 ) -> None:
     told: list[int | None] = []
@@ -99,31 +86,24 @@ def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
             return super().compress(messages, current_tokens, focus_topic)
 
     full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
-
-    async def main() -> None:
-        script = [ScriptedReply(text="Said."), full, ANSWER]
-        async with rig(tmp_path, script, engine=Told([])) as r:
-            await r.turn("word " * 10)
-            assert (await r.turn("go on")).text == "All done."
-            assert told == [(limit or (await r.session.context.status()).window_tokens) + 1]
-
-    asyncio.run(main())
+    script = [ScriptedReply(text="Said."), full, ANSWER]
+    async with rig(tmp_path, script, engine=Told([])) as r:
+        await r.turn("word " * 10)
+        assert (await r.turn("go on")).text == "All done."
+        assert told == [(limit or (await r.session.context.status()).window_tokens) + 1]
 
 
-def test_text_that_was_said_again_after_a_cut_is_kept_and_counted_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        script = [
-            ScriptedReply(text="abcdefgh", pieces=2, fault=Fault(cut_after=1)),
-            ScriptedReply(text="abcdefgh", pieces=8, fault=Fault(stall_after=6)),
-        ]
-        async with rig(tmp_path, script, backoff=Machine().backoff(300.0)) as r:
+async def test_text_that_was_said_again_after_a_cut_is_kept_and_counted_once(tmp_path: Path) -> None:
+    script = [
+        ScriptedReply(text="abcdefgh", pieces=2, fault=Fault(cut_after=1)),
+        ScriptedReply(text="abcdefgh", pieces=8, fault=Fault(stall_after=6)),
+    ]
+    async with rig(tmp_path, script, backoff=Machine().backoff(300.0)) as r:
 
-            def said() -> str:
-                return "".join(event.text for event in r.events if isinstance(event, TextDelta))
+        def said() -> str:
+            return "".join(event.text for event in r.events if isinstance(event, TextDelta))
 
-            await cancelled_once(r, lambda: len(said()) > len("abcd") and len(r.server.requests) == 2)
-            kept = r.session.log.messages[-1].text
-            assert kept and "abcdefgh".startswith(kept), "what the first try said is void"
-            assert r.session.usage.output_tokens == (len(kept) + 3) // 4
-
-    asyncio.run(main())
+        await cancelled_once(r, lambda: len(said()) > len("abcd") and len(r.server.requests) == 2)
+        kept = r.session.log.messages[-1].text
+        assert kept and "abcdefgh".startswith(kept), "what the first try said is void"
+        assert r.session.usage.output_tokens == (len(kept) + 3) // 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,53 +45,39 @@ def results(r: Rig) -> list[str]:
     return [message.text for message in r.session.log.messages if message.role == "tool"]
 
 
-def test_words_are_read_before_calls_that_had_not_begun(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with left_open(tmp_path) as r:
-            assert (await r.turn("Stop! Do nothing more")).reason == "answered"
-            assert r.trace() == [], "nothing ran"
-            first, *rest = results(r)
-            assert "its outcome is unknown" in first
-            assert all(text.startswith("Not run: ") and "a new message came first" in text for text in rest)
-            roles = "".join(message.role[0] for message in r.session.log.messages)
-            assert roles == "uatttua", "the words come right after the results"
-            assert len(r.server.requests) == 1 and b"Stop! Do nothing more" in r.server.requests[0].body
-            ended = [
-                (event.call_id, event.error_kind) for event in r.events if isinstance(event, ToolFinished)
-            ]
-            assert sorted(ended) == [("c1", "interrupted"), ("c2", "cancelled"), ("c3", "cancelled")]
-
-    asyncio.run(main())
+async def test_words_are_read_before_calls_that_had_not_begun(tmp_path: Path) -> None:
+    async with left_open(tmp_path) as r:
+        assert (await r.turn("Stop! Do nothing more")).reason == "answered"
+        assert r.trace() == [], "nothing ran"
+        first, *rest = results(r)
+        assert "its outcome is unknown" in first
+        assert all(text.startswith("Not run: ") and "a new message came first" in text for text in rest)
+        roles = "".join(message.role[0] for message in r.session.log.messages)
+        assert roles == "uatttua", "the words come right after the results"
+        assert len(r.server.requests) == 1 and b"Stop! Do nothing more" in r.server.requests[0].body
+        ended = [(event.call_id, event.error_kind) for event in r.events if isinstance(event, ToolFinished)]
+        assert sorted(ended) == [("c1", "interrupted"), ("c2", "cancelled"), ("c3", "cancelled")]
 
 
-def test_a_resume_without_words_runs_what_had_not_begun(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with left_open(tmp_path) as r:
-            assert (await r.turn(None)).reason == "answered"
-            assert r.trace() == ["put drop the table", "look here"]
-
-    asyncio.run(main())
+async def test_a_resume_without_words_runs_what_had_not_begun(tmp_path: Path) -> None:
+    async with left_open(tmp_path) as r:
+        assert (await r.turn(None)).reason == "answered"
+        assert r.trace() == ["put drop the table", "look here"]
 
 
 @pytest.mark.parametrize(("told", "runs"), [("", False), ("helper-1 is done", True)])
-def test_words_in_the_inbox_come_first_too_but_a_helpers_result_does_not(
+async def test_words_in_the_inbox_come_first_too_but_a_helpers_result_does_not(
     tmp_path: Path, told: str, runs: bool
 ) -> None:
-    async def main() -> None:
-        async with left_open(tmp_path) as r:
-            r.session.inbox.add(InboxEntry(Message("user", "Stop!"), notice=told))
-            assert (await r.turn(None)).reason == "answered"
-            assert bool(r.trace()) == runs
-            assert r.session.log.messages[-2].text == "Stop!"
-
-    asyncio.run(main())
+    async with left_open(tmp_path) as r:
+        r.session.inbox.add(InboxEntry(Message("user", "Stop!"), notice=told))
+        assert (await r.turn(None)).reason == "answered"
+        assert bool(r.trace()) == runs
+        assert r.session.log.messages[-2].text == "Stop!"
 
 
-def test_a_call_that_may_run_again_is_not_run_again_after_new_words(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with left_open(tmp_path, started=2, calls=(CALLS[2], CALLS[1])) as r:
-            assert (await r.turn("Stop!")).reason == "answered"
-            assert r.trace() == []
-            assert ["Stopped" in results(r)[0], "unknown" in results(r)[1]] == [True, True]
-
-    asyncio.run(main())
+async def test_a_call_that_may_run_again_is_not_run_again_after_new_words(tmp_path: Path) -> None:
+    async with left_open(tmp_path, started=2, calls=(CALLS[2], CALLS[1])) as r:
+        assert (await r.turn("Stop!")).reason == "answered"
+        assert r.trace() == []
+        assert ["Stopped" in results(r)[0], "unknown" in results(r)[1]] == [True, True]

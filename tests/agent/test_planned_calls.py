@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -53,46 +52,38 @@ def planning_tools(ran: list[str]) -> list[Tool]:
     return [change, msgspec.structs.replace(ask, plan=plan)]
 
 
-def test_a_call_that_is_planned_as_another_is_judged_and_run_as_that_one(tmp_path: Path) -> None:
+async def test_a_call_that_is_planned_as_another_is_judged_and_run_as_that_one(tmp_path: Path) -> None:
     """Planning waits for the calls before it, and its failures are results."""
     script = [
         calls(("change", '{"what": "a"}'), ("ask", '{"what": "b"}')),
         *(calls(("ask", json.dumps({"what": what}))) for what in ("look", "missing", "bug", "wrong")),
         ANSWER,
     ]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=planning_tools([])) as r:
-            await r.turn("go")
-            assert results(r) == [
-                "changed a",
-                "changed b after ['a']",
-                "saw look",
-                "this session has no none, so nothing can be changed",
-                "ask crashed: ZeroDivisionError: oops",
-                "no such thing",
-            ]
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=planning_tools([])) as r:
+        await r.turn("go")
+        assert results(r) == [
+            "changed a",
+            "changed b after ['a']",
+            "saw look",
+            "this session has no none, so nothing can be changed",
+            "ask crashed: ZeroDivisionError: oops",
+            "no such thing",
+        ]
 
 
-def test_a_planned_call_that_a_crash_cut_off_is_not_run_again(tmp_path: Path) -> None:
+async def test_a_planned_call_that_a_crash_cut_off_is_not_run_again(tmp_path: Path) -> None:
     ran: list[str] = []
     call = ToolCall("c1", "ask", '{"what": "b"}')
-
-    async def main() -> None:
-        with PracticeServer(script=[ANSWER, ANSWER]) as server:
-            for words in (None, "Something else"):
-                async with rig(tmp_path, server=server, more_tools=planning_tools(ran)) as r:
-                    log = r.session.log
-                    turn = await log.begin_turn(Message("user", "go"))
-                    reply = Message("assistant", tool_calls=(call,))
-                    await log.append_reply(turn, reply, Usage(), "practice")
-                    await log.store_call_start(turn, log.open_calls(turn)[0], "rule")
-                    log.close()
-                tools = planning_tools(ran)
-                async with rig(tmp_path, server=server, session_id=r.session.id, more_tools=tools) as r:
-                    await r.turn(words)
-                    assert "its outcome is unknown" in results(r)[0] and ran == []
-
-    asyncio.run(main())
+    with PracticeServer(script=[ANSWER, ANSWER]) as server:
+        for words in (None, "Something else"):
+            async with rig(tmp_path, server=server, more_tools=planning_tools(ran)) as r:
+                log = r.session.log
+                turn = await log.begin_turn(Message("user", "go"))
+                reply = Message("assistant", tool_calls=(call,))
+                await log.append_reply(turn, reply, Usage(), "practice")
+                await log.store_call_start(turn, log.open_calls(turn)[0], "rule")
+                log.close()
+            tools = planning_tools(ran)
+            async with rig(tmp_path, server=server, session_id=r.session.id, more_tools=tools) as r:
+                await r.turn(words)
+                assert "its outcome is unknown" in results(r)[0] and ran == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -17,28 +16,22 @@ LIMITS = TurnLimits(90, 60, 50_000)
 
 
 @pytest.mark.parametrize("unit", ["I will check the file again. ", "x", "Wait, no.\n" * 30 + "So: yes.\n"])
-def test_an_answer_that_repeats_itself_is_cut(tmp_path: Path, unit: str):
-    async def test() -> None:
-        reply = ScriptedReply(text="The answer is 4. " + unit * (40_000 // len(unit)), pieces=400)
-        async with rig(tmp_path, [calls(("put", '{"what":"a"}')), reply], limits=LIMITS) as at:
-            end = await at.turn("go")
-            assert end.reason == "failed" and "repeated itself" in end.error and end.hint
-            kept = at.session.log.messages[-1].text
-            assert kept.startswith("The answer is 4. ") and len(kept) < 100 + 10 * len(unit)
-            assert at.trace() == ["put a"]
-
-    asyncio.run(test())
+async def test_an_answer_that_repeats_itself_is_cut(tmp_path: Path, unit: str):
+    reply = ScriptedReply(text="The answer is 4. " + unit * (40_000 // len(unit)), pieces=400)
+    async with rig(tmp_path, [calls(("put", '{"what":"a"}')), reply], limits=LIMITS) as at:
+        end = await at.turn("go")
+        assert end.reason == "failed" and "repeated itself" in end.error and end.hint
+        kept = at.session.log.messages[-1].text
+        assert kept.startswith("The answer is 4. ") and len(kept) < 100 + 10 * len(unit)
+        assert at.trace() == ["put a"]
 
 
-def test_reasoning_that_repeats_itself_is_cut_too(tmp_path: Path):
-    async def test() -> None:
-        reply = ScriptedReply(reasoning="Hmm, let me think. " * 2_000, text="4", pieces=200)
-        async with rig(tmp_path, [reply], limits=LIMITS) as at:
-            end = await at.turn("go")
-            assert end.reason == "failed" and "repeated itself" in end.error
-            assert end.usage.prompt_tokens > 0 < end.usage.completion_tokens, "what was cut was paid, too"
-
-    asyncio.run(test())
+async def test_reasoning_that_repeats_itself_is_cut_too(tmp_path: Path):
+    reply = ScriptedReply(reasoning="Hmm, let me think. " * 2_000, text="4", pieces=200)
+    async with rig(tmp_path, [reply], limits=LIMITS) as at:
+        end = await at.turn("go")
+        assert end.reason == "failed" and "repeated itself" in end.error
+        assert end.usage.prompt_tokens > 0 < end.usage.completion_tokens, "what was cut was paid, too"
 
 
 @pytest.mark.parametrize(
@@ -49,24 +42,18 @@ def test_reasoning_that_repeats_itself_is_cut_too(tmp_path: Path):
         "=" * 3_000 + "\nA heading\n" + "-" * 3_000,
     ],
 )
-def test_what_is_long_and_dull_is_an_answer(tmp_path: Path, text: str):
-    async def test() -> None:
-        async with rig(tmp_path, [ScriptedReply(text=text, pieces=300)], limits=LIMITS) as at:
-            end = await at.turn("go")
-            assert (end.reason, end.text) == ("answered", text)
-
-    asyncio.run(test())
+async def test_what_is_long_and_dull_is_an_answer(tmp_path: Path, text: str):
+    async with rig(tmp_path, [ScriptedReply(text=text, pieces=300)], limits=LIMITS) as at:
+        end = await at.turn("go")
+        assert (end.reason, end.text) == ("answered", text)
 
 
-def test_the_cap_holds_and_says_which_setting_it_is(tmp_path: Path):
-    async def test() -> None:
-        text = " ".join(str(n * n) for n in range(20_000))
-        async with rig(tmp_path, [ScriptedReply(text=text, pieces=900)], limits=LIMITS) as at:
-            end = await at.turn("go")
-            assert "50,000 characters" in end.error and "agent.answer_cap_chars" in end.hint
-            assert at.session.log.messages[-1].text == text[:50_000]
-
-    asyncio.run(test())
+async def test_the_cap_holds_and_says_which_setting_it_is(tmp_path: Path):
+    text = " ".join(str(n * n) for n in range(20_000))
+    async with rig(tmp_path, [ScriptedReply(text=text, pieces=900)], limits=LIMITS) as at:
+        end = await at.turn("go")
+        assert "50,000 characters" in end.error and "agent.answer_cap_chars" in end.hint
+        assert at.session.log.messages[-1].text == text[:50_000]
 
 
 def test_the_length_of_what_is_repeated():

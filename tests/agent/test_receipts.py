@@ -67,22 +67,19 @@ def test_a_turn_without_effects_has_no_receipt(tmp_path: Path) -> None:
     assert _receipts(tmp_path, [call("read_file", path="nothing.txt")]) == [None]
 
 
-def test_a_command_that_a_kill_cut_off_is_in_the_receipt(tmp_path: Path) -> None:
-    async def run() -> TurnReceipt | None:
-        async with running(tmp_path, []) as rig:
-            log = rig.session.log
-            record = await log.begin_turn(rig.session.user_message("go"))
-            asked = ToolCall("call-1", "terminal", '{"command": "make world"}')
-            await log.append_reply(record, Message(role="assistant", tool_calls=(asked,)), Usage(), "m")
-            [open_call] = log.open_calls(record)
-            await log.store_call_start(record, open_call, "rule")
-            log.close()
-            name = rig.session.id
-        async with running(tmp_path, [ANSWER], session_id=name) as rig:
-            await run_turn(rig.session, None, rig.events.append)
-            return next(event.receipt for event in rig.events if isinstance(event, TurnEnd))
-
-    made = asyncio.run(run())
+async def test_a_command_that_a_kill_cut_off_is_in_the_receipt(tmp_path: Path) -> None:
+    async with running(tmp_path, []) as rig:
+        log = rig.session.log
+        record = await log.begin_turn(rig.session.user_message("go"))
+        asked = ToolCall("call-1", "terminal", '{"command": "make world"}')
+        await log.append_reply(record, Message(role="assistant", tool_calls=(asked,)), Usage(), "m")
+        [open_call] = log.open_calls(record)
+        await log.store_call_start(record, open_call, "rule")
+        log.close()
+        name = rig.session.id
+    async with running(tmp_path, [ANSWER], session_id=name) as rig:
+        await run_turn(rig.session, None, rig.events.append)
+        made = next(event.receipt for event in rig.events if isinstance(event, TurnEnd))
     assert made is not None and made.line == "did: 1 command, 1 failed"
     assert made.rows == ("$ make world  [interrupted]",)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -306,62 +305,54 @@ def pairs() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "wire"), pairs())
-def test_a_refusal_ends_neither_the_turn_nor_the_session(tmp_path: Path, name: str, wire: str) -> None:
+async def test_a_refusal_ends_neither_the_turn_nor_the_session(tmp_path: Path, name: str, wire: str) -> None:
     case = CASES[name]
+    async with refusing([case.rule()], plan_for(case)) as server:
 
-    async def main() -> None:
-        async with refusing([case.rule()], plan_for(case)) as server:
+        def session(session_id: str = "") -> AbstractAsyncContextManager[Rig]:
+            tools = with_keyword(tools_for_cases())
+            practice = cast("Any", server)
+            return rig(
+                tmp_path,
+                server=practice,
+                wire=wire,
+                session_id=session_id,
+                more_tools=tools,
+                backoff=AT_ONCE,
+            )
 
-            def session(session_id: str = "") -> AbstractAsyncContextManager[Rig]:
-                tools = with_keyword(tools_for_cases())
-                practice = cast("Any", server)
-                return rig(
-                    tmp_path,
-                    server=practice,
-                    wire=wire,
-                    session_id=session_id,
-                    more_tools=tools,
-                    backoff=AT_ONCE,
-                )
-
-            async with session() as r:
-                if case.thought:
-                    await keep_thought(r, wire)
-                end = await r.turn("go")
-                assert (end.reason, end.text) == ("answered", "All done."), end.error
-                refused = len(server.refused)
-                assert refused <= 8
-                assert not refused or lines_shown(r)
-                assert (await r.turn("more")).text == "All done."
-                assert len(server.refused) == refused, server.refused[-1]
-                session_id = r.session.id
-            async with session(session_id) as r:
-                assert (await r.turn("and more")).text == "All done."
-                assert len(server.refused) - refused <= 2
-            first, second, third = (body.decode() for body in server.bodies[-3:])
-            assert second.startswith(first.removesuffix(TAIL[wire]))
-            assert third.startswith(second.removesuffix(TAIL[wire]))
-
-    asyncio.run(main())
+        async with session() as r:
+            if case.thought:
+                await keep_thought(r, wire)
+            end = await r.turn("go")
+            assert (end.reason, end.text) == ("answered", "All done."), end.error
+            refused = len(server.refused)
+            assert refused <= 8
+            assert not refused or lines_shown(r)
+            assert (await r.turn("more")).text == "All done."
+            assert len(server.refused) == refused, server.refused[-1]
+            session_id = r.session.id
+        async with session(session_id) as r:
+            assert (await r.turn("and more")).text == "All done."
+            assert len(server.refused) - refused <= 2
+        first, second, third = (body.decode() for body in server.bodies[-3:])
+        assert second.startswith(first.removesuffix(TAIL[wire]))
+        assert third.startswith(second.removesuffix(TAIL[wire]))
 
 
 @pytest.mark.parametrize("name", ["length", "bare 400"])
-def test_the_transcript_keeps_what_was_shortened_or_sent_as_text(tmp_path: Path, name: str) -> None:
+async def test_the_transcript_keeps_what_was_shortened_or_sent_as_text(tmp_path: Path, name: str) -> None:
     case = CASES[name]
-
-    async def main() -> None:
-        async with refusing([case.rule()], plan_for(case)) as server:
-            practice, tools = cast("Any", server), tools_for_cases()
-            async with rig(tmp_path, server=practice, more_tools=tools, backoff=AT_ONCE) as r:
-                await r.turn("go")
-                rows = r.database.read_now(
-                    lambda db: db.execute("SELECT content, extra FROM messages").fetchall()
-                )
-                assert {"length": "word " * 6_000, "bare 400": "call_abcdefghijk"}[name] in str(rows)
-                sent = server.bodies[-1].decode()
-                assert SHORTENED in sent if name == "length" else AS_TEXT in sent
-
-    asyncio.run(main())
+    async with refusing([case.rule()], plan_for(case)) as server:
+        practice, tools = cast("Any", server), tools_for_cases()
+        async with rig(tmp_path, server=practice, more_tools=tools, backoff=AT_ONCE) as r:
+            await r.turn("go")
+            rows = r.database.read_now(
+                lambda db: db.execute("SELECT content, extra FROM messages").fetchall()
+            )
+            assert {"length": "word " * 6_000, "bare 400": "call_abcdefghijk"}[name] in str(rows)
+            sent = server.bodies[-1].decode()
+            assert SHORTENED in sent if name == "length" else AS_TEXT in sent
 
 
 async def keep_thought(r: Rig, wire: str) -> None:

@@ -66,7 +66,7 @@ def test_progress_is_no_repetition(tmp_path: Path, script: list[ScriptedReply]) 
     assert end.reason == "answered" and not any("[Whet:" in text for text in results)
 
 
-def test_a_call_that_waits_is_no_repetition(tmp_path: Path) -> None:
+async def test_a_call_that_waits_is_no_repetition(tmp_path: Path) -> None:
     """`sleep 30; gh run view` says the same until the run is over."""
     clock = FixedClock()
 
@@ -76,13 +76,10 @@ def test_a_call_that_waits_is_no_repetition(tmp_path: Path) -> None:
         clock.advance(30)
         return "in progress"
 
-    async def main() -> None:
-        script = [*[calls(("wait_and_look", "{}"))] * 20, ANSWER]
-        async with rig(tmp_path, script, clock=clock, more_tools=[wait_and_look]) as r:
-            assert (await r.turn("go")).reason == "answered"
-            assert not any("[Whet:" in message.text for message in r.session.log.messages)
-
-    asyncio.run(main())
+    script = [*[calls(("wait_and_look", "{}"))] * 20, ANSWER]
+    async with rig(tmp_path, script, clock=clock, more_tools=[wait_and_look]) as r:
+        assert (await r.turn("go")).reason == "answered"
+        assert not any("[Whet:" in message.text for message in r.session.log.messages)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +87,7 @@ def test_a_call_that_waits_is_no_repetition(tmp_path: Path) -> None:
     [(1, 0.01, "answered"), (0.6, 0.05, "answered"), (1, 0.9, "failed"), (30, 29, "failed"),
      (0.1, 0.01, "failed"), (1, None, "failed")],
 )  # fmt: skip
-def test_a_command_polls_if_it_waits_and_loops_if_it_works(
+async def test_a_command_polls_if_it_waits_and_loops_if_it_works(
     tmp_path: Path, took_s: float, cpu_s: float | None, reason: str
 ) -> None:
     clock = FixedClock()
@@ -101,22 +98,16 @@ def test_a_command_polls_if_it_waits_and_loops_if_it_works(
         clock.advance(took_s)
         return ToolOutput("in progress", cpu_s=cpu_s)
 
-    async def main() -> None:
-        script = [*[calls(("run_it", "{}"))] * 12, ANSWER]
-        async with rig(tmp_path, script, clock=clock, more_tools=[run_it]) as r:
-            assert (await r.turn("go")).reason == reason
-
-    asyncio.run(main())
+    script = [*[calls(("run_it", "{}"))] * 12, ANSWER]
+    async with rig(tmp_path, script, clock=clock, more_tools=[run_it]) as r:
+        assert (await r.turn("go")).reason == reason
 
 
-def test_a_new_message_begins_the_count_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [*[_LOOK] * 2, ANSWER, *[_LOOK] * 2, ANSWER]) as r:
-            await r.turn("go")
-            assert (await r.turn("again")).reason == "answered"
-            assert not any("[Whet:" in message.text for message in r.session.log.messages)
-
-    asyncio.run(main())
+async def test_a_new_message_begins_the_count_again(tmp_path: Path) -> None:
+    async with rig(tmp_path, [*[_LOOK] * 2, ANSWER, *[_LOOK] * 2, ANSWER]) as r:
+        await r.turn("go")
+        assert (await r.turn("again")).reason == "answered"
+        assert not any("[Whet:" in message.text for message in r.session.log.messages)
 
 
 def test_pictures_that_differ_are_progress_and_a_tools_own_words_end_no_turn(tmp_path: Path) -> None:

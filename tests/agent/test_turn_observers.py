@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,24 +52,20 @@ class Nosy(TurnObserver):
         self.seen.append(f"{self.name} ended {end.text}")
 
 
-def test_observers_take_part_in_their_order(tmp_path: Path) -> None:
+async def test_observers_take_part_in_their_order(tmp_path: Path) -> None:
     seen: list[str] = []
-
-    async def main() -> None:
-        observers = [Nosy("a", seen), TurnObserver(), Nosy("b", seen)]
-        async with rig(tmp_path, [ANSWER], observers=observers) as r:
-            await r.turn("go")
-            assert r.session.log.messages[0].note == "ab"
-            assert [event.job_id for event in r.seen(ReviewQueued)] == ["a", "b"]  # type: ignore[union-attr]
-
-    asyncio.run(main())
+    observers = [Nosy("a", seen), TurnObserver(), Nosy("b", seen)]
+    async with rig(tmp_path, [ANSWER], observers=observers) as r:
+        await r.turn("go")
+        assert r.session.log.messages[0].note == "ab"
+        assert [event.job_id for event in r.seen(ReviewQueued)] == ["a", "b"]  # type: ignore[union-attr]
     assert seen == [
         "a before ", "b before a", "a answered All done.", "b answered All done.", "a ended All done.",
         "b ended All done.",
     ]  # fmt: skip
 
 
-def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp_path: Path) -> None:
+async def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp_path: Path) -> None:
     given: list[tuple[str, int]] = []
 
     def receipt(name: str) -> AtEnd:
@@ -80,28 +75,25 @@ def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp_path:
 
         return work
 
-    async def main() -> None:
-        async with rig(tmp_path, [calls(("look", "{}")), ANSWER]) as r:
+    async with rig(tmp_path, [calls(("look", "{}")), ANSWER]) as r:
 
-            def emit(event: object) -> None:
-                if isinstance(event, ToolStarted):
-                    r.session.inbox.put(Message(role="user", content="one"), receipt("one"))
-                    r.session.inbox.put(Message(role="user", content="two"))
-                    r.session.inbox.put(Message(role="user", content="three"), receipt("three"))
+        def emit(event: object) -> None:
+            if isinstance(event, ToolStarted):
+                r.session.inbox.put(Message(role="user", content="one"), receipt("one"))
+                r.session.inbox.put(Message(role="user", content="two"))
+                r.session.inbox.put(Message(role="user", content="three"), receipt("three"))
 
-            incoming = Message(role="user", content="go")
-            await run_turn(r.session, incoming, emit, receipt=receipt("go"))
-            assert roles(r.session.log.messages) == "u a t u u u a"
-            r.session.steer("late")
-            assert [entry.message.text for entry in r.session.inbox.take_back()] == [
-                "late"
-            ] and not r.session.inbox
-
-    asyncio.run(main())
+        incoming = Message(role="user", content="go")
+        await run_turn(r.session, incoming, emit, receipt=receipt("go"))
+        assert roles(r.session.log.messages) == "u a t u u u a"
+        r.session.steer("late")
+        assert [entry.message.text for entry in r.session.inbox.take_back()] == [
+            "late"
+        ] and not r.session.inbox
     assert given == [("go", 1), ("one", 4), ("three", 6)]
 
 
-def test_what_a_call_and_a_turn_took_is_told_without_what_people_took(tmp_path: Path) -> None:
+async def test_what_a_call_and_a_turn_took_is_told_without_what_people_took(tmp_path: Path) -> None:
     clock = FixedClock()
 
     class Slow(NobodyPresent):
@@ -118,15 +110,12 @@ def test_what_a_call_and_a_turn_took_is_told_without_what_people_took(tmp_path: 
         clock.advance(5)
         return "done"
 
-    async def main() -> None:
-        script = [calls(("work", "{}"), ("work", "{}"), ("look", "{}")), ANSWER]
-        async with rig(tmp_path, script, clock=clock, more_tools=[work], person=Slow()) as r:
-            r.gate.takes = think
-            end = await r.turn("go")
-            assert [event.duration_s for event in r.seen(ToolFinished)] == [5, 5, 0]  # type: ignore[union-attr]
-            assert end.duration_s == 10
-
-    asyncio.run(main())
+    script = [calls(("work", "{}"), ("work", "{}"), ("look", "{}")), ANSWER]
+    async with rig(tmp_path, script, clock=clock, more_tools=[work], person=Slow()) as r:
+        r.gate.takes = think
+        end = await r.turn("go")
+        assert [event.duration_s for event in r.seen(ToolFinished)] == [5, 5, 0]  # type: ignore[union-attr]
+        assert end.duration_s == 10
 
 
 class Watching(TurnObserver):
@@ -143,37 +132,29 @@ class Watching(TurnObserver):
         self.seen.append((token, session.id, emit))
 
 
-def test_who_sees_calls_begin_sees_them_end_too_where_they_want_to(tmp_path: Path) -> None:
+async def test_who_sees_calls_begin_sees_them_end_too_where_they_want_to(tmp_path: Path) -> None:
     seen: list[object] = []
-
-    async def main() -> None:
-        script = [calls(("none", "{}")), calls(("look", "{}"), ("hang", "{}"), ("none", "{}")), ANSWER]
-        watchers = [Watching("a", seen), Watching("b", seen, wants=False), Watching("c", seen)]
-        async with rig(tmp_path, script, observers=watchers) as r:
-            emit = r.events.append
-            await run_turn(r.session, Message(role="user", content="go"), emit)
-            begun = [(name, r.session.id, 1, 2, ["look", "hang"]) for name in "abc"]
-            assert seen == [*begun, ("c", r.session.id, emit), ("a", r.session.id, emit)]
-
-    asyncio.run(main())
+    script = [calls(("none", "{}")), calls(("look", "{}"), ("hang", "{}"), ("none", "{}")), ANSWER]
+    watchers = [Watching("a", seen), Watching("b", seen, wants=False), Watching("c", seen)]
+    async with rig(tmp_path, script, observers=watchers) as r:
+        emit = r.events.append
+        await run_turn(r.session, Message(role="user", content="go"), emit)
+        begun = [(name, r.session.id, 1, 2, ["look", "hang"]) for name in "abc"]
+        assert seen == [*begun, ("c", r.session.id, emit), ("a", r.session.id, emit)]
 
 
-def test_a_command_that_begins_where_another_one_of_its_reply_ends_is_a_step_of_its_own(
+async def test_a_command_that_begins_where_another_one_of_its_reply_ends_is_a_step_of_its_own(
     tmp_path: Path,
 ) -> None:
     seen: list[Any] = []
-
-    async def main() -> None:
-        wanted = [("look", "{}"), ("sh", '{"command": "ls"}'), ("look", "{}"), ("sh", '{"command": "pwd"}')]
-        watcher = Watching("a", seen, wants=False)
-        async with rig(tmp_path, [calls(*wanted), ANSWER], observers=[watcher], more_tools=[shell([])]) as r:
-            await r.turn("go")
-            assert [tools for *_, tools in seen] == [["look", "sh", "look"], ["sh"]]
-
-    asyncio.run(main())
+    wanted = [("look", "{}"), ("sh", '{"command": "ls"}'), ("look", "{}"), ("sh", '{"command": "pwd"}')]
+    watcher = Watching("a", seen, wants=False)
+    async with rig(tmp_path, [calls(*wanted), ANSWER], observers=[watcher], more_tools=[shell([])]) as r:
+        await r.turn("go")
+        assert [tools for *_, tools in seen] == [["look", "sh", "look"], ["sh"]]
 
 
-def test_what_is_stored_with_a_turns_end_can_name_its_error(tmp_path: Path) -> None:
+async def test_what_is_stored_with_a_turns_end_can_name_its_error(tmp_path: Path) -> None:
     errors: list[str] = []
 
     class Curious(TurnObserver):
@@ -181,14 +162,11 @@ def test_what_is_stored_with_a_turns_end_can_name_its_error(tmp_path: Path) -> N
             errors.append(turn.error)
             return queue_nothing
 
-    async def main() -> None:
-        script = [ScriptedReply(fault=Fault(status=401, message="bad key")), ANSWER]
-        async with rig(tmp_path, script, observers=[Curious()]) as r:
-            end = await r.turn("go")
-            assert (await r.turn("again")).error == ""
-            assert "bad key" in end.error and errors == [end.error, ""]
-
-    asyncio.run(main())
+    script = [ScriptedReply(fault=Fault(status=401, message="bad key")), ANSWER]
+    async with rig(tmp_path, script, observers=[Curious()]) as r:
+        end = await r.turn("go")
+        assert (await r.turn("again")).error == ""
+        assert "bad key" in end.error and errors == [end.error, ""]
 
 
 def test_what_comes_from_elsewhere_is_read_after_what_was_said_here() -> None:
@@ -202,23 +180,19 @@ def test_what_comes_from_elsewhere_is_read_after_what_was_said_here() -> None:
         inbox.take()
 
 
-def test_images_go_with_what_is_said_and_a_note_with_what_begins_a_turn(tmp_path: Path) -> None:
+async def test_images_go_with_what_is_said_and_a_note_with_what_begins_a_turn(tmp_path: Path) -> None:
     image = ImagePart("image/gif", "R0lGODlh")
     seen = (TextPart("see"), image)
-
-    async def main() -> None:
-        async with rig(tmp_path) as r:
-            r.session = msgspec.structs.replace(r.session, note=lambda: "noon")
-            said = [r.session.user_message("see", [image]), r.session.user_message("see")]
-            assert [(one.role, one.content, one.note) for one in said] == [
-                ("user", seen, "noon"),
-                ("user", "see", "noon"),
-            ]
-            r.session.steer("see", [image])
-            r.session.steer("see")
-            assert [(entry.message.content, entry.message.note) for entry in r.session.inbox.take_back()] == [
-                (seen, ""),
-                ("see", ""),
-            ]
-
-    asyncio.run(main())
+    async with rig(tmp_path) as r:
+        r.session = msgspec.structs.replace(r.session, note=lambda: "noon")
+        said = [r.session.user_message("see", [image]), r.session.user_message("see")]
+        assert [(one.role, one.content, one.note) for one in said] == [
+            ("user", seen, "noon"),
+            ("user", "see", "noon"),
+        ]
+        r.session.steer("see", [image])
+        r.session.steer("see")
+        assert [(entry.message.content, entry.message.note) for entry in r.session.inbox.take_back()] == [
+            (seen, ""),
+            ("see", ""),
+        ]

@@ -34,12 +34,8 @@ def test_a_start_that_fails_unloads_the_plugins(home: Path, tmp_path: Path) -> N
     assert (home / "unloaded").exists()
 
 
-def test_closing_a_program_twice_does_nothing(home: Path, tmp_path: Path) -> None:
+async def test_closing_a_program_twice_does_nothing(home: Path, tmp_path: Path) -> None:
     settings = load(Home(home), PRACTICE, environ={}).settings
-
-    async def check() -> None:
-        app = await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)
-        await app.aclose()
-        await app.aclose()
-
-    asyncio.run(check())
+    app = await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)
+    await app.aclose()
+    await app.aclose()

@@ -119,19 +119,15 @@ def test_a_server_that_keeps_the_connection_open_is_offered(is_chunked: bool) ->
     assert choice.model == "qwen3:8b"
 
 
-def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:
+async def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:
     with answering(None) as silent, answering(body('{"data": [{"id": "m"}]}')) as good:
         servers = {"ollama": silent, "llamacpp": "http://127.0.0.1:1/v1", "vllm": good}
-
-        async def main() -> list[ModelChoice]:
-            asking = asyncio.create_task(list_by_servers(servers, limit_s=300))
-            await asyncio.sleep(0)
-            while len(asyncio.all_tasks()) > 3:  # this one, the asking, and the probe of the silent one
-                await asyncio.sleep(0.01)
-            let_pass(300)
-            return await asking
-
-        found = asyncio.run(main())
+        asking = asyncio.create_task(list_by_servers(servers, limit_s=300))
+        await asyncio.sleep(0)
+        while len(asyncio.all_tasks()) > 3:  # this one, the asking, and the probe of the silent one
+            await asyncio.sleep(0.01)
+        let_pass(300)
+        found = await asking
     assert [choice.provider for choice in found] == ["vllm"]
 
 

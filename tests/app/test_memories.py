@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -36,20 +35,16 @@ async def remember(app: App, text: str, origin: Origin | None = None) -> WriteOu
     return await app.learning.desk.hand_in(MemoryRequest("add", content=text), origin)
 
 
-def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> None:
+async def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, home / "plugins")
     settings = {**PRACTICE, "plugins.enabled": ["memory-mirror", "shared-notes", "release-notes"]}
-
-    async def main() -> None:
-        async with opened(settings, tmp_path) as app:
-            session = await app.new_session()
-            await remember(app, "The build needs node 22")
-            await ask(session, "How do I fix the build?")
-            notes = [message.note for message in session.log.messages if message.role == "user"]
-            assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
-            assert "release-notes" in await app.learning.desk.skills.describe("release")
-
-    asyncio.run(main())
+    async with opened(settings, tmp_path) as app:
+        session = await app.new_session()
+        await remember(app, "The build needs node 22")
+        await ask(session, "How do I fix the build?")
+        notes = [message.note for message in session.log.messages if message.role == "user"]
+        assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
+        assert "release-notes" in await app.learning.desk.skills.describe("release")
     written, turn, end = lines(home)
     assert (written["event"], written["target"], written["content"]) == (
         "add",
@@ -61,28 +56,24 @@ def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> No
     assert turn["event"] == "turn" and end == {"event": "shutdown", "turns": 1}
 
 
-def test_a_mirror_reads_who_wrote_in_the_words_of_hermes(home: Path, tmp_path: Path) -> None:
+async def test_a_mirror_reads_who_wrote_in_the_words_of_hermes(home: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES, home / "plugins")
-
-    async def main() -> None:
-        async with opened({**PRACTICE, "plugins.enabled": ["memory-mirror"]}, tmp_path) as app:
-            session = await app.new_session()
-            await ask(session, "The build needs node 22")
-            await ask(session, "Deploys go out from the harbour branch on Tuesdays")
-            foreground = Origin("foreground", session_id=session.id, tool_name="memory")
-            said = "The build needs node 22"
-            outcome = await app.learning.desk.hand_in(
-                MemoryRequest("add", content=said, evidence=(said,)), foreground
-            )
-            assert outcome.state == "active", outcome
-            review = Origin("review", parent_session_id=session.id, task_id="job-1")
-            quote = "Deploys go out from the harbour branch on Tuesdays"
-            request = MemoryRequest("add", content=quote, evidence=(quote,))
-            await app.learning.desk.hand_in(request, review)
-            settled = await app.database.write(lambda db: app.learning.desk.settle(db, "job-1"))
-            await app.learning.desk.apply(settled)
-
-    asyncio.run(main())
+    async with opened({**PRACTICE, "plugins.enabled": ["memory-mirror"]}, tmp_path) as app:
+        session = await app.new_session()
+        await ask(session, "The build needs node 22")
+        await ask(session, "Deploys go out from the harbour branch on Tuesdays")
+        foreground = Origin("foreground", session_id=session.id, tool_name="memory")
+        said = "The build needs node 22"
+        outcome = await app.learning.desk.hand_in(
+            MemoryRequest("add", content=said, evidence=(said,)), foreground
+        )
+        assert outcome.state == "active", outcome
+        review = Origin("review", parent_session_id=session.id, task_id="job-1")
+        quote = "Deploys go out from the harbour branch on Tuesdays"
+        request = MemoryRequest("add", content=quote, evidence=(quote,))
+        await app.learning.desk.hand_in(request, review)
+        settled = await app.database.write(lambda db: app.learning.desk.settle(db, "job-1"))
+        await app.learning.desk.apply(settled)
     origins = [
         (row["metadata"]["write_origin"], row["metadata"]["execution_context"])
         for row in lines(home)
@@ -91,42 +82,34 @@ def test_a_mirror_reads_who_wrote_in_the_words_of_hermes(home: Path, tmp_path: P
     assert origins == [("assistant_tool", "foreground"), ("background_review", "background_review")]
 
 
-def test_a_broken_memory_is_named_and_nothing_else_breaks(home: Path, tmp_path: Path) -> None:
+async def test_a_broken_memory_is_named_and_nothing_else_breaks(home: Path, tmp_path: Path) -> None:
     write(home, "bad", FAILS)
-
-    async def main() -> None:
-        async with opened({**PRACTICE, "plugins.enabled": ["bad"]}, tmp_path) as app:
-            session = await app.new_session()
-            await remember(app, "The build needs node 22")
-            assert (await ask(session, "Hello")).reason == "answered"
-            plugins = app.services.plugins
-            assert plugins is not None
-            assert any("its memory bad failed" in problem.line for problem in plugins.loaded.problems)
-
-    asyncio.run(main())
+    async with opened({**PRACTICE, "plugins.enabled": ["bad"]}, tmp_path) as app:
+        session = await app.new_session()
+        await remember(app, "The build needs node 22")
+        assert (await ask(session, "Hello")).reason == "answered"
+        plugins = app.services.plugins
+        assert plugins is not None
+        assert any("its memory bad failed" in problem.line for problem in plugins.loaded.problems)
 
 
-def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(home: Path, tmp_path: Path) -> None:
-    async def main() -> list[str]:
-        async with opened(PRACTICE, tmp_path) as app:
-            running = await app.new_session()
-            await remember(app, "The build needs node 22")
-            ids = running.id, (await app.new_session()).id
-            return [
-                (await app.database.read(lambda db, id_=id_: sessions.read_prefix(db, id_)))[0] for id_ in ids
-            ]
-
-    old, new = asyncio.run(main())
+async def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(
+    home: Path, tmp_path: Path
+) -> None:
+    async with opened(PRACTICE, tmp_path) as app:
+        running = await app.new_session()
+        await remember(app, "The build needs node 22")
+        ids = running.id, (await app.new_session()).id
+        old, new = [
+            (await app.database.read(lambda db, id_=id_: sessions.read_prefix(db, id_)))[0] for id_ in ids
+        ]
     assert "node 22" not in old and "- The build needs node 22" in new and "review-a-diff" in new
 
 
-def test_a_private_session_teaches_nothing(home: Path, tmp_path: Path) -> None:
-    async def main() -> WriteOutcome:
-        async with opened({**PRACTICE, "store.private": True}, tmp_path) as app:
-            session = await app.new_session()
-            await ask(session, "Remember that staging is qa.acme.lan")
-            origin = Origin("foreground", session_id=session.id, tool_call_id="c")
-            return await remember(app, "Staging is qa.acme.lan.", origin)
-
-    outcome = asyncio.run(main())
+async def test_a_private_session_teaches_nothing(home: Path, tmp_path: Path) -> None:
+    async with opened({**PRACTICE, "store.private": True}, tmp_path) as app:
+        session = await app.new_session()
+        await ask(session, "Remember that staging is qa.acme.lan")
+        origin = Origin("foreground", session_id=session.id, tool_call_id="c")
+        outcome = await remember(app, "Staging is qa.acme.lan.", origin)
     assert not outcome.ok and "private" in outcome.text

@@ -134,25 +134,23 @@ def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_th
 
 
 @pytest.mark.parametrize("denied", [True, False])
-def test_instructions_in_a_protected_file_are_left_out_with_one_notice(tmp_path: Path, denied: bool) -> None:
+async def test_instructions_in_a_protected_file_are_left_out_with_one_notice(
+    tmp_path: Path, denied: bool
+) -> None:
     work = project(tmp_path)
     (work / "CLAUDE.md").symlink_to("AGENTS.md")
     rules = ("read(AGENTS.md)", "read(packages/web/*.md)") if denied else ()
-
-    async def run() -> tuple[str, list[str]]:
-        script = [read("packages/web/b.py"), read("packages/web/deep/c.py"), DONE]
-        with PracticeServer(script=script) as server:
-            model = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
-            settings = Settings(model=model, approval=ApprovalSettings(deny=rules))
-            app = await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), work)
-            events: list[Event] = []
-            session = await app.new_session()
-            await run_turn(session, session.user_message("go"), events.append)
-            await app.aclose()
-            requests = " ".join(request.body.decode() for request in server.requests)
-            return requests, [event.text for event in events if isinstance(event, Notice)]
-
-    sent, notices = asyncio.run(run())
+    script = [read("packages/web/b.py"), read("packages/web/deep/c.py"), DONE]
+    with PracticeServer(script=script) as server:
+        model = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
+        settings = Settings(model=model, approval=ApprovalSettings(deny=rules))
+        app = await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), work)
+        events: list[Event] = []
+        session = await app.new_session()
+        await run_turn(session, session.user_message("go"), events.append)
+        await app.aclose()
+        requests = " ".join(request.body.decode() for request in server.requests)
+        sent, notices = requests, [event.text for event in events if isinstance(event, Notice)]
     assert ("ROOT RULES" in sent, "WEB RULES" in sent) == (not denied, not denied)
     assert "PACKAGES RULES" in sent and "text of packages/web/b.py" in sent
     left_out = [line for line in notices if "left out: the rule deny" in line]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -48,67 +47,55 @@ def alternating() -> Iterator[float]:
         yield from (0.0, 0.9)
 
 
-def test_a_new_session_begins_with_the_present_instructions(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with bench(tmp_path, [says("hi")]) as b:
-            b.app.sessions.instructions = "Speak plainly."
-            assert "Speak plainly." in await begin(b)
-
-    asyncio.run(check())
+async def test_a_new_session_begins_with_the_present_instructions(tmp_path: Path) -> None:
+    async with bench(tmp_path, [says("hi")]) as b:
+        b.app.sessions.instructions = "Speak plainly."
+        assert "Speak plainly." in await begin(b)
 
 
-def test_a_session_is_recorded_with_what_it_read(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with bench(tmp_path, [says("hi")]) as b:
-            await learn(b)
-            prompt = await begin(b)
-            assert "The tests need X=1." in prompt and "deploy" in prompt
-            found = recorded(b)
-            assert {use.item.kind for use in found} == {"memory", "user", "skill"}
-            assert all(use.session_id == b.session.id and use.item.hash for use in found)
-            assert not any(use.held_out or use.randomised for use in found)
-
-    asyncio.run(check())
+async def test_a_session_is_recorded_with_what_it_read(tmp_path: Path) -> None:
+    async with bench(tmp_path, [says("hi")]) as b:
+        await learn(b)
+        prompt = await begin(b)
+        assert "The tests need X=1." in prompt and "deploy" in prompt
+        found = recorded(b)
+        assert {use.item.kind for use in found} == {"memory", "user", "skill"}
+        assert all(use.session_id == b.session.id and use.item.hash for use in found)
+        assert not any(use.held_out or use.randomised for use in found)
 
 
-def test_what_is_held_out_is_not_read_and_is_on_record(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with bench(tmp_path, [says("hi"), says("hi")]) as b:
-            await learn(b)
-            with_chance(b, 0.05, lambda: 0.0)
-            prompt = await begin(b)
-            assert "X=1" not in prompt and "short answers" not in prompt and "Deploys" not in prompt
-            assert all(use.held_out and use.randomised for use in recorded(b))
-            chances = alternating()
-            with_chance(b, 0.05, lambda: next(chances))
-            prompt = await begin(b)
-            here = [use for use in recorded(b) if use.session_id == b.session.id]
-            assert {use.held_out for use in here} == {True, False}
-            for use in here:
-                shown = use.item.label in prompt
-                assert shown is not use.held_out
-
-    asyncio.run(check())
+async def test_what_is_held_out_is_not_read_and_is_on_record(tmp_path: Path) -> None:
+    async with bench(tmp_path, [says("hi"), says("hi")]) as b:
+        await learn(b)
+        with_chance(b, 0.05, lambda: 0.0)
+        prompt = await begin(b)
+        assert "X=1" not in prompt and "short answers" not in prompt and "Deploys" not in prompt
+        assert all(use.held_out and use.randomised for use in recorded(b))
+        chances = alternating()
+        with_chance(b, 0.05, lambda: next(chances))
+        prompt = await begin(b)
+        here = [use for use in recorded(b) if use.session_id == b.session.id]
+        assert {use.held_out for use in here} == {True, False}
+        for use in here:
+            shown = use.item.label in prompt
+            assert shown is not use.held_out
 
 
 @pytest.mark.slow
-def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
-    async def check() -> None:
-        script = [says("ok")] * 40
-        async with bench(tmp_path, script, settings={"review.on_correction": "false"}) as b:
-            await learn(b)
-            for number in range(12):
-                with_chance(b, 0.5, lambda number=number: 0.0 if number % 2 else 0.9)
-                await begin(b)
-                if number % 2 == 0:
-                    await b.turn("No, that is wrong, use pytest.")
-                    await b.app.database.write(
-                        lambda db, id_=b.session.id: outcomes.record_signal(db, id_, "bad", "now", turn=1)
-                    )
-            found = await measure_effects(b.app.learning.desk, ("memory",))
-            note = next(one for one in found if one.item.label == "The tests need X=1.")
-            assert (note.basis, note.shown.sessions, note.compared.sessions) == ("hold-out", 6, 6)
-            assert note.shown.troubled == 6 and note.compared.troubled == 0
-            assert note.finding == "hurts" and note.current
-
-    asyncio.run(check())
+async def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
+    script = [says("ok")] * 40
+    async with bench(tmp_path, script, settings={"review.on_correction": "false"}) as b:
+        await learn(b)
+        for number in range(12):
+            with_chance(b, 0.5, lambda number=number: 0.0 if number % 2 else 0.9)
+            await begin(b)
+            if number % 2 == 0:
+                await b.turn("No, that is wrong, use pytest.")
+                await b.app.database.write(
+                    lambda db, id_=b.session.id: outcomes.record_signal(db, id_, "bad", "now", turn=1)
+                )
+        found = await measure_effects(b.app.learning.desk, ("memory",))
+        note = next(one for one in found if one.item.label == "The tests need X=1.")
+        assert (note.basis, note.shown.sessions, note.compared.sessions) == ("hold-out", 6, 6)
+        assert note.shown.troubled == 6 and note.compared.troubled == 0
+        assert note.finding == "hurts" and note.current

@@ -45,23 +45,21 @@ def settings(home: Path) -> dict[str, object]:
     return {"model.provider": "practice", "model.model": "practice-echo"}
 
 
-def test_hooks_tools_and_an_engine_take_part(home: Path, tmp_path: Path, settings: dict[str, object]) -> None:
+async def test_hooks_tools_and_an_engine_take_part(
+    home: Path, tmp_path: Path, settings: dict[str, object]
+) -> None:
     settings |= {
         "plugins.enabled": ["house-rules", "word-count", "last-words"],
         "context.engine": "last-words",
     }
-
-    async def main() -> None:
-        async with opened(settings, tmp_path) as app:
-            session = await app.new_session()
-            assert "finance/invoices" in (await ask(session, "Where is the invoice?")).text
-            assert "word_count" in session.tools and "finance" not in (await ask(session, "Hello")).text
-            assert app.services.contexts.host(session.context).runner.name == "last-words"
-
-    asyncio.run(main())
+    async with opened(settings, tmp_path) as app:
+        session = await app.new_session()
+        assert "finance/invoices" in (await ask(session, "Where is the invoice?")).text
+        assert "word_count" in session.tools and "finance" not in (await ask(session, "Hello")).text
+        assert app.services.contexts.host(session.context).runner.name == "last-words"
 
 
-def test_what_a_plugin_asks_the_model_counts_against_the_caps(
+async def test_what_a_plugin_asks_the_model_counts_against_the_caps(
     home: Path, tmp_path: Path, settings: dict[str, object]
 ) -> None:
     write(home, "asks", ASKS)
@@ -70,15 +68,11 @@ def test_what_a_plugin_asks_the_model_counts_against_the_caps(
         "wallet.daily_tokens": 900_000,
         "wallet.session_tokens": 900_000,
     }
-
-    async def main() -> None:
-        async with opened(settings, tmp_path) as app:
-            assert (await ask(await app.new_session(), "Hello")).reason == "answered"
-            select = "SELECT what, settled, scopes LIKE '%session%' FROM wallet_calls ORDER BY id"
-            rows = app.database.read_now(lambda c: c.execute(select).fetchall())
-            assert rows == [("plugin", 1, 0), ("turn", 1, 1)]
-
-    asyncio.run(main())
+    async with opened(settings, tmp_path) as app:
+        assert (await ask(await app.new_session(), "Hello")).reason == "answered"
+        select = "SELECT what, settled, scopes LIKE '%session%' FROM wallet_calls ORDER BY id"
+        rows = app.database.read_now(lambda c: c.execute(select).fetchall())
+        assert rows == [("plugin", 1, 0), ("turn", 1, 1)]
 
 
 def test_a_plugin_may_ask_the_model_and_a_broken_one_is_told_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from tests.review.rig import Bench, bench, says
@@ -51,15 +50,12 @@ def test_words_of_the_quoted_error_count_more_than_those_of_the_failed_call() ->
     assert nearest_notes("Run failover on billing", pool, 2) == pool[2:4], "the later of two comes last"
 
 
-def test_a_note_that_the_prompt_has_no_room_for_comes_with_its_message(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, [says("Yes.")] * 3, settings={"memory.prompt_chars": "60"}) as b:
-            await keep(b, *NOTES)
-            prompt = (await b.app.learning.reader.prompt_part()).text
-            assert NOTES[-1] in prompt and NOTES[1] not in prompt
-            assert NOTES[1] in await requested(b, "Restart payroll")
-
-    asyncio.run(main())
+async def test_a_note_that_the_prompt_has_no_room_for_comes_with_its_message(tmp_path: Path) -> None:
+    async with bench(tmp_path, [says("Yes.")] * 3, settings={"memory.prompt_chars": "60"}) as b:
+        await keep(b, *NOTES)
+        prompt = (await b.app.learning.reader.prompt_part()).text
+        assert NOTES[-1] in prompt and NOTES[1] not in prompt
+        assert NOTES[1] in await requested(b, "Restart payroll")
 
 
 async def keep(b: Bench, *texts: str, profile: str = "") -> None:
@@ -75,59 +71,45 @@ async def requested(b: Bench, text: str, profile: str = "") -> str:
     return session.log.messages[0].note
 
 
-def test_a_message_brings_its_notes_once_and_later_requests_have_the_same_bytes(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, [says("Yes.")] * 4) as b:
-            await keep(b, *NOTES)
-            session = await b.app.new_session()
-            for text in ("Restart payroll", "And payroll again", "Now courier"):
-                await run_turn(session, session.user_message(text), b.events.append)
-            first, second, third = (one.note for one in session.log.messages if one.role == "user")
-            assert "<remembered>" in first and "Host of payroll is amber." in first
-            assert "cedar" not in first and "<remembered>" not in second and "Host of courier" in third
-            bodies = [request.body for request in b.server.requests]
-            shared = bodies[0][: bodies[0].rindex(b"Restart payroll")]
-            assert all(body.startswith(shared) and b"payroll is amber" in body for body in bodies)
-
-    asyncio.run(main())
+async def test_a_message_brings_its_notes_once_and_later_requests_have_the_same_bytes(tmp_path: Path) -> None:
+    async with bench(tmp_path, [says("Yes.")] * 4) as b:
+        await keep(b, *NOTES)
+        session = await b.app.new_session()
+        for text in ("Restart payroll", "And payroll again", "Now courier"):
+            await run_turn(session, session.user_message(text), b.events.append)
+        first, second, third = (one.note for one in session.log.messages if one.role == "user")
+        assert "<remembered>" in first and "Host of payroll is amber." in first
+        assert "cedar" not in first and "<remembered>" not in second and "Host of courier" in third
+        bodies = [request.body for request in b.server.requests]
+        shared = bodies[0][: bodies[0].rindex(b"Restart payroll")]
+        assert all(body.startswith(shared) and b"payroll is amber" in body for body in bodies)
 
 
-def test_what_was_learned_since_the_session_began_comes_along(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, [says("Yes.")] * 3) as b:
-            await keep(b, NOTES[0])
-            assert "<remembered>" not in await requested(b, "Look at gallery"), (
-                "the prompt shows it at a glance"
-            )
-            session = await b.app.new_session()
-            await keep(b, NOTES[1])
-            await run_turn(session, session.user_message("Restart payroll"), b.events.append)
-            assert "Host of payroll is amber." in session.log.messages[0].note
-
-    asyncio.run(main())
+async def test_what_was_learned_since_the_session_began_comes_along(tmp_path: Path) -> None:
+    async with bench(tmp_path, [says("Yes.")] * 3) as b:
+        await keep(b, NOTES[0])
+        assert "<remembered>" not in await requested(b, "Look at gallery"), "the prompt shows it at a glance"
+        session = await b.app.new_session()
+        await keep(b, NOTES[1])
+        await run_turn(session, session.user_message("Restart payroll"), b.events.append)
+        assert "Host of payroll is amber." in session.log.messages[0].note
 
 
-def test_nobody_elses_and_what_chance_keeps_from_a_session_stays_out(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, [says("Yes.")] * 3) as b:
-            await keep(b, *NOTES)
-            assert "<remembered>" not in await requested(b, "Restart payroll", "anna")
-            session = await b.app.new_session()
-            part = await b.app.learning.reader.prompt_part()
-            held = next(item for item in part.items if "payroll" in item.label)
-            item = ContextItem(held.kind, held.name, held.hash)
-            write = b.app.database.write_now
-            write(lambda db: learned.record_items(db, session.id, (), (item,), randomised=True))
-            await run_turn(session, session.user_message("Restart payroll"), b.events.append)
-            assert "<remembered>" not in session.log.messages[0].note
-
-    asyncio.run(main())
+async def test_nobody_elses_and_what_chance_keeps_from_a_session_stays_out(tmp_path: Path) -> None:
+    async with bench(tmp_path, [says("Yes.")] * 3) as b:
+        await keep(b, *NOTES)
+        assert "<remembered>" not in await requested(b, "Restart payroll", "anna")
+        session = await b.app.new_session()
+        part = await b.app.learning.reader.prompt_part()
+        held = next(item for item in part.items if "payroll" in item.label)
+        item = ContextItem(held.kind, held.name, held.hash)
+        write = b.app.database.write_now
+        write(lambda db: learned.record_items(db, session.id, (), (item,), randomised=True))
+        await run_turn(session, session.user_message("Restart payroll"), b.events.append)
+        assert "<remembered>" not in session.log.messages[0].note
 
 
-def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, [says("Yes.")], settings={"memory.brought_along": "0"}) as b:
-            await keep(b, *NOTES)
-            assert "<remembered>" not in await requested(b, "Restart payroll")
-
-    asyncio.run(main())
+async def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    async with bench(tmp_path, [says("Yes.")], settings={"memory.brought_along": "0"}) as b:
+        await keep(b, *NOTES)
+        assert "<remembered>" not in await requested(b, "Restart payroll")

@@ -170,27 +170,23 @@ def test_one_block_among_hooks_that_agree_refuses_the_call(work: Path):
 
 
 @pytest.mark.slow
-def test_a_cancelled_turn_leaves_none_of_its_hooks_running(work: Path):
+async def test_a_cancelled_turn_leaves_none_of_its_hooks_running(work: Path):
     command = "echo $$ > $$.part; mv $$.part $$.pid; sleep 600"
     hooks = {str(number): hook("UserPromptSubmit", command) for number in range(160)}
-
-    async def main() -> None:
-        settings = Settings(
-            model=ModelSettings(provider="practice", base_url="http://127.0.0.1:9", model="practice"),
-            sandbox=SandboxSettings(mode="off"),
-            hooks=HooksSettings(hooks),
-        )
-        app = await App.start(Home(work.parent / "home"), settings, {}, NobodyPresent(), work)
-        async with contextlib.aclosing(app):
-            session = await app.new_session()
-            running = asyncio.ensure_future(run_turn(session, session.user_message("do it"), lambda _: None))
-            while len(list(work.glob("*.pid"))) < 20:
-                await asyncio.sleep(0)
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-
-    asyncio.run(main())
+    settings = Settings(
+        model=ModelSettings(provider="practice", base_url="http://127.0.0.1:9", model="practice"),
+        sandbox=SandboxSettings(mode="off"),
+        hooks=HooksSettings(hooks),
+    )
+    app = await App.start(Home(work.parent / "home"), settings, {}, NobodyPresent(), work)
+    async with contextlib.aclosing(app):
+        session = await app.new_session()
+        running = asyncio.ensure_future(run_turn(session, session.user_message("do it"), lambda _: None))
+        while len(list(work.glob("*.pid"))) < 20:
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
     pids = [int(path.stem) for path in work.glob("*.pid")]
     assert 20 <= len(pids) <= 128 and not [pid for pid in pids if is_running(pid)]
 

@@ -420,7 +420,7 @@ def test_the_subject_hides_nothing(tmp_path: Path) -> None:
     assert "sk-abc" not in bench.person.asked[2].subject + bench.person.asked[2].grant
 
 
-def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -> None:
+async def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -> None:
     class Slow(Someone):
         open_questions = 0
         most = 0
@@ -434,17 +434,18 @@ def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -
 
     person = Slow("session", "no")
     bench = Bench(tmp_path, person)
-
-    async def story() -> list[Decision]:
-        calls = [bench.call("terminal", command=c) for c in ("make a", "make a", "npm test")]
-        return list(await asyncio.gather(*(bench.gate.decide(c, bench.events.append) for c in calls)))
-
-    assert [decision.verdict for decision in asyncio.run(story())] == ["allow", "allow", "deny"]
+    calls = [bench.call("terminal", command=c) for c in ("make a", "make a", "npm test")]
+    assert [
+        decision.verdict
+        for decision in list(
+            await asyncio.gather(*(bench.gate.decide(c, bench.events.append) for c in calls))
+        )
+    ] == ["allow", "allow", "deny"]
     assert person.most == 1
     assert len(person.asked) == 2
 
 
-def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path: Path) -> None:
+async def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path: Path) -> None:
     class Waiting(Someone):
         async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
             if request.subject == "make":
@@ -454,18 +455,15 @@ def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path: Path)
 
     started = asyncio.Event()
     bench = Bench(tmp_path, Waiting())
-
-    async def story() -> Decision:
-        task = asyncio.ensure_future(
-            bench.gate.decide(bench.call("terminal", command="make"), bench.events.append)
-        )
-        await asyncio.wait_for(started.wait(), 30)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return await bench.gate.decide(bench.call("terminal", command="npm test"), bench.events.append)
-
-    assert asyncio.run(story()).verdict == "allow"
+    task = asyncio.ensure_future(
+        bench.gate.decide(bench.call("terminal", command="make"), bench.events.append)
+    )
+    await asyncio.wait_for(started.wait(), 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    decision = await bench.gate.decide(bench.call("terminal", command="npm test"), bench.events.append)
+    assert decision.verdict == "allow"
 
 
 def test_the_parser_is_loaded_by_the_first_command_only(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import each
-from whet.approval.patterns import has_wildcard, matches, parse_rule
+from whet.approval.patterns import find_unknown, has_wildcard, matches, parse_rule
 from whet.contract.errors import ConfigError
 
 
@@ -81,3 +81,9 @@ def test_an_escaped_wildcard_is_none() -> None:
     assert has_wildcard("a*")
     assert not has_wildcard("a\\*")
     assert has_wildcard("a\\\\*")
+
+
+def test_rules_that_hold_nothing_are_named() -> None:
+    held = ["terminal", "write_*", "read(*.env)", "write(docs/*)", "mcp__git__push", "*(x)"]
+    holding_nothing = ["read", "write", "termnal(rm *)", "web"]
+    assert find_unknown([*held, *holding_nothing], {"terminal", "write_file"}) == holding_nothing

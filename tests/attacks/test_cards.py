@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import json
 import re
@@ -65,23 +64,19 @@ def _read(message: dict[str, Any]) -> tuple[str, bool]:
 
 
 @pytest.mark.parametrize("platform", ["discord", "slack", "telegram"])
-def test_no_card_is_approved_that_does_not_show_all_of_it(platform: str) -> None:
+async def test_no_card_is_approved_that_does_not_show_all_of_it(platform: str) -> None:
     effects: list[str] = []
-
-    async def main() -> None:
-        server, make, chat = _open(platform)
-        with server:
-            channel = make(server.url)
-            notices = ChatNotices("c", channel, chat, Buttons(b"k" * 32, "c"))
-            for number, (name, (filler, description)) in enumerate(TEXTS.items()):
-                details = json.dumps({"a": filler, "command": HARM}, ensure_ascii=False)
-                request = asked(id=f"r{number}", details_json=details, description=description)
-                await notices.send(build_notice(request, link=""))
-                assert len(server.messages) == number + 1
-                shown, may_approve = _read(list(server.messages.values())[-1])
-                if may_approve and HARM not in shown:
-                    effects.append(name)
-            await channel.aclose()
-
-    asyncio.run(main())
+    server, make, chat = _open(platform)
+    with server:
+        channel = make(server.url)
+        notices = ChatNotices("c", channel, chat, Buttons(b"k" * 32, "c"))
+        for number, (name, (filler, description)) in enumerate(TEXTS.items()):
+            details = json.dumps({"a": filler, "command": HARM}, ensure_ascii=False)
+            request = asked(id=f"r{number}", details_json=details, description=description)
+            await notices.send(build_notice(request, link=""))
+            assert len(server.messages) == number + 1
+            shown, may_approve = _read(list(server.messages.values())[-1])
+            if may_approve and HARM not in shown:
+                effects.append(name)
+        await channel.aclose()
     assert effects == []

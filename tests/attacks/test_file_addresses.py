@@ -37,7 +37,7 @@ ATTEMPTS = [
 ]
 
 
-def test_a_named_file_reaches_nothing_inside() -> None:
+async def test_a_named_file_reaches_nothing_inside() -> None:
     connections: list[bytes] = []
     effects: list[str] = []
 
@@ -46,18 +46,15 @@ def test_a_named_file_reaches_nothing_inside() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret")
         writer.close()
 
-    async def main() -> None:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        http = VendorHttp("Discord", "https://discord.com/api/v10", {"authorization": "Bot secret"})
-        async with server:
-            for address in ATTEMPTS:
-                with pytest.raises(SendFailed):
-                    await http.download(address.format(port=port), 1_000)
-                if connections:
-                    effects.append(address)
-                    connections.clear()
-        await http.aclose()
-
-    asyncio.run(main())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    http = VendorHttp("Discord", "https://discord.com/api/v10", {"authorization": "Bot secret"})
+    async with server:
+        for address in ATTEMPTS:
+            with pytest.raises(SendFailed):
+                await http.download(address.format(port=port), 1_000)
+            if connections:
+                effects.append(address)
+                connections.clear()
+    await http.aclose()
     assert effects == []

@@ -89,53 +89,43 @@ def test_no_request_of_a_server_is_carried_out() -> None:
     assert len(sent) == len(NOT_OURS) and not [one for one in sent if "result" in one]
 
 
-def test_no_question_is_put_that_can_not_be_shown_whole() -> None:
+async def test_no_question_is_put_that_can_not_be_shown_whole() -> None:
     effects: list[str] = []
+    for name, form in FORMS.items():
 
-    async def main() -> None:
-        for name, form in FORMS.items():
+        async def ask(_text: str, choices: Sequence[str]) -> str:
+            return choices[0] if choices else "yes"
 
-            async def ask(_text: str, choices: Sequence[str]) -> str:
-                return choices[0] if choices else "yes"
-
-            if (await elicit("x", form, ask))["action"] != "cancel":
-                effects.append(name)
-
-    asyncio.run(main())
+        if (await elicit("x", form, ask))["action"] != "cancel":
+            effects.append(name)
     assert effects == []
 
 
-def test_nothing_hidden_reaches_the_person() -> None:
+async def test_nothing_hidden_reaches_the_person() -> None:
     texts: list[str] = []
 
     async def ask(text: str, choices: Sequence[str]) -> str | None:
         texts.extend((text, *choices))
         return None
 
-    async def main() -> None:
-        for form in HIDDEN.values():
-            await elicit("x", form, ask)
-
-    asyncio.run(main())
+    for form in HIDDEN.values():
+        await elicit("x", form, ask)
     assert len(texts) > len(HIDDEN)
     assert all(text.replace("\n", "").isprintable() for text in texts)
     assert not any(line.startswith("Whet asks") for text in texts for line in text.split("\n"))
 
 
-def test_a_call_asks_only_a_few_questions() -> None:
+async def test_a_call_asks_only_a_few_questions() -> None:
     asked: list[str] = []
 
     async def ask(text: str, _choices: Sequence[str]) -> str | None:
         asked.append(text)
         return "Agree"
 
-    async def main() -> list[dict[str, Any]]:
-        async def send(_data: bytes) -> None:
-            pass
+    async def send(_data: bytes) -> None:
+        pass
 
-        requests = ServerRequests("x", send, lambda _method: None)
-        with requests.during(CallPerson("owner", ask)):
-            return [await requests.ask_person(_form()) for _ in range(6)]
-
-    answers = asyncio.run(main())
+    requests = ServerRequests("x", send, lambda _method: None)
+    with requests.during(CallPerson("owner", ask)):
+        answers = [await requests.ask_person(_form()) for _ in range(6)]
     assert [one["action"] for one in answers] == ["accept"] * 5 + ["cancel"] and len(asked) == 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -78,29 +77,26 @@ def _one_shot(r: Rig, output: Output, events: Sequence[Event], capsys: pytest.Ca
     return err if output == "text" else out
 
 
-def test_every_kind_of_notice_is_shown_where_the_table_says(
+async def test_every_kind_of_notice_is_shown_where_the_table_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def main() -> None:
-        async with rig(tmp_path) as r:
-            surfaces: dict[str, Callable[[Sequence[Event]], str]] = {
-                **{name: show for name, show in ANSWERS.items() if name not in LIVE},
-                "chat": ANSWERS["chat"],
-                "editor": ANSWERS["editor"],
-                "page while it runs": _on_page,
-                "one-shot": lambda events: _one_shot(r, "text", events, capsys),
-                "json": lambda events: _one_shot(r, "json", events, capsys),
-                "stream-json": lambda events: _one_shot(r, "stream-json", events, capsys),
-            }
-            wrong: list[str] = []
-            for kind, (event, word) in KINDS.items():
-                for name, show in surfaces.items():
-                    is_shown = word in show([event] if name in LIVE else [event, END])
-                    if is_shown != (name in SHOWN[kind]):
-                        wrong.append(f"{kind} on {name}: shown is {is_shown}")
-            assert wrong == []
-
-    asyncio.run(main())
+    async with rig(tmp_path) as r:
+        surfaces: dict[str, Callable[[Sequence[Event]], str]] = {
+            **{name: show for name, show in ANSWERS.items() if name not in LIVE},
+            "chat": ANSWERS["chat"],
+            "editor": ANSWERS["editor"],
+            "page while it runs": _on_page,
+            "one-shot": lambda events: _one_shot(r, "text", events, capsys),
+            "json": lambda events: _one_shot(r, "json", events, capsys),
+            "stream-json": lambda events: _one_shot(r, "stream-json", events, capsys),
+        }
+        wrong: list[str] = []
+        for kind, (event, word) in KINDS.items():
+            for name, show in surfaces.items():
+                is_shown = word in show([event] if name in LIVE else [event, END])
+                if is_shown != (name in SHOWN[kind]):
+                    wrong.append(f"{kind} on {name}: shown is {is_shown}")
+        assert wrong == []
 
 
 # Every place that makes a notice, and whether each surface must show it. A notice must be read if the answer,

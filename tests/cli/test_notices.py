@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -106,44 +105,33 @@ async def shout_long(ctx: ToolContext) -> str:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_was_left_out_is_shown_on_every_surface(tmp_path: Path, name: str) -> None:
+async def test_what_was_left_out_is_shown_on_every_surface(tmp_path: Path, name: str) -> None:
     script, line = CHANGES[name]
-
-    async def main() -> None:
-        async with rig(tmp_path, script, more_tools=[shout_long]) as r:
-            end = await r.turn("go")
-            assert (end.reason, end.text) == ("answered", "ok"), end.error
-            shown = {surface: show(r.events) for surface, show in SURFACES.items()}
-            assert [surface for surface, text in shown.items() if line not in text] == []
-
-    asyncio.run(main())
+    async with rig(tmp_path, script, more_tools=[shout_long]) as r:
+        end = await r.turn("go")
+        assert (end.reason, end.text) == ("answered", "ok"), end.error
+        shown = {surface: show(r.events) for surface, show in SURFACES.items()}
+        assert [surface for surface, text in shown.items() if line not in text] == []
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_missing_answer_is_told_on_every_surface(tmp_path: Path, name: str) -> None:
+async def test_a_missing_answer_is_told_on_every_surface(tmp_path: Path, name: str) -> None:
     script, line = ANSWERS[name]
-
-    async def main() -> None:
-        async with rig(tmp_path, script) as r:
-            end = await r.turn("go")
-            assert end.reason == "answered"
-            shown = {surface: show(r.events) for surface, show in SURFACES.items()}
-            assert [surface for surface, text in shown.items() if line not in text] == []
-            (notice,) = [notice for notice in r.seen(Notice) if line in notice.text]
-            assert notice.must_show, "one-shots and chats show no other notices"
-
-    asyncio.run(main())
+    async with rig(tmp_path, script) as r:
+        end = await r.turn("go")
+        assert end.reason == "answered"
+        shown = {surface: show(r.events) for surface, show in SURFACES.items()}
+        assert [surface for surface, text in shown.items() if line not in text] == []
+        (notice,) = [notice for notice in r.seen(Notice) if line in notice.text]
+        assert notice.must_show, "one-shots and chats show no other notices"
 
 
-def test_a_thought_without_words_is_asked_for_once_more_and_both_are_counted(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [THOUGHT, ScriptedReply("Here it is.")]) as r:
-            end = await r.turn("go")
-            assert (end.text, len(r.server.requests), end.steps) == ("Here it is.", 2, 1)
-            assert end.usage.prompt_tokens > 1.5 * len(r.server.requests[0].body) / 8
-            assert not any(notice.must_show for notice in r.seen(Notice))
-
-    asyncio.run(main())
+async def test_a_thought_without_words_is_asked_for_once_more_and_both_are_counted(tmp_path: Path) -> None:
+    async with rig(tmp_path, [THOUGHT, ScriptedReply("Here it is.")]) as r:
+        end = await r.turn("go")
+        assert (end.text, len(r.server.requests), end.steps) == ("Here it is.", 2, 1)
+        assert end.usage.prompt_tokens > 1.5 * len(r.server.requests[0].body) / 8
+        assert not any(notice.must_show for notice in r.seen(Notice))
 
 
 def test_a_page_shows_the_notices_of_the_last_turn_only() -> None:

@@ -34,24 +34,21 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(typed)
 
 
-def test_the_rest_of_a_line_that_was_begun_before_the_question_is_no_answer(
+async def test_the_rest_of_a_line_that_was_begun_before_the_question_is_no_answer(
     keyboard: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def main() -> object:
-        os.write(keyboard, b"I say ")
-        asked = asyncio.create_task(LinePerson().approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
-        shown = ""
-        for count, line in ((1, b"yes\n"), (2, b"no\n")):
-            while shown.count("Allow it?") < count:
-                await asyncio.sleep(0)
-                shown += capsys.readouterr().err
-            os.write(keyboard, line)
-        return await asked
-
-    assert asyncio.run(main()) == "no"
+    os.write(keyboard, b"I say ")
+    asked = asyncio.create_task(LinePerson().approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
+    shown = ""
+    for count, line in ((1, b"yes\n"), (2, b"no\n")):
+        while shown.count("Allow it?") < count:
+            await asyncio.sleep(0)
+            shown += capsys.readouterr().err
+        os.write(keyboard, line)
+    assert await asked == "no"
 
 
-def test_a_turn_is_stopped_before_its_question_is_answered(
+async def test_a_turn_is_stopped_before_its_question_is_answered(
     keyboard: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     person, answers = LinePerson(), list[object]()
@@ -59,13 +56,10 @@ def test_a_turn_is_stopped_before_its_question_is_answered(
     async def turn() -> None:
         answers.append(await person.approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
 
-    async def main() -> bool:
-        task = asyncio.create_task(turn())
-        person.stop = task.cancel
-        while "Allow it?" not in capsys.readouterr().err:
-            await asyncio.sleep(0)
-        os.write(keyboard, b"stop\n")
-        await asyncio.wait({task})
-        return task.cancelled()
-
-    assert asyncio.run(main()) and answers == []
+    task = asyncio.create_task(turn())
+    person.stop = task.cancel
+    while "Allow it?" not in capsys.readouterr().err:
+        await asyncio.sleep(0)
+    os.write(keyboard, b"stop\n")
+    await asyncio.wait({task})
+    assert task.cancelled() and answers == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from pathlib import Path
@@ -121,7 +120,7 @@ def test_a_history_that_can_not_be_written_any_more_ends_nothing(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_at_shows_rows_while_a_large_tree_is_still_being_read(
+async def test_at_shows_rows_while_a_large_tree_is_still_being_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "early").mkdir()
@@ -138,17 +137,13 @@ def test_at_shows_rows_while_a_large_tree_is_still_being_read(
 
     monkeypatch.setattr(os, "scandir", scan_when_allowed)
     completer = InputCompleter(lambda: [], lambda: tmp_path)
-
-    async def main() -> None:
-        rows = completer.get_completions_async(Document("see @eply"), CompleteEvent())
-        assert (await anext(rows)).text == "early/reply0.py"
-        may_read_late.set()
-        rest = [row.text async for row in rows]
-        assert "early/reply9.py" in rest and len(rest) == len(set(rest))
-        again = completer.get_completions_async(Document("see @rply"), CompleteEvent())
-        assert "late/rply.md" in [row.text async for row in again]
-
-    asyncio.run(main())
+    rows = completer.get_completions_async(Document("see @eply"), CompleteEvent())
+    assert (await anext(rows)).text == "early/reply0.py"
+    may_read_late.set()
+    rest = [row.text async for row in rows]
+    assert "early/reply9.py" in rest and len(rest) == len(set(rest))
+    again = completer.get_completions_async(Document("see @rply"), CompleteEvent())
+    assert "late/rply.md" in [row.text async for row in again]
 
 
 def test_letters_that_very_many_paths_have_are_searched_with_bounded_work() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
@@ -305,16 +304,12 @@ def test_in_vi_keys_one_esc_stops_a_turn_while_nothing_is_typed(folder: Path) ->
         assert tty.wait_for_end() == 0
 
 
-def test_the_first_at_waits_for_the_list_of_files(folder: Path) -> None:
+async def test_the_first_at_waits_for_the_list_of_files(folder: Path) -> None:
     (folder / "src").mkdir()
     (folder / "src" / "reply.py").touch()
     completer = InputCompleter(lambda: [], lambda: folder)
-
-    async def found() -> list[str]:
-        asked = completer.get_completions_async(Document("see @rpl"), CompleteEvent())
-        return [one.text async for one in asked]
-
-    assert asyncio.run(found()) == ["src/reply.py"]
+    asked = completer.get_completions_async(Document("see @rpl"), CompleteEvent())
+    assert [one.text async for one in asked] == ["src/reply.py"]
 
 
 FACTS = StatusFacts(

@@ -105,15 +105,12 @@ def test_a_key_does_not_answer_while_a_further_one_waits_to_be_read() -> None:
         ("", ""),
     ],
 )
-def test_what_enter_does_is_said(text: str, hint: str) -> None:
-    async def main() -> str:
-        typed = TypedKeys(OPTIONS, lambda answer: None)
-        for key in text:
-            typed.press(key)
-        typed.close()
-        return typed.hint()
-
-    assert asyncio.run(main()) == hint
+async def test_what_enter_does_is_said(text: str, hint: str) -> None:
+    typed = TypedKeys(OPTIONS, lambda answer: None)
+    for key in text:
+        typed.press(key)
+    typed.close()
+    assert typed.hint() == hint
 
 
 @pytest.mark.parametrize(
@@ -162,36 +159,33 @@ def test_nothing_follows_a_line_that_enter_sent_and_a_waiting_key_came_before_th
         ("v", 1.9, True, "o", ["v", "o"]),
     ],
 )
-def test_a_key_of_a_slowly_typed_word_does_not_answer_the_next_question(
+async def test_a_key_of_a_slowly_typed_word_does_not_answer_the_next_question(
     first: str, pause_s: float, is_repeated: bool, then: str, answers: list[str | None]
 ) -> None:
     """The next question is shown 0.7 s after the first key, and `then` comes `pause_s` after that key."""
 
-    async def main() -> list[str | None]:
-        now = [10.0]
-        keys = InputKeys()
-        keys.typing = TypingGuard(lambda: now[0])
-        with create_pipe_input() as pipe:
-            prompt: PromptSession[str] = PromptSession(
-                input=pipe,
-                output=DummyOutput(),
-                key_bindings=keys.bindings(lambda: prompt.default_buffer),
-            )
-            task = asyncio.create_task(prompt.prompt_async())
-            given: list[str | None] = []
-            for text, at_s in ((first, 10.0), (then, 10.0 + pause_s)):
-                question = TerminalQuestion([("", "?")], options=(*OPTIONS, VIEW))
-                question.typed = TypedKeys((*OPTIONS, VIEW), question.give, silence_s=0.0)
-                question.is_drawn, question.is_repeated = True, is_repeated and bool(given)
-                keys.question = question
-                keys.typing.show()
-                now[0] = at_s
-                pipe.send_text(text)
-                while not question.answer.done() and not question.has_early_keys:
-                    await asyncio.sleep(0)
-                given.append(question.answer.result() if question.answer.done() else None)
-                now[0] = 10.7
-            task.cancel()
-            return given
-
-    assert asyncio.run(main()) == answers
+    now = [10.0]
+    keys = InputKeys()
+    keys.typing = TypingGuard(lambda: now[0])
+    with create_pipe_input() as pipe:
+        prompt: PromptSession[str] = PromptSession(
+            input=pipe,
+            output=DummyOutput(),
+            key_bindings=keys.bindings(lambda: prompt.default_buffer),
+        )
+        task = asyncio.create_task(prompt.prompt_async())
+        given: list[str | None] = []
+        for text, at_s in ((first, 10.0), (then, 10.0 + pause_s)):
+            question = TerminalQuestion([("", "?")], options=(*OPTIONS, VIEW))
+            question.typed = TypedKeys((*OPTIONS, VIEW), question.give, silence_s=0.0)
+            question.is_drawn, question.is_repeated = True, is_repeated and bool(given)
+            keys.question = question
+            keys.typing.show()
+            now[0] = at_s
+            pipe.send_text(text)
+            while not question.answer.done() and not question.has_early_keys:
+                await asyncio.sleep(0)
+            given.append(question.answer.result() if question.answer.done() else None)
+            now[0] = 10.7
+        task.cancel()
+        assert given == answers

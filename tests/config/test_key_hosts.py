@@ -267,17 +267,13 @@ def test_a_rejected_key_is_named_by_its_variable_and_account(tmp_path, catcher):
     assert "value-of" not in refused.hint
 
 
-def test_a_platforms_token_does_not_go_to_another_host_with_a_file(catcher):
+async def test_a_platforms_token_does_not_go_to_another_host_with_a_file(catcher):
     url, kind = catcher
     kind.go_to = url  # an answer that is no refusal; it is not followed
-
-    async def fetch() -> None:
-        vendor = VendorHttp("Slack", url, {"authorization": "Bearer xoxb-secret"})
-        for place in (url, url.replace("127.0.0.1", "localhost")):
-            await vendor.client.get(f"{place}/file", headers={"authorization": "Bearer xoxb-secret"})
-        await vendor.aclose()
-
-    asyncio.run(fetch())
+    vendor = VendorHttp("Slack", url, {"authorization": "Bearer xoxb-secret"})
+    for place in (url, url.replace("127.0.0.1", "localhost")):
+        await vendor.client.get(f"{place}/file", headers={"authorization": "Bearer xoxb-secret"})
+    await vendor.aclose()
     assert ["xoxb-secret" in said for said in kind.caught] == [True, False]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import hashlib
 import json
@@ -339,7 +338,7 @@ def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts
         assert server.service.votes(made["id"])[0].principal == "alice"
 
 
-def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out() -> None:
+async def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out() -> None:
     class Begins:
         settings = OidcSettings("https://idp.example", "c", approve_groups=("x",))
         states: ClassVar[list[str]] = []
@@ -359,16 +358,13 @@ def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_o
         headers = [(b"cookie", cookie.encode())]
         return Request({"type": "http", "query_string": query.encode(), "headers": headers})
 
-    async def run() -> None:
-        begun = [await way.start(request("")) for _ in range(1002)]
-        assert begun[-1].status_code == 303
-        for number, answer in ((1, b"not begun here"), (2, b"another provider"), (-1, b"another provider")):
-            cookie = begun[number].headers["set-cookie"].partition(";")[0]
-            state = Begins.states[number]
-            mixed = await way.callback(request(f"state={state}&code=c&iss=https://evil.example", cookie))
-            assert mixed.status_code == 403 and answer in bytes(mixed.body)
-
-    asyncio.run(run())
+    begun = [await way.start(request("")) for _ in range(1002)]
+    assert begun[-1].status_code == 303
+    for number, answer in ((1, b"not begun here"), (2, b"another provider"), (-1, b"another provider")):
+        cookie = begun[number].headers["set-cookie"].partition(";")[0]
+        state = Begins.states[number]
+        mixed = await way.callback(request(f"state={state}&code=c&iss=https://evil.example", cookie))
+        assert mixed.status_code == 403 and answer in bytes(mixed.body)
 
 
 def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path: Path) -> None:

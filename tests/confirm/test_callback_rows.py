@@ -54,21 +54,18 @@ def test_each_receiver_has_two_at_once_and_nobody_more_than_half_of_what_is_free
 
 
 @pytest.mark.parametrize("left_over", [True, False])
-def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over: bool) -> None:
-    async def main() -> None:
-        slots = CallbackSlots()
-        slots.take(1, ("a", "ann"))
-        if not left_over:
-            await asyncio.sleep(aligned_delay(POLL_S))  # a whole step lies before the next look
-        pause = asyncio.ensure_future(slots.wait(left_over))
+async def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over: bool) -> None:
+    slots = CallbackSlots()
+    slots.take(1, ("a", "ann"))
+    if not left_over:
+        await asyncio.sleep(aligned_delay(POLL_S))  # a whole step lies before the next look
+    pause = asyncio.ensure_future(slots.wait(left_over))
+    await asyncio.sleep(0)
+    slots.free(1)
+    for _ in range(10):
         await asyncio.sleep(0)
-        slots.free(1)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert pause.done() == left_over
-        pause.cancel()
-
-    asyncio.run(main())
+    assert pause.done() == left_over
+    pause.cancel()
 
 
 @pytest.mark.parametrize(
@@ -145,15 +142,11 @@ def test_a_webhook_is_tried_for_a_day_at_longer_and_longer_intervals(
         assert after == (*found, now_s - age_s)
 
 
-def test_only_what_became_of_a_request_is_signed(desk: Desk) -> None:
+async def test_only_what_became_of_a_request_is_signed(desk: Desk) -> None:
     secret = desk.token("ann")
     url = "https://x.example/hook"
-
-    async def main() -> None:
-        request = await desk.submit(callback_url=url)
-        await desk.decide(request, desk.who(secret), "approve")
-
-    asyncio.run(main())
+    request = await desk.submit(callback_url=url)
+    await desk.decide(request, desk.who(secret), "approve")
     callbacks = Callbacks(desk.service, "", allow_private=False)
     ((message_id, request_id, body),) = desk.service.database.read_now(
         lambda db: db.execute("SELECT message_id, request_id, body FROM callbacks").fetchall()

@@ -124,18 +124,17 @@ def test_no_service_is_a_denial(token):
     assert caught.value.status == "unavailable" and "whet confirm serve" in caught.value.hint
 
 
-def test_a_wait_without_time_gives_the_request_as_it_is_or_says_that_nobody_is_there(server, token, url):
-    async def go():
-        async with asyncio.timeout(20), ConfirmClient(url, token) as client:
-            ticket = await client.submit("deploy", "Deploy")
-            assert (await client.wait(ticket.id, 0.0))["status"] == "pending"
-            await client.cancel(ticket.id)
-            assert (await client.wait(ticket.id, 600.0))["status"] == "cancelled"
-        async with asyncio.timeout(20), ConfirmClient("http://127.0.0.1:9", token) as client:
-            with pytest.raises(Unreachable):
-                await client.wait(ticket.id, 0.0)
-
-    asyncio.run(go())
+async def test_a_wait_without_time_gives_the_request_as_it_is_or_says_that_nobody_is_there(
+    server, token, url
+):
+    async with asyncio.timeout(20), ConfirmClient(url, token) as client:
+        ticket = await client.submit("deploy", "Deploy")
+        assert (await client.wait(ticket.id, 0.0))["status"] == "pending"
+        await client.cancel(ticket.id)
+        assert (await client.wait(ticket.id, 600.0))["status"] == "cancelled"
+    async with asyncio.timeout(20), ConfirmClient("http://127.0.0.1:9", token) as client:
+        with pytest.raises(Unreachable):
+            await client.wait(ticket.id, 0.0)
 
 
 def test_a_wrong_token_is_a_denial(url):
@@ -144,17 +143,14 @@ def test_a_wrong_token_is_a_denial(url):
     assert caught.value.status == "refused"
 
 
-def test_a_cancelled_wait_takes_the_request_back(server, token, url):
-    async def go():
-        async with ConfirmClient(url, token) as client:
-            waiting = asyncio.ensure_future(client.confirm("cancelme", "Deploy"))
-            async with asyncio.timeout(30):
-                while not server.service.hub.waiting:
-                    await asyncio.sleep(0.01)
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-
-    asyncio.run(go())
+async def test_a_cancelled_wait_takes_the_request_back(server, token, url):
+    async with ConfirmClient(url, token) as client:
+        waiting = asyncio.ensure_future(client.confirm("cancelme", "Deploy"))
+        async with asyncio.timeout(30):
+            while not server.service.hub.waiting:
+                await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
     assert server.rows("SELECT status FROM requests WHERE action = 'cancelme'") == [("cancelled",)]
 
 

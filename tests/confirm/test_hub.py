@@ -9,27 +9,24 @@ from typing import Any
 from whet_confirm.hub import Hub
 
 
-def test_the_watch_rests_until_somebody_outside_waits() -> None:
-    async def main() -> None:
-        hub = Hub(0, lambda after, before: [])
-        inside = hub.next_event(is_background=True)
+async def test_the_watch_rests_until_somebody_outside_waits() -> None:
+    hub = Hub(0, lambda after, before: [])
+    inside = hub.next_event(is_background=True)
+    assert not hub.has_waiters
+    waits: tuple[Callable[[], asyncio.Future[Any]], ...] = (
+        lambda: hub.listen_for_end("one"),
+        hub.next_event,
+    )
+    for wait in waits:
+        resting = asyncio.create_task(hub.wait_for_change(0.0, 3600.0))
+        await asyncio.sleep(0)
+        assert not resting.done()
+        future: asyncio.Future[Any] = wait()
+        await asyncio.wait_for(resting, 20)
+        assert hub.has_waiters
+        await asyncio.wait_for(hub.wait_for_change(0.0, 3600.0), 20)
+        hub.stop_listening(future, "one")
+        hub.cancel_wait(future)
         assert not hub.has_waiters
-        waits: tuple[Callable[[], asyncio.Future[Any]], ...] = (
-            lambda: hub.listen_for_end("one"),
-            hub.next_event,
-        )
-        for wait in waits:
-            resting = asyncio.create_task(hub.wait_for_change(0.0, 3600.0))
-            await asyncio.sleep(0)
-            assert not resting.done()
-            future: asyncio.Future[Any] = wait()
-            await asyncio.wait_for(resting, 20)
-            assert hub.has_waiters
-            await asyncio.wait_for(hub.wait_for_change(0.0, 3600.0), 20)
-            hub.stop_listening(future, "one")
-            hub.cancel_wait(future)
-            assert not hub.has_waiters
-        hub.close()
-        assert inside.done()
-
-    asyncio.run(main())
+    hub.close()
+    assert inside.done()

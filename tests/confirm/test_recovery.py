@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -270,14 +269,11 @@ def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None
 # Beside.
 
 
-def test_a_collector_that_is_not_there_is_an_error_of_the_system() -> None:
-    async def main() -> None:
-        logs = OtlpLogs("http://127.0.0.1:1/v1/logs", {})
-        with pytest.raises(OSError, match=r"^ConnectError: "):
-            await logs.send([EVENT])
-        await logs.aclose()
-
-    asyncio.run(main())
+async def test_a_collector_that_is_not_there_is_an_error_of_the_system() -> None:
+    logs = OtlpLogs("http://127.0.0.1:1/v1/logs", {})
+    with pytest.raises(OSError, match=r"^ConnectError: "):
+        await logs.send([EVENT])
+    await logs.aclose()
 
 
 def test_the_document_names_how_each_call_is_answered_and_may_be_refused() -> None:

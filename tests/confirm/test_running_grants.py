@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,44 +250,36 @@ def test_the_command_line_gives_lists_and_stops_a_grant(rig: Rig, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None:
+async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None:
     desk = Desk(tmp_path, POLICY)
     desk.token("ann")
-
-    async def play() -> None:
-        with TelegramServer() as server:
-            file = '[people.ann]\ntelegram = 7\n[[channel]]\nkind = "telegram"\nchat = -1001\n'
-            file += f'base_url = "{server.url}"\n'
-            async with desk.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
-                request = await desk.submit(
-                    "tool:fetch", details={"url": "https://example.org/"}, session_key="s"
-                )
-                await off(server.message)
-                rows = server.messages[1]["reply_markup"]["inline_keyboard"]
-                labels = [button["text"] for row in rows for button in row]
-                assert labels[:5] == [
-                    "✓ Approve",
-                    "✓ this session",
-                    "✓ 1 hour",
-                    "✓ this host",
-                    "✓ 3 times",
-                ]
-                assert (
-                    "others of this action and token may pass: in this session" in server.messages[1]["text"]
-                )
-                popup = await off(server.answer, server.press(1, "1 hour"))
-                assert popup.endswith(" Grant 1 runs.")
-                passed = await desk.submit("tool:fetch", details={"url": "https://other.example/"})
-                assert passed.status == "auto_approved"
-                await off(
-                    server.wait, lambda: "Grant 1 runs" in server.messages[1]["text"], "the edited message"
-                )
-                assert await off(server.answer, server.press(1, "Stop the grant")) == "Grant 1 was stopped."
-                assert (await desk.submit("tool:fetch")).status == "pending"
-                await off(server.wait, lambda: "Grant 1" not in server.messages[1]["text"], "the ended grant")
-                assert "granted" in desk.events(request)
-
-    asyncio.run(play())
+    with TelegramServer() as server:
+        file = '[people.ann]\ntelegram = 7\n[[channel]]\nkind = "telegram"\nchat = -1001\n'
+        file += f'base_url = "{server.url}"\n'
+        async with desk.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
+            request = await desk.submit(
+                "tool:fetch", details={"url": "https://example.org/"}, session_key="s"
+            )
+            await off(server.message)
+            rows = server.messages[1]["reply_markup"]["inline_keyboard"]
+            labels = [button["text"] for row in rows for button in row]
+            assert labels[:5] == [
+                "✓ Approve",
+                "✓ this session",
+                "✓ 1 hour",
+                "✓ this host",
+                "✓ 3 times",
+            ]
+            assert "others of this action and token may pass: in this session" in server.messages[1]["text"]
+            popup = await off(server.answer, server.press(1, "1 hour"))
+            assert popup.endswith(" Grant 1 runs.")
+            passed = await desk.submit("tool:fetch", details={"url": "https://other.example/"})
+            assert passed.status == "auto_approved"
+            await off(server.wait, lambda: "Grant 1 runs" in server.messages[1]["text"], "the edited message")
+            assert await off(server.answer, server.press(1, "Stop the grant")) == "Grant 1 was stopped."
+            assert (await desk.submit("tool:fetch")).status == "pending"
+            await off(server.wait, lambda: "Grant 1" not in server.messages[1]["text"], "the ended grant")
+            assert "granted" in desk.events(request)
     desk.close()
 
 

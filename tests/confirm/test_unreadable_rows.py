@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from pathlib import Path
@@ -58,58 +57,46 @@ def names(hook: Receiver, request: ConfirmRequest) -> int:
 
 
 @pytest.mark.parametrize("change", JUNK)
-def test_others_are_told_of_and_the_log_says_once_what_is_left_out(
+async def test_others_are_told_of_and_the_log_says_once_what_is_left_out(
     desk: Desk, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
-    async def play() -> None:
-        first, broken, last = [await desk.submit(f"action-{number}") for number in range(3)]
-        spoil(desk.service.database.path, broken, change)
-        with Receiver() as hook:
-            async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
-                await off(hook.wait, lambda: len(hook.got) >= 2, "the others")
-                later = await desk.submit("later")
-                await off(hook.wait, lambda: len(hook.got) >= 3, "a later one")
-                await desk.until(lambda: told_of(caplog), "the log")
-            assert [names(hook, one) for one in (first, last, later)] == [1, 1, 1]
-            assert not names(hook, broken)
-
-    asyncio.run(play())
+    first, broken, last = [await desk.submit(f"action-{number}") for number in range(3)]
+    spoil(desk.service.database.path, broken, change)
+    with Receiver() as hook:
+        async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
+            await off(hook.wait, lambda: len(hook.got) >= 2, "the others")
+            later = await desk.submit("later")
+            await off(hook.wait, lambda: len(hook.got) >= 3, "a later one")
+            await desk.until(lambda: told_of(caplog), "the log")
+        assert [names(hook, one) for one in (first, last, later)] == [1, 1, 1]
+        assert not names(hook, broken)
     assert len(told_of(caplog)) == 1
     assert not told_of(caplog, "can't be stored")
 
 
 @pytest.mark.parametrize("change", JUNK)
-def test_without_channels_the_log_has_the_others(
+async def test_without_channels_the_log_has_the_others(
     desk: Desk, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
-    async def play() -> None:
-        broken, good = await desk.submit("broken"), await desk.submit("good")
-        spoil(desk.service.database.path, broken, change)
-        async with desk.notifying():
-            await desk.until(lambda: told_of(caplog, f"/r/{good.id}"), "the log")
-
-    asyncio.run(play())
+    broken, good = await desk.submit("broken"), await desk.submit("good")
+    spoil(desk.service.database.path, broken, change)
+    async with desk.notifying():
+        await desk.until(lambda: told_of(caplog, f"/r/{good.id}"), "the log")
 
 
-def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(
+async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = desk.token("ann")
-
-    async def play() -> None:
-        broken, good = await desk.submit("broken"), await desk.submit("good")
-        path = desk.service.database.path
-        spoil(path, broken, """plan = '{"quorum":[[{"count":2}]]}'""")
-        touch(
-            ServicePaths(path, path.parent), "INSERT INTO votes VALUES (?, 'x', 'junk', 1.0, '')", broken.id
-        )
-        with Receiver() as hook:
-            async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
-                await off(hook.wait, lambda: names(hook, good), "the other")
-                await desk.until(lambda: told_of(caplog), "the log")
-        assert (await desk.decide(broken, desk.who(secret), "deny")).kind == "altered"
-
-    asyncio.run(play())
+    broken, good = await desk.submit("broken"), await desk.submit("good")
+    path = desk.service.database.path
+    spoil(path, broken, """plan = '{"quorum":[[{"count":2}]]}'""")
+    touch(ServicePaths(path, path.parent), "INSERT INTO votes VALUES (?, 'x', 'junk', 1.0, '')", broken.id)
+    with Receiver() as hook:
+        async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
+            await off(hook.wait, lambda: names(hook, good), "the other")
+            await desk.until(lambda: told_of(caplog), "the log")
+    assert (await desk.decide(broken, desk.who(secret), "deny")).kind == "altered"
 
 
 @pytest.mark.parametrize("change", [*JUNK, "status = 'junk'", "original = 'junk', edited_by = 'x'"])
@@ -192,15 +179,11 @@ def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
         assert again == 0
 
 
-def test_a_start_with_a_corrected_clock_ends_all_that_can_be(
+async def test_a_start_with_a_corrected_clock_ends_all_that_can_be(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery, "BATCH", 2)
-
-    async def play() -> list[ConfirmRequest]:
-        return [await desk.submit(f"action-{number}") for number in range(5)]
-
-    made = asyncio.run(play())
+    made = [await desk.submit(f"action-{number}") for number in range(5)]
     spoil(desk.service.database.path, made[0], f"details = {NO_TEXT}")
     spoil(desk.service.database.path, made[1], "plan = 'junk'")
     service = desk.service
@@ -226,11 +209,8 @@ def test_webhooks_of_others_are_sent(tmp_path: Path, caplog: pytest.LogCaptureFi
         assert len(told_of(caplog)) == 1
 
 
-def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> None:
-    async def play() -> ConfirmRequest:
-        return await desk.submit()
-
-    made = asyncio.run(play())
+async def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> None:
+    made = await desk.submit()
     spoil(desk.service.database.path, made, f"reason = {NO_TEXT}")
     with pytest.raises(StoreCorrupt, match=r"a text in .* can't be read"):
         desk.service.get(made.id)

@@ -12,7 +12,7 @@ from tests.listening import listening, self_signed
 from whet_confirm.witnesses import RemoteWitnesses
 
 
-def test_a_witness_is_trusted_by_the_environments_certificate_and_by_no_other(
+async def test_a_witness_is_trusted_by_the_environments_certificate_and_by_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate = self_signed(tmp_path, "localhost")
@@ -26,16 +26,13 @@ def test_a_witness_is_trusted_by_the_environments_certificate_and_by_no_other(
         writer.write(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")
         writer.close()
 
-    async def tell() -> None:
-        async with listening(take, trust=trust) as port:
-            witness = RemoteWitnesses([f"https://localhost:{port}/"])
-            await witness.send({"size": 1})
-            assert not told and "is away" in caplog.text
-            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
-            await witness.send({"size": 1})
-            assert not told and "the certificates can't be read" in caplog.text
-            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            await witness.send({"size": 1})
-            assert len(told) == 1
-
-    asyncio.run(tell())
+    async with listening(take, trust=trust) as port:
+        witness = RemoteWitnesses([f"https://localhost:{port}/"])
+        await witness.send({"size": 1})
+        assert not told and "is away" in caplog.text
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+        await witness.send({"size": 1})
+        assert not told and "the certificates can't be read" in caplog.text
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        await witness.send({"size": 1})
+        assert len(told) == 1

@@ -105,35 +105,29 @@ async def bench(tmp_path: Path, window: int) -> AsyncIterator[Bench]:
         (9_000, [9_000], False, True),
     ],
 )
-def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_grew_little_or_fits(
+async def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_grew_little_or_fits(
     tmp_path: Path, window: int, sizes: list[int], is_taken: bool, is_told_again: bool
 ) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, window) as b:
-            assert await b.compact(*sizes) is is_taken
-            done = Compaction("recording", 2, len(sizes), 100, sum(sizes))
-            assert b.told == ([done, done] if is_taken else []), "shown, and told to who asked for it"
-            assert list_tokens(b.log.messages) == b.live.tokens() == (sum(sizes) if is_taken else 100)
-            assert ["was larger than what it replaced" in text for text in b.seat.notices] == [True] * (
-                not is_taken
-            )
-            assert await b.is_told_again() is is_told_again
-
-    asyncio.run(main())
+    async with bench(tmp_path, window) as b:
+        assert await b.compact(*sizes) is is_taken
+        done = Compaction("recording", 2, len(sizes), 100, sum(sizes))
+        assert b.told == ([done, done] if is_taken else []), "shown, and told to who asked for it"
+        assert list_tokens(b.log.messages) == b.live.tokens() == (sum(sizes) if is_taken else 100)
+        assert ["was larger than what it replaced" in text for text in b.seat.notices] == [True] * (
+            not is_taken
+        )
+        assert await b.is_told_again() is is_told_again
 
 
 @pytest.mark.parametrize("size", [200, 60])
-def test_a_list_that_grew_after_an_attempt_in_vain_is_the_end_of_automatic_compaction(
+async def test_a_list_that_grew_after_an_attempt_in_vain_is_the_end_of_automatic_compaction(
     tmp_path: Path, size: int
 ) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, 1_000) as b:
-            b.brake.note_idle(100, 1_000)
-            assert await b.compact(size)
-            told = [text for text in b.seat.notices if "automatic compaction is off" in text]
-            assert len(told) == (size > 100) and bool(b.brake.stopped) is (size > 100)
-
-    asyncio.run(main())
+    async with bench(tmp_path, 1_000) as b:
+        b.brake.note_idle(100, 1_000)
+        assert await b.compact(size)
+        told = [text for text in b.seat.notices if "automatic compaction is off" in text]
+        assert len(told) == (size > 100) and bool(b.brake.stopped) is (size > 100)
 
 
 ASKED, ANSWERED, OWN = "Port the importer.", "I look at it. " * 20, {"role": "user", "content": "Shorter."}
@@ -151,52 +145,46 @@ ASKED, ANSWERED, OWN = "Port the importer.", "I look at it. " * 20, {"role": "us
         (["", ANSWERED], lambda rows: [OWN], False, True),
     ],
 )
-def test_a_list_without_the_request_that_a_turn_works_on_is_not_taken(
+async def test_a_list_without_the_request_that_a_turn_works_on_is_not_taken(
     tmp_path: Path,
     said: list[str],
     returned: Callable[[ChatRows], ChatRows],
     is_taken: bool,
     is_dropped: bool,
 ) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, 10_000) as b:
-            turn = await b.log.begin_turn(Message("user", said[0]))
-            for at, text in enumerate(said[1:]):
-                if at % 2:
-                    await b.log.append_user(turn, Message("user", text))
-                else:
-                    await b.log.append_reply(turn, Message("assistant", text), Usage(), "m")
-            b.live.follow()
-            b.engine.given = returned(b.live.rows.rows[2:])
-            tokens = b.live.tokens()
-            assert await b.runner.compact(b.told.append, tokens, BY_HAND) is is_taken  # type: ignore[arg-type]
-            assert any("left out what is being asked" in text for text in b.seat.notices) is is_dropped
-            assert await b.is_told_again() is is_dropped
-
-    asyncio.run(main())
+    async with bench(tmp_path, 10_000) as b:
+        turn = await b.log.begin_turn(Message("user", said[0]))
+        for at, text in enumerate(said[1:]):
+            if at % 2:
+                await b.log.append_user(turn, Message("user", text))
+            else:
+                await b.log.append_reply(turn, Message("assistant", text), Usage(), "m")
+        b.live.follow()
+        b.engine.given = returned(b.live.rows.rows[2:])
+        tokens = b.live.tokens()
+        assert await b.runner.compact(b.told.append, tokens, BY_HAND) is is_taken  # type: ignore[arg-type]
+        assert any("left out what is being asked" in text for text in b.seat.notices) is is_dropped
+        assert await b.is_told_again() is is_dropped
 
 
 @pytest.mark.parametrize("is_quoted", [False, True])
-def test_what_nobody_has_answered_yet_is_put_back_where_a_list_lost_it(
+async def test_what_nobody_has_answered_yet_is_put_back_where_a_list_lost_it(
     tmp_path: Path, is_quoted: bool
 ) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, 10_000) as b:
-            turn = await b.log.begin_turn(Message("user", ASKED))
-            await b.log.append_user(turn, Message("user", "And the tests."))
-            b.live.follow()
-            b.engine.given = [{**OWN, "content": f"Shorter. {ASKED}"} if is_quoted else OWN]
-            assert await b.runner.compact(b.told.append, b.live.tokens(), BY_HAND)  # type: ignore[arg-type]
-            own = b.engine.given[0]["content"]
-            expected = [own, *([] if is_quoted else [ASKED]), "And the tests."]
-            assert [one.text for one in b.log.messages] == expected
-            assert [row["content"] for row in b.live.rows.rows] == expected
-
-    asyncio.run(main())
+    async with bench(tmp_path, 10_000) as b:
+        turn = await b.log.begin_turn(Message("user", ASKED))
+        await b.log.append_user(turn, Message("user", "And the tests."))
+        b.live.follow()
+        b.engine.given = [{**OWN, "content": f"Shorter. {ASKED}"} if is_quoted else OWN]
+        assert await b.runner.compact(b.told.append, b.live.tokens(), BY_HAND)  # type: ignore[arg-type]
+        own = b.engine.given[0]["content"]
+        expected = [own, *([] if is_quoted else [ASKED]), "And the tests."]
+        assert [one.text for one in b.log.messages] == expected
+        assert [row["content"] for row in b.live.rows.rows] == expected
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_a_compaction_that_nobody_waited_for_is_used_once_and_for_its_own_list_only(
+async def test_a_compaction_that_nobody_waited_for_is_used_once_and_for_its_own_list_only(
     tmp_path: Path, is_cut: bool
 ) -> None:
     entered, release = threading.Event(), threading.Event()
@@ -206,52 +194,43 @@ def test_a_compaction_that_nobody_waited_for_is_used_once_and_for_its_own_list_o
         release.wait(20)
         return [OWN]
 
-    async def main() -> None:
-        async with bench(tmp_path, 10_000) as b:
-            b.engine.compress = compress  # type: ignore[method-assign]
-            task = asyncio.ensure_future(b.compact())
-            await asyncio.to_thread(entered.wait, 10)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            if is_cut:
-                await b.log.undo_last_turn()
-                b.live.follow()
-            release.set()
-            for _ in range(2):
-                await b.runner.catch_up(b.told.append)  # type: ignore[arg-type]
-            assert [one.text for one in b.log.messages] == ([] if is_cut else ["Shorter."])
-            assert len([one for one in b.told if isinstance(one, Compaction)]) == (0 if is_cut else 2)
-            assert await b.is_told_again() is is_cut
-
-    asyncio.run(main())
-
-
-def test_what_an_engine_that_changed_nothing_did_to_its_rows_is_undone(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, 10_000) as b:
-
-            def compress(messages: ChatRows, **_: object) -> ChatRows:
-                copies = [dict(row) for row in messages]
-                messages[0]["content"] = "gone"
-                return copies
-
-            b.engine.compress = compress  # type: ignore[method-assign]
-            assert not await b.compact()
-            assert b.live.rows.rows[0]["content"] == b.log.messages[0].text != "gone"
-
-    asyncio.run(main())
-
-
-def test_a_row_of_the_engines_own_is_no_request(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, 10_000) as b:
-            turn = await b.log.begin_turn(Message("user", ASKED))
-            await b.log.append_reply(turn, Message("assistant", ANSWERED), Usage(), "m")
+    async with bench(tmp_path, 10_000) as b:
+        b.engine.compress = compress  # type: ignore[method-assign]
+        task = asyncio.ensure_future(b.compact())
+        await asyncio.to_thread(entered.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        if is_cut:
+            await b.log.undo_last_turn()
             b.live.follow()
-            for own, at in ((OWN, 2), ({**OWN, "content": "S."}, 0)):
-                b.engine.given = [b.live.rows.rows[at], own, b.live.rows.rows[-1]]
-                assert await b.runner.compact(b.told.append, b.live.tokens(), BY_HAND)  # type: ignore[arg-type]
-            assert [one.text for one in b.log.messages] == [ASKED, "S.", ANSWERED]
+        release.set()
+        for _ in range(2):
+            await b.runner.catch_up(b.told.append)  # type: ignore[arg-type]
+        assert [one.text for one in b.log.messages] == ([] if is_cut else ["Shorter."])
+        assert len([one for one in b.told if isinstance(one, Compaction)]) == (0 if is_cut else 2)
+        assert await b.is_told_again() is is_cut
 
-    asyncio.run(main())
+
+async def test_what_an_engine_that_changed_nothing_did_to_its_rows_is_undone(tmp_path: Path) -> None:
+    async with bench(tmp_path, 10_000) as b:
+
+        def compress(messages: ChatRows, **_: object) -> ChatRows:
+            copies = [dict(row) for row in messages]
+            messages[0]["content"] = "gone"
+            return copies
+
+        b.engine.compress = compress  # type: ignore[method-assign]
+        assert not await b.compact()
+        assert b.live.rows.rows[0]["content"] == b.log.messages[0].text != "gone"
+
+
+async def test_a_row_of_the_engines_own_is_no_request(tmp_path: Path) -> None:
+    async with bench(tmp_path, 10_000) as b:
+        turn = await b.log.begin_turn(Message("user", ASKED))
+        await b.log.append_reply(turn, Message("assistant", ANSWERED), Usage(), "m")
+        b.live.follow()
+        for own, at in ((OWN, 2), ({**OWN, "content": "S."}, 0)):
+            b.engine.given = [b.live.rows.rows[at], own, b.live.rows.rows[-1]]
+            assert await b.runner.compact(b.told.append, b.live.tokens(), BY_HAND)  # type: ignore[arg-type]
+        assert [one.text for one in b.log.messages] == [ASKED, "S.", ANSWERED]

@@ -115,54 +115,46 @@ def script() -> list[ScriptedReply]:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_what_can_not_be_used_changes_nothing_and_the_built_in_engine_stands_in(
+async def test_what_can_not_be_used_changes_nothing_and_the_built_in_engine_stands_in(
     tmp_path: Path, kind: str
 ) -> None:
     """Failures 6, 8, 10, 16 (nothing lost), 31 (said), 33."""
     spare = Puppet(last_two, "spare")
-
-    async def main() -> None:
-        engine = Puppet(lambda rows: rows)
-        async with rig(tmp_path, script(), engine=engine, spare=spare) as one:
-            await one.turn(LONG)
-            before = list(one.session.log.messages)
-            engine.act = HOSTILE[kind]
-            host_of(one).brake.get().reset()
-            one.events.clear()
-            end = await one.turn("go on")
-            assert (end.reason, end.text) == ("answered", "Still here.")
-            assert engine.calls >= 1
-            if kind != "grown":
-                assert [event.engine for event in compactions(one)] == ["spare"]
-                assert any("spare stands in" in text for text in notices(one))
-            else:
-                assert not compactions(one) and one.session.log.messages[:4] == before
-            assert any("puppet" in text for text in notices(one))
-            await stored_roles(one)
-
-    asyncio.run(main())
+    engine = Puppet(lambda rows: rows)
+    async with rig(tmp_path, script(), engine=engine, spare=spare) as one:
+        await one.turn(LONG)
+        before = list(one.session.log.messages)
+        engine.act = HOSTILE[kind]
+        host_of(one).brake.get().reset()
+        one.events.clear()
+        end = await one.turn("go on")
+        assert (end.reason, end.text) == ("answered", "Still here.")
+        assert engine.calls >= 1
+        if kind != "grown":
+            assert [event.engine for event in compactions(one)] == ["spare"]
+            assert any("spare stands in" in text for text in notices(one))
+        else:
+            assert not compactions(one) and one.session.log.messages[:4] == before
+        assert any("puppet" in text for text in notices(one))
+        await stored_roles(one)
 
 
 @pytest.mark.parametrize("kind", ACCEPTED)
-def test_whatever_list_is_recorded_the_request_is_valid_and_the_session_opens(
+async def test_whatever_list_is_recorded_the_request_is_valid_and_the_session_opens(
     tmp_path: Path, kind: str
 ) -> None:
     """Failures 1, 2, 3, 4, 22: the practice server refuses what any vendor would refuse."""
     act, roles = ACCEPTED[kind]
-
-    async def main() -> None:
-        engine = Puppet(lambda rows: rows)
-        async with rig(tmp_path, script(), engine=engine) as one:
-            await one.turn(LONG)
-            engine.act = act
-            host_of(one).brake.get().reset()
-            end = await one.turn("my last request")
-            assert (end.reason, end.text) == ("answered", "Still here.")
-            assert len(compactions(one)) == 1
-            assert await stored_roles(one) == roles + "a"
-            assert "my last request" in bytes(one.server.requests[-1].body).decode()
-
-    asyncio.run(main())
+    engine = Puppet(lambda rows: rows)
+    async with rig(tmp_path, script(), engine=engine) as one:
+        await one.turn(LONG)
+        engine.act = act
+        host_of(one).brake.get().reset()
+        end = await one.turn("my last request")
+        assert (end.reason, end.text) == ("answered", "Still here.")
+        assert len(compactions(one)) == 1
+        assert await stored_roles(one) == roles + "a"
+        assert "my last request" in bytes(one.server.requests[-1].body).decode()
 
 
 @pytest.mark.parametrize(
@@ -174,63 +166,57 @@ def test_whatever_list_is_recorded_the_request_is_valid_and_the_session_opens(
         lambda rows: [{**row, "_seen": True} for row in rows],
     ],
 )
-def test_a_no_op_is_recognised_and_two_stop_automatic_compaction(
+async def test_a_no_op_is_recognised_and_two_stop_automatic_compaction(
     tmp_path: Path, act: Callable[[ChatRows], ChatRows]
 ) -> None:
     """Failures 8, 9, 11: two attempts at most, then a line that says so."""
 
-    async def main() -> None:
-        engine = Puppet(act)
-        replies = [calls(("look", f'{{"at": "{n}"}}')) for n in range(5)]
-        async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=engine) as one:
-            await one.turn(LONG)
-            assert not compactions(one)
-            assert engine.calls == 2
-            assert [text for text in notices(one) if "automatic compaction is off" in text]
-            assert len(one.session.log.messages) == 12
-
-    asyncio.run(main())
+    engine = Puppet(act)
+    replies = [calls(("look", f'{{"at": "{n}"}}')) for n in range(5)]
+    async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=engine) as one:
+        await one.turn(LONG)
+        assert not compactions(one)
+        assert engine.calls == 2
+        assert [text for text in notices(one) if "automatic compaction is off" in text]
+        assert len(one.session.log.messages) == 12
 
 
-def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
+async def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
     """Failures 7, 11: judged by the server's own count, not by an estimate."""
     replies = [calls(("look", f'{{"at": "{n}"}}')) for n in range(6)]
 
-    async def main() -> None:
-        def act(rows: Any) -> Any:
-            return [
-                {"role": "user", "content": "Sum."},
-                *[r for r in rows if "go on" in r["content"]],
-                *rows[-2:],
-            ]
+    def act(rows: Any) -> Any:
+        return [
+            {"role": "user", "content": "Sum."},
+            *[r for r in rows if "go on" in r["content"]],
+            *rows[-2:],
+        ]
 
-        engine = Puppet(act)
-        engine.threshold_percent = 0.0005
-        async with rig(
-            tmp_path, [ScriptedReply(text=LONG), *replies, ScriptedReply(text="Done.")], engine=engine
-        ) as one:
-            host = host_of(one)
-            await one.turn(LONG)
-            host.brake.get().reset()
-            engine.calls = 0
-            await one.turn("go on")
-            assert engine.calls == 2 and len(compactions(one)) == 2
-            stopped = [text for text in notices(one) if "automatic compaction is off" in text]
-            assert len(stopped) == 1 and "still above the threshold" in stopped[0]
-            assert (await host.status()).stopped
-            # Another process goes on where this one ended, and says so.
-            log = await Transcript.open(one.database, one.session.id, one.session.clock)
-            fresh = Puppet(engine.act)
-            fresh.threshold_percent = 0.0005
-            facts = HostFacts(lambda: one.session.link.info, str(one.folder), "cli", fixed_tokens=100)
-            again = EngineHost(log, EngineRunner.wrap(fresh, Deadlines()), facts)
-            await again.begin()
-            said: list[Any] = []
-            await again.view(log.messages, said.append)
-            assert fresh.calls == 0 and "still above the threshold" in said[0].text
-            await again.aclose()
-
-    asyncio.run(main())
+    engine = Puppet(act)
+    engine.threshold_percent = 0.0005
+    async with rig(
+        tmp_path, [ScriptedReply(text=LONG), *replies, ScriptedReply(text="Done.")], engine=engine
+    ) as one:
+        host = host_of(one)
+        await one.turn(LONG)
+        host.brake.get().reset()
+        engine.calls = 0
+        await one.turn("go on")
+        assert engine.calls == 2 and len(compactions(one)) == 2
+        stopped = [text for text in notices(one) if "automatic compaction is off" in text]
+        assert len(stopped) == 1 and "still above the threshold" in stopped[0]
+        assert (await host.status()).stopped
+        # Another process goes on where this one ended, and says so.
+        log = await Transcript.open(one.database, one.session.id, one.session.clock)
+        fresh = Puppet(engine.act)
+        fresh.threshold_percent = 0.0005
+        facts = HostFacts(lambda: one.session.link.info, str(one.folder), "cli", fixed_tokens=100)
+        again = EngineHost(log, EngineRunner.wrap(fresh, Deadlines()), facts)
+        await again.begin()
+        said: list[Any] = []
+        await again.view(log.messages, said.append)
+        assert fresh.calls == 0 and "still above the threshold" in said[0].text
+        await again.aclose()
 
 
 class Sometimes(Puppet):
@@ -243,23 +229,20 @@ class Sometimes(Puppet):
         return self.asked in (4, 6)
 
 
-def test_a_turn_is_compacted_twice_although_the_summary_speaks_as_the_person(tmp_path: Path) -> None:
+async def test_a_turn_is_compacted_twice_although_the_summary_speaks_as_the_person(tmp_path: Path) -> None:
     replies = [calls(("look", f'{{"at": "{n}"}}')) for n in range(6)]
 
-    async def main() -> None:
-        def act(rows: Any) -> Any:
-            asked = [row for row in rows if "go on" in row["content"]]
-            return [*asked, {"role": "user", "content": f"Sum of {len(rows)}."}, *rows[-2:]]
+    def act(rows: Any) -> Any:
+        asked = [row for row in rows if "go on" in row["content"]]
+        return [*asked, {"role": "user", "content": f"Sum of {len(rows)}."}, *rows[-2:]]
 
-        async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=Sometimes(act)) as one:
-            await one.turn("go on " + LONG)
-            assert len(compactions(one)) == 2, notices(one)
-            assert not any("compaction is off" in text for text in notices(one))
-
-    asyncio.run(main())
+    async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=Sometimes(act)) as one:
+        await one.turn("go on " + LONG)
+        assert len(compactions(one)) == 2, notices(one)
+        assert not any("compaction is off" in text for text in notices(one))
 
 
-def test_kept_rows_are_the_same_messages_and_images_survive(tmp_path: Path) -> None:
+async def test_kept_rows_are_the_same_messages_and_images_survive(tmp_path: Path) -> None:
     """Failure 6: an engine sees text only; what it keeps is the original again."""
     seen: list[ChatRows] = []
 
@@ -267,44 +250,36 @@ def test_kept_rows_are_the_same_messages_and_images_survive(tmp_path: Path) -> N
         seen.append(rows)
         return [{"role": "user", "content": "Sum."}, dict(rows[2]), rows[3]]
 
-    async def main() -> None:
-        engine = Puppet(lambda rows: rows)
-        async with rig(
-            tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Seen.")], engine=engine
-        ) as one:
-            await one.turn("hello")
-            picture = Message("user", (TextPart("what is it?"), ImagePart("image/png", "aGk=")))
-            await run_turn(one.session, picture, one.events.append)
-            before = list(one.session.log.messages)
-            engine.act = keep_last
-            assert await one.session.context.compact("", one.events.append) == "compacted"
-            after = one.session.log.messages
-            assert after[1] is before[2] and after[2] is before[3]
-            assert after[1].content == picture.content
-            assert seen[0][2]["content"] == "what is it?\n[image image/png]"
-            assert await stored_roles(one) == "uua"
-
-    asyncio.run(main())
+    engine = Puppet(lambda rows: rows)
+    async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Seen.")], engine=engine) as one:
+        await one.turn("hello")
+        picture = Message("user", (TextPart("what is it?"), ImagePart("image/png", "aGk=")))
+        await run_turn(one.session, picture, one.events.append)
+        before = list(one.session.log.messages)
+        engine.act = keep_last
+        assert await one.session.context.compact("", one.events.append) == "compacted"
+        after = one.session.log.messages
+        assert after[1] is before[2] and after[2] is before[3]
+        assert after[1].content == picture.content
+        assert seen[0][2]["content"] == "what is it?\n[image image/png]"
+        assert await stored_roles(one) == "uua"
 
 
-def test_an_engine_that_prunes_in_place_is_not_a_no_op(tmp_path: Path) -> None:
+async def test_an_engine_that_prunes_in_place_is_not_a_no_op(tmp_path: Path) -> None:
     def prune(rows: ChatRows) -> ChatRows:
         for row in rows:
             if row["role"] == "tool":
                 row["content"] = "(pruned)"
         return rows
 
-    async def main() -> None:
-        engine = Puppet(lambda rows: rows)
-        async with rig(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], engine=engine) as one:
-            await one.turn("shout")
-            engine.act = prune
-            assert await one.session.context.compact("", one.events.append) == "compacted"
-            assert one.session.log.messages[2].text == "(pruned)"
-            assert one.session.log.messages[2].tool_call_id
-            assert await stored_roles(one) == "uata"
-
-    asyncio.run(main())
+    engine = Puppet(lambda rows: rows)
+    async with rig(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], engine=engine) as one:
+        await one.turn("shout")
+        engine.act = prune
+        assert await one.session.context.compact("", one.events.append) == "compacted"
+        assert one.session.log.messages[2].text == "(pruned)"
+        assert one.session.log.messages[2].tool_call_id
+        assert await stored_roles(one) == "uata"
 
 
 class Fussy(Puppet):
@@ -319,98 +294,81 @@ class Fussy(Puppet):
         raise TypeError("unexpected something")
 
 
-def test_arguments_are_filtered_and_a_type_error_is_not_tried_again(tmp_path: Path) -> None:
+async def test_arguments_are_filtered_and_a_type_error_is_not_tried_again(tmp_path: Path) -> None:
     """Failures 32, 33: by hand too, only public methods and only known arguments."""
 
-    async def main() -> None:
-        engine = Fussy()
-        engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
-        async with rig(tmp_path, [ScriptedReply(text=LONG)], engine=engine) as one:
-            await one.turn(LONG)
-            one.events.clear()
-            give_up(one)
-            assert await one.session.context.compact("the plan", one.events.append) == "unchanged"
-            assert len(engine.given) == 1 and engine.given[0]
-            assert (await host_of(one).status()).stopped, "what did not help makes nothing possible again"
-            assert "failed in compress: TypeError: unexpected something" in notices(one)[0]
-
-    asyncio.run(main())
+    engine = Fussy()
+    engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
+    async with rig(tmp_path, [ScriptedReply(text=LONG)], engine=engine) as one:
+        await one.turn(LONG)
+        one.events.clear()
+        give_up(one)
+        assert await one.session.context.compact("the plan", one.events.append) == "unchanged"
+        assert len(engine.given) == 1 and engine.given[0]
+        assert (await host_of(one).status()).stopped, "what did not help makes nothing possible again"
+        assert "failed in compress: TypeError: unexpected something" in notices(one)[0]
 
 
-def test_an_engine_that_can_not_say_whether_it_has_anything_is_asked_to_compact(tmp_path: Path) -> None:
-    async def main() -> None:
-        engine = Puppet(last_two)
-        engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
-        engine.has_content_to_compress = lambda messages: bool(1 / 0)  # type: ignore[method-assign]
-        async with rig(tmp_path, [ScriptedReply(text=LONG)] * 2, engine=engine) as one:
-            await one.turn(LONG)
-            await one.turn(LONG)
-            assert await one.session.context.compact("", one.events.append) == "compacted"
-
-    asyncio.run(main())
+async def test_an_engine_that_can_not_say_whether_it_has_anything_is_asked_to_compact(tmp_path: Path) -> None:
+    engine = Puppet(last_two)
+    engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
+    engine.has_content_to_compress = lambda messages: bool(1 / 0)  # type: ignore[method-assign]
+    async with rig(tmp_path, [ScriptedReply(text=LONG)] * 2, engine=engine) as one:
+        await one.turn(LONG)
+        await one.turn(LONG)
+        assert await one.session.context.compact("", one.events.append) == "compacted"
 
 
-def test_nothing_to_compress_asks_no_engine_to_compress(tmp_path: Path) -> None:
+async def test_nothing_to_compress_asks_no_engine_to_compress(tmp_path: Path) -> None:
     """Failure 32."""
     trace: list[str] = []
-
-    async def main() -> None:
-        async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=RecordingEngine(trace)) as one:
-            assert await one.session.context.compact("", one.events.append) == "nothing"
-            await one.turn("hello")
-            assert await one.session.context.compact("x", one.events.append) == "nothing"
-            assert not one.events[-1:] or not compactions(one)
-        assert not [line for line in trace if line.startswith("compress")]
-
-    asyncio.run(main())
+    async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=RecordingEngine(trace)) as one:
+        assert await one.session.context.compact("", one.events.append) == "nothing"
+        await one.turn("hello")
+        assert await one.session.context.compact("x", one.events.append) == "nothing"
+        assert not one.events[-1:] or not compactions(one)
+    assert not [line for line in trace if line.startswith("compress")]
 
 
-def test_attributes_after_a_compaction(tmp_path: Path) -> None:
-    async def main() -> None:
-        engine = RecordingEngine([])
-        async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
-            await one.turn(LONG)
-            await one.turn("go on")
-            assert engine.last_prompt_tokens > 0
-            give_up(one)
-            assert await one.session.context.compact("", one.events.append) == "compacted"
-            assert (engine.last_prompt_tokens, engine.last_completion_tokens) == (-1, 0)
-            assert engine.awaiting_real_usage_after_compression is True
-            assert engine.last_compression_rough_tokens == compactions(one)[0].tokens_after
-            assert engine.get_status()["last_prompt_tokens"] == 0
-            assert (await host_of(one).status()).stopped == ""
-
-    asyncio.run(main())
+async def test_attributes_after_a_compaction(tmp_path: Path) -> None:
+    engine = RecordingEngine([])
+    async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
+        await one.turn(LONG)
+        await one.turn("go on")
+        assert engine.last_prompt_tokens > 0
+        give_up(one)
+        assert await one.session.context.compact("", one.events.append) == "compacted"
+        assert (engine.last_prompt_tokens, engine.last_completion_tokens) == (-1, 0)
+        assert engine.awaiting_real_usage_after_compression is True
+        assert engine.last_compression_rough_tokens == compactions(one)[0].tokens_after
+        assert engine.get_status()["last_prompt_tokens"] == 0
+        assert (await host_of(one).status()).stopped == ""
 
 
-def test_an_engine_whose_offer_asks_for_nothing_is_not_written_to_after_a_compaction(tmp_path: Path) -> None:
-    async def main() -> None:
-        engine = RecordingEngine([])
-        async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
-            seat = host_of(one).runner
-            seat.offer = msgspec.structs.replace(seat.offer, recorded=None)
-            await one.turn(LONG)
-            await one.turn("go on")
-            await seat.status()  # usage is told on the engine's thread, which may come to it after the turn
-            before = dict(vars(engine))
-            assert await one.session.context.compact("", one.events.append) == "compacted"
-            assert before | {"compression_count": 1} == vars(engine)
-
-    asyncio.run(main())
-
-
-def test_what_is_put_before_a_sessions_messages_later_counts_in_every_request(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [ScriptedReply(text="Hi.")]) as one:
-            host = host_of(one)
-            before = (await host.status()).used_tokens
-            host.add_fixed_tokens(700)
-            assert (await host.status()).used_tokens == before + 700
-
-    asyncio.run(main())
+async def test_an_engine_whose_offer_asks_for_nothing_is_not_written_to_after_a_compaction(
+    tmp_path: Path,
+) -> None:
+    engine = RecordingEngine([])
+    async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
+        seat = host_of(one).runner
+        seat.offer = msgspec.structs.replace(seat.offer, recorded=None)
+        await one.turn(LONG)
+        await one.turn("go on")
+        await seat.status()  # usage is told on the engine's thread, which may come to it after the turn
+        before = dict(vars(engine))
+        assert await one.session.context.compact("", one.events.append) == "compacted"
+        assert before | {"compression_count": 1} == vars(engine)
 
 
-def test_lists_are_append_only_until_a_compaction_and_the_wire_is_a_prefix(tmp_path: Path) -> None:
+async def test_what_is_put_before_a_sessions_messages_later_counts_in_every_request(tmp_path: Path) -> None:
+    async with rig(tmp_path, [ScriptedReply(text="Hi.")]) as one:
+        host = host_of(one)
+        before = (await host.status()).used_tokens
+        host.add_fixed_tokens(700)
+        assert (await host.status()).used_tokens == before + 700
+
+
+async def test_lists_are_append_only_until_a_compaction_and_the_wire_is_a_prefix(tmp_path: Path) -> None:
     """Failure 35 and the cache law: what an engine saw stays, object by object, as what went out does."""
     seen: list[ChatRows] = []
 
@@ -419,53 +377,44 @@ def test_lists_are_append_only_until_a_compaction_and_the_wire_is_a_prefix(tmp_p
             seen.append(list(messages))
             return False
 
-    async def main() -> None:
-        engine = Watching([])
-        engine.keep = 2
-        replies = [ScriptedReply(text=f"Answer {n} {LONG}") for n in range(6)]
-        async with rig(tmp_path, replies, engine=engine) as one:
-            for number in range(6):
-                engine.wants = number == 3
-                await one.turn(f"question {number} {LONG}")
-        for earlier, later in itertools.pairwise(seen[:4]):
-            assert all(a is b for a, b in zip(earlier, later[: len(earlier)], strict=True))
-        assert shape(seen[4]) == "uauau" and seen[4][0]["content"] == "Sum."
-        assert all(a is b for a, b in zip(seen[4], seen[5][:5], strict=True))
-
-    asyncio.run(main())
+    engine = Watching([])
+    engine.keep = 2
+    replies = [ScriptedReply(text=f"Answer {n} {LONG}") for n in range(6)]
+    async with rig(tmp_path, replies, engine=engine) as one:
+        for number in range(6):
+            engine.wants = number == 3
+            await one.turn(f"question {number} {LONG}")
+    for earlier, later in itertools.pairwise(seen[:4]):
+        assert all(a is b for a, b in zip(earlier, later[: len(earlier)], strict=True))
+    assert shape(seen[4]) == "uauau" and seen[4][0]["content"] == "Sum."
+    assert all(a is b for a, b in zip(seen[4], seen[5][:5], strict=True))
 
 
-def test_undo_takes_a_compaction_back(tmp_path: Path) -> None:
-    async def main() -> None:
-        engine = RecordingEngine([])
-        replies = [ScriptedReply(text=LONG), ScriptedReply(text="Two."), ScriptedReply(text="Three.")]
-        async with rig(tmp_path, replies, engine=engine) as one:
+async def test_undo_takes_a_compaction_back(tmp_path: Path) -> None:
+    engine = RecordingEngine([])
+    replies = [ScriptedReply(text=LONG), ScriptedReply(text="Two."), ScriptedReply(text="Three.")]
+    async with rig(tmp_path, replies, engine=engine) as one:
+        await one.turn(LONG)
+        engine.wants = True
+        await one.turn("two")
+        assert await stored_roles(one) == "uua"
+        await one.session.log.undo_last_turn()
+        assert await stored_roles(one) == "ua"
+        assert (await one.turn("three")).text == "Three."
+        assert await stored_roles(one) == "uaua"
+
+
+async def test_a_compaction_by_hand_respects_another_process(tmp_path: Path) -> None:
+    engine = RecordingEngine([])
+    with PracticeServer(
+        script=[ScriptedReply(text=LONG), ScriptedReply(text="Mine."), ScriptedReply(text="Ok.")]
+    ) as server:
+        async with rig(tmp_path, server=server, engine=engine) as one:
             await one.turn(LONG)
-            engine.wants = True
-            await one.turn("two")
-            assert await stored_roles(one) == "uua"
-            await one.session.log.undo_last_turn()
-            assert await stored_roles(one) == "ua"
-            assert (await one.turn("three")).text == "Three."
-            assert await stored_roles(one) == "uaua"
-
-    asyncio.run(main())
-
-
-def test_a_compaction_by_hand_respects_another_process(tmp_path: Path) -> None:
-    async def main() -> None:
-        engine = RecordingEngine([])
-        with PracticeServer(
-            script=[ScriptedReply(text=LONG), ScriptedReply(text="Mine."), ScriptedReply(text="Ok.")]
-        ) as server:
-            async with rig(tmp_path, server=server, engine=engine) as one:
-                await one.turn(LONG)
-                await one.turn("more")
-                async with rig(
-                    tmp_path, server=server, session_id=one.session.id, database=one.database
-                ) as other:
-                    await other.turn("other")
-                    with pytest.raises(StoreBusy):
-                        await one.session.context.compact("", one.events.append)
-
-    asyncio.run(main())
+            await one.turn("more")
+            async with rig(
+                tmp_path, server=server, session_id=one.session.id, database=one.database
+            ) as other:
+                await other.turn("other")
+                with pytest.raises(StoreBusy):
+                    await one.session.context.compact("", one.events.append)

@@ -34,110 +34,93 @@ def overflow(limit: int) -> ScriptedReply:
     return ScriptedReply(fault=Fault(status=400, message=message, code="context_length_exceeded"))
 
 
-def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path: Path) -> None:
+async def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp_path: Path) -> None:
     """Failure 14: the second overflow is the end of the turn, not a wedged session."""
     trace: list[str] = []
-
-    async def main() -> None:
-        engine = RecordingEngine(trace)
-        replies = [
-            ScriptedReply(text=LONG),
-            overflow(8192),
-            ScriptedReply(text="Fits."),
-            overflow(8192),
-            overflow(8192),
-        ]
-        async with rig(tmp_path, [*replies, ScriptedReply(text="Alive.")], engine=engine) as one:
-            await one.turn(LONG)
-            end = await one.turn("go on")
-            assert (end.reason, end.text) == ("answered", "Fits.")
-            assert engine.context_length == 8192
-            assert len(compactions(one)) == 1
-            assert any("8,192" in text for text in notices(one))
-            assert (await one.turn(LONG)).reason == "failed"
-            assert (await one.turn("again")).text == "Alive."
-
-    asyncio.run(main())
+    engine = RecordingEngine(trace)
+    replies = [
+        ScriptedReply(text=LONG),
+        overflow(8192),
+        ScriptedReply(text="Fits."),
+        overflow(8192),
+        overflow(8192),
+    ]
+    async with rig(tmp_path, [*replies, ScriptedReply(text="Alive.")], engine=engine) as one:
+        await one.turn(LONG)
+        end = await one.turn("go on")
+        assert (end.reason, end.text) == ("answered", "Fits.")
+        assert engine.context_length == 8192
+        assert len(compactions(one)) == 1
+        assert any("8,192" in text for text in notices(one))
+        assert (await one.turn(LONG)).reason == "failed"
+        assert (await one.turn("again")).text == "Alive."
 
 
 @pytest.mark.parametrize(("limit", "size"), [(8192, 8_193), (0, 128_001)])
-def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(
+async def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(
     tmp_path: Path, limit: int, size: int
 ) -> None:
-    async def main() -> None:
-        engine, spare = Idle([]), Puppet(last_two, "spare")
-        replies = [ScriptedReply(text=LONG), overflow(limit), ScriptedReply(text="Fits.")]
-        async with rig(tmp_path, replies, engine=engine, spare=spare) as one:
-            await one.turn(LONG)
-            assert (await one.turn("go on")).text == "Fits."
-            assert [event.engine for event in compactions(one)] == ["spare"]
-            assert f"compress at {size}" in engine.trace
-
-    asyncio.run(main())
+    engine, spare = Idle([]), Puppet(last_two, "spare")
+    replies = [ScriptedReply(text=LONG), overflow(limit), ScriptedReply(text="Fits.")]
+    async with rig(tmp_path, replies, engine=engine, spare=spare) as one:
+        await one.turn(LONG)
+        assert (await one.turn("go on")).text == "Fits."
+        assert [event.engine for event in compactions(one)] == ["spare"]
+        assert f"compress at {size}" in engine.trace
 
 
-def test_a_tools_answer_that_is_no_text_is_given_as_json(tmp_path: Path) -> None:
-    async def main() -> None:
-        replies = [calls(("rec_find", "{}")), ScriptedReply(text="One.")]
-        async with rig(tmp_path, replies, engine=Idle([])) as one:
-            assert (await one.turn("find")).text == "One."
-            assert one.session.log.messages[2].text == '{"found":[1,null],"in":"/a"}'
-
-    asyncio.run(main())
+async def test_a_tools_answer_that_is_no_text_is_given_as_json(tmp_path: Path) -> None:
+    replies = [calls(("rec_find", "{}")), ScriptedReply(text="One.")]
+    async with rig(tmp_path, replies, engine=Idle([])) as one:
+        assert (await one.turn("find")).text == "One."
+        assert one.session.log.messages[2].text == '{"found":[1,null],"in":"/a"}'
 
 
-def test_an_overflow_that_nothing_can_shrink_is_reported_as_it_came(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with rig(tmp_path, [overflow(0), ScriptedReply(text="never")]) as one:
-            end = await one.turn("hello")
-            assert end.reason == "failed" and "context" in end.error
-            assert one.server.count == 1
-
-    asyncio.run(main())
+async def test_an_overflow_that_nothing_can_shrink_is_reported_as_it_came(tmp_path: Path) -> None:
+    async with rig(tmp_path, [overflow(0), ScriptedReply(text="never")]) as one:
+        end = await one.turn("hello")
+        assert end.reason == "failed" and "context" in end.error
+        assert one.server.count == 1
 
 
-def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: Path) -> None:
+async def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_path: Path) -> None:
     """Failures 12, 13: a hanging engine costs its deadline once; it comes back when its thread does."""
     release, spare = threading.Event(), Puppet(last_two, "spare")
+    loop = asyncio.get_running_loop()
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
+    def hang(rows: ChatRows) -> ChatRows:
+        loop.call_soon_threadsafe(let_pass, 30)
+        release.wait(60)
+        return rows[:1]
 
-        def hang(rows: ChatRows) -> ChatRows:
-            loop.call_soon_threadsafe(let_pass, 30)
-            release.wait(60)
-            return rows[:1]
-
-        engine = Puppet(lambda rows: rows, "slow")
-        deadlines = Deadlines(compress_s=30, hook_s=30)
-        replies = [
-            ScriptedReply(text=LONG),
-            ScriptedReply(text="On."),
-            ScriptedReply(text="And on."),
-            ScriptedReply(text="Back."),
-        ]
-        async with rig(tmp_path, replies, engine=engine, spare=spare, deadlines=deadlines) as one:
-            host = host_of(one)
-            await one.turn(LONG)
-            host.brake.get().reset()
-            engine.act = hang
-            assert (await one.turn("go on")).text == "On."
-            assert [event.engine for event in compactions(one)] == ["spare"]
-            assert any("slow did not answer compress in 30 s" in text for text in notices(one))
-            assert host.runner.lane.stuck
-            live = list(one.session.log.messages)
-            assert (await one.turn("go on")).text == "And on."
-            release.set()
-            await asyncio.to_thread(lambda: [None for _ in iter(lambda: host.runner.lane.stuck, False)])
-            assert one.session.log.messages[: len(live)] == live or len(compactions(one)) == 2
-            engine.act = lambda rows: rows
-            assert (await one.turn("back?")).text == "Back."
-            assert len([text for text in notices(one) if "slow answers again" in text]) == 1
-
-    asyncio.run(main())
+    engine = Puppet(lambda rows: rows, "slow")
+    deadlines = Deadlines(compress_s=30, hook_s=30)
+    replies = [
+        ScriptedReply(text=LONG),
+        ScriptedReply(text="On."),
+        ScriptedReply(text="And on."),
+        ScriptedReply(text="Back."),
+    ]
+    async with rig(tmp_path, replies, engine=engine, spare=spare, deadlines=deadlines) as one:
+        host = host_of(one)
+        await one.turn(LONG)
+        host.brake.get().reset()
+        engine.act = hang
+        assert (await one.turn("go on")).text == "On."
+        assert [event.engine for event in compactions(one)] == ["spare"]
+        assert any("slow did not answer compress in 30 s" in text for text in notices(one))
+        assert host.runner.lane.stuck
+        live = list(one.session.log.messages)
+        assert (await one.turn("go on")).text == "And on."
+        release.set()
+        await asyncio.to_thread(lambda: [None for _ in iter(lambda: host.runner.lane.stuck, False)])
+        assert one.session.log.messages[: len(live)] == live or len(compactions(one)) == 2
+        engine.act = lambda rows: rows
+        assert (await one.turn("back?")).text == "Back."
+        assert len([text for text in notices(one) if "slow answers again" in text]) == 1
 
 
-def test_a_cancel_during_a_compaction_changes_nothing(tmp_path: Path) -> None:
+async def test_a_cancel_during_a_compaction_changes_nothing(tmp_path: Path) -> None:
     """Failure 12: the next turn compacts again and goes on."""
     entered, release = threading.Event(), threading.Event()
 
@@ -146,25 +129,20 @@ def test_a_cancel_during_a_compaction_changes_nothing(tmp_path: Path) -> None:
         release.wait(20)
         return last_two(rows)
 
-    async def main() -> None:
-        engine = Puppet(lambda rows: rows)
-        async with rig(
-            tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Done.")], engine=engine
-        ) as one:
-            await one.turn(LONG)
-            engine.act = wait
-            task = asyncio.ensure_future(one.turn("go on"))
-            await asyncio.to_thread(entered.wait, 10)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            release.set()
-            assert await stored_roles(one) == "uau"
-            host_of(one).brake.get().reset()
-            assert (await one.turn("again")).text == "Done."
-            assert len(compactions(one)) == 1
-
-    asyncio.run(main())
+    engine = Puppet(lambda rows: rows)
+    async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Done.")], engine=engine) as one:
+        await one.turn(LONG)
+        engine.act = wait
+        task = asyncio.ensure_future(one.turn("go on"))
+        await asyncio.to_thread(entered.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        release.set()
+        assert await stored_roles(one) == "uau"
+        host_of(one).brake.get().reset()
+        assert (await one.turn("again")).text == "Done."
+        assert len(compactions(one)) == 1
 
 
 class Broken(RecordingEngine):
@@ -192,22 +170,19 @@ class Broken(RecordingEngine):
         raise ValueError("shutdown")
 
 
-def test_every_hook_may_fail_and_each_failure_is_shown_once(tmp_path: Path) -> None:
+async def test_every_hook_may_fail_and_each_failure_is_shown_once(tmp_path: Path) -> None:
     """Failures 31, 36."""
 
-    async def main() -> None:
-        replies = [calls(("rec_find", "{}")), ScriptedReply(text="One."), ScriptedReply(text="Two.")]
-        async with rig(tmp_path, replies, engine=Broken([])) as one:
-            assert (await one.turn("find")).text == "One."
-            assert (await one.turn("go on")).text == "Two."
-            result = one.session.log.messages[2]
-            assert result.is_error and '{"error": "KeyError' in result.text
-            shown = notices(one)
-            assert len(shown) == len(set(shown))
-            for hook in ("on_session_start", "update_model", "update_from_response", "should_compress"):
-                assert len([text for text in shown if f"failed in {hook}" in text]) == 1
-
-    asyncio.run(main())
+    replies = [calls(("rec_find", "{}")), ScriptedReply(text="One."), ScriptedReply(text="Two.")]
+    async with rig(tmp_path, replies, engine=Broken([])) as one:
+        assert (await one.turn("find")).text == "One."
+        assert (await one.turn("go on")).text == "Two."
+        result = one.session.log.messages[2]
+        assert result.is_error and '{"error": "KeyError' in result.text
+        shown = notices(one)
+        assert len(shown) == len(set(shown))
+        for hook in ("on_session_start", "update_model", "update_from_response", "should_compress"):
+            assert len([text for text in shown if f"failed in {hook}" in text]) == 1
 
 
 class BadTools(RecordingEngine):
@@ -230,21 +205,18 @@ class BadTools(RecordingEngine):
         ]
 
 
-def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
+async def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
     """Failure 5: one bad schema must not kill every tool."""
 
-    async def main() -> None:
-        async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
-            assert [tool.name for tool in host_of(one).runner.tools or []] == [
-                "good",
-                "bare",
-                "plain",
-                "listy",
-            ]
-            plain = (host_of(one).runner.tools or [])[2].spec
-            assert (plain.description, plain.parameters) == ("plain", {"type": "object", "properties": {}})
-            assert (await one.turn("hello")).reason == "answered"
-            assert len([text for text in notices(one) if "is left out" in text]) == 5
-            assert all(tool.repeatable for tool in host_of(one).runner.tools or []), "after a crash too"
-
-    asyncio.run(main())
+    async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
+        assert [tool.name for tool in host_of(one).runner.tools or []] == [
+            "good",
+            "bare",
+            "plain",
+            "listy",
+        ]
+        plain = (host_of(one).runner.tools or [])[2].spec
+        assert (plain.description, plain.parameters) == ("plain", {"type": "object", "properties": {}})
+        assert (await one.turn("hello")).reason == "answered"
+        assert len([text for text in notices(one) if "is left out" in text]) == 5
+        assert all(tool.repeatable for tool in host_of(one).runner.tools or []), "after a crash too"

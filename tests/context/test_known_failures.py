@@ -250,27 +250,21 @@ def test_16_17_no_message_is_lost_whatever_the_summary_call_comes_to(tmp_path: P
 
 
 @pytest.mark.slow
-def test_40_the_cache_holds_over_a_session_with_compactions(tmp_path: Path) -> None:
+async def test_40_the_cache_holds_over_a_session_with_compactions(tmp_path: Path) -> None:
     """Failure 40: system prompt and tools never change, requests extend each other between compactions, and
     the ratio is there to be seen."""
     steps = [calls(("look", f'{{"at": "{number} {"x" * 300}"}}')) for number in range(40)]
-
-    async def main() -> None:
-        model = Model()
-        one_engine = Compressor(model, FixedClock())
-        async with rig(
-            tmp_path, [*steps, ScriptedReply(text="Done.")], engine=one_engine, window=5_000
-        ) as one:
-            assert (await one.turn("Look at everything.")).text == "Done."
-            bodies = [bytes(request.body) for request in one.server.requests]
-            heads = {body[: body.index(b'"role":"user"')] for body in bodies}
-            assert len(compactions(one)) >= 1 and len(heads) == 1
-            broken = sum(
-                not later.startswith(re.sub(rb"[\]}]+$", b"", earlier))
-                for earlier, later in itertools.pairwise(bodies)
-            )
-            assert broken == len(compactions(one))
-            assert one.session.usage.cache_hit_ratio > 0.8
-            assert (await host_of(one).status()).counted
-
-    asyncio.run(main())
+    model = Model()
+    one_engine = Compressor(model, FixedClock())
+    async with rig(tmp_path, [*steps, ScriptedReply(text="Done.")], engine=one_engine, window=5_000) as one:
+        assert (await one.turn("Look at everything.")).text == "Done."
+        bodies = [bytes(request.body) for request in one.server.requests]
+        heads = {body[: body.index(b'"role":"user"')] for body in bodies}
+        assert len(compactions(one)) >= 1 and len(heads) == 1
+        broken = sum(
+            not later.startswith(re.sub(rb"[\]}]+$", b"", earlier))
+            for earlier, later in itertools.pairwise(bodies)
+        )
+        assert broken == len(compactions(one))
+        assert one.session.usage.cache_hit_ratio > 0.8
+        assert (await host_of(one).status()).counted

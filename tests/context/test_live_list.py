@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from contextlib import closing
 from pathlib import Path
@@ -145,27 +144,21 @@ def test_what_came_out_never_changes_while_the_list_grows(seed: int) -> None:
     check(list(ensure_answerable(repairer.rows)))
 
 
-def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Path) -> None:
+async def test_a_server_that_counts_nothing_leaves_the_estimate_as_it_was(tmp_path: Path) -> None:
     clock = FixedClock()
-
-    async def main() -> None:
-        with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
-            log = await Transcript.create(database, NewSession(id="s"), clock)
-            live = LiveList(log, 1_000)
-            live.follow([user("word " * 400)])
-            live.outgoing()
-            size = live.tokens()
-            assert live.note_usage(Usage()) == size and live.tokens() == size and not live.is_counted
-            live.follow([user("word " * 400), user("came later " * 400)])
-            assert live.note_usage(Usage()) == live.sent_tokens() == size < live.tokens(), "of what went out"
-            assert live.note_usage(Usage(prompt_tokens=2 * size)) == 2 * size
-            assert (
-                live.is_counted and live.scale_tokens(0) == 2_000
-            )  # estimates are twice as large from now on
-            live.note_usage(Usage(prompt_tokens=9 * size))
-            assert live.scale_tokens(0) == 4_000  # at most four times
-            live.outgoing()
-            live.note_usage(Usage(prompt_tokens=1))
-            assert live.is_counted and live.tokens() == 1 and live.scale_tokens(0) == 250
-
-    asyncio.run(main())
+    with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
+        log = await Transcript.create(database, NewSession(id="s"), clock)
+        live = LiveList(log, 1_000)
+        live.follow([user("word " * 400)])
+        live.outgoing()
+        size = live.tokens()
+        assert live.note_usage(Usage()) == size and live.tokens() == size and not live.is_counted
+        live.follow([user("word " * 400), user("came later " * 400)])
+        assert live.note_usage(Usage()) == live.sent_tokens() == size < live.tokens(), "of what went out"
+        assert live.note_usage(Usage(prompt_tokens=2 * size)) == 2 * size
+        assert live.is_counted and live.scale_tokens(0) == 2_000  # estimates are twice as large from now on
+        live.note_usage(Usage(prompt_tokens=9 * size))
+        assert live.scale_tokens(0) == 4_000  # at most four times
+        live.outgoing()
+        live.note_usage(Usage(prompt_tokens=1))
+        assert live.is_counted and live.tokens() == 1 and live.scale_tokens(0) == 250

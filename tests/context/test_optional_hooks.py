@@ -276,27 +276,24 @@ class Failing(Puppet):
         self._last_summary_error = error
 
 
-def test_a_failed_summary_is_shown_once_until_another_thing_fails(tmp_path: Path) -> None:
+async def test_a_failed_summary_is_shown_once_until_another_thing_fails(tmp_path: Path) -> None:
     """Failure 16: the person reads why nothing was compacted."""
 
-    async def main() -> None:
-        engine = Failing(lambda rows: rows)
-        async with rig(tmp_path, [ScriptedReply(text=LONG)] * 3, engine=engine) as one:
-            await one.turn(LONG)
+    engine = Failing(lambda rows: rows)
+    async with rig(tmp_path, [ScriptedReply(text=LONG)] * 3, engine=engine) as one:
+        await one.turn(LONG)
+        one.events.clear()
+        shown: list[list[str]] = []
+        for error in ("401 bad key", "401 bad key", "timed out", None, "timed out"):
+            engine.report(error)
             one.events.clear()
-            shown: list[list[str]] = []
-            for error in ("401 bad key", "401 bad key", "timed out", None, "timed out"):
-                engine.report(error)
-                one.events.clear()
-                assert await one.session.context.compact("", one.events.append) == "unchanged"
-                shown.append(notices(one))
-            first, second = ["context engine puppet: 401 bad key"], ["context engine puppet: timed out"]
-            assert shown == [first, [], second, [], second]
-
-    asyncio.run(main())
+            assert await one.session.context.compact("", one.events.append) == "unchanged"
+            shown.append(notices(one))
+        first, second = ["context engine puppet: 401 bad key"], ["context engine puppet: timed out"]
+        assert shown == [first, [], second, [], second]
 
 
-def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp_path: Path) -> None:
+async def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp_path: Path) -> None:
     """Failures 12, 19, 35: the engine counts on from what it gave back, and later messages stay."""
     entered, release = threading.Event(), threading.Event()
     seen: list[str] = []
@@ -307,29 +304,26 @@ def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp_path:
         release.wait(20)
         return last_two(rows)
 
-    async def main() -> None:
-        engine = Puppet(lambda rows: rows)
-        engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
-        async with rig(
-            tmp_path,
-            [ScriptedReply(text=LONG), ScriptedReply(text="Two."), ScriptedReply(text="Three.")],
-            engine=engine,
-        ) as one:
-            for text in (LONG, "more"):
-                await one.turn(text)
-            engine.act = slow
-            task = asyncio.ensure_future(one.session.context.compact("", one.events.append))
-            await asyncio.to_thread(entered.wait, 10)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert await stored_roles(one) == "uaua"
-            release.set()
-            assert (await one.turn("after")).text == "Three."
-            assert await stored_roles(one) == "uuaua" and seen == ["uaua"]
-            assert len(compactions(one)) == 1
-
-    asyncio.run(main())
+    engine = Puppet(lambda rows: rows)
+    engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
+    async with rig(
+        tmp_path,
+        [ScriptedReply(text=LONG), ScriptedReply(text="Two."), ScriptedReply(text="Three.")],
+        engine=engine,
+    ) as one:
+        for text in (LONG, "more"):
+            await one.turn(text)
+        engine.act = slow
+        task = asyncio.ensure_future(one.session.context.compact("", one.events.append))
+        await asyncio.to_thread(entered.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await stored_roles(one) == "uaua"
+        release.set()
+        assert (await one.turn("after")).text == "Three."
+        assert await stored_roles(one) == "uuaua" and seen == ["uaua"]
+        assert len(compactions(one)) == 1
 
 
 def test_engines_are_told_of_the_session_again_where_the_list_was_cut_without_them(tmp_path: Path) -> None:
@@ -347,23 +341,22 @@ def test_engines_are_told_of_the_session_again_where_the_list_was_cut_without_th
     run(tmp_path, [ScriptedReply(text="1"), ScriptedReply(text="2"), ScriptedReply(text="3")], act)
 
 
-def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_as_no_help(tmp_path: Path) -> None:
+async def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_as_no_help(
+    tmp_path: Path,
+) -> None:
     """Failures 10, 35: the engine's place in the list is kept; two such stop automatic compaction."""
 
-    async def main() -> None:
-        engine = Puppet(lambda rows: rows)
-        async with rig(tmp_path, [ScriptedReply(text="ok")] * 6, engine=engine) as one:
-            for text in ("a", "b"):
-                await one.turn(text)
-            host_of(one).brake.get().reset()
-            engine.act = lambda rows: [{"role": "user", "content": rows[0]["content"] * 9 + LONG}, *rows[-2:]]
-            for text in ("c", "d", "e", "f"):
-                await one.turn(text)
-            assert len(compactions(one)) == 2
-            assert all(event.tokens_after > event.tokens_before for event in compactions(one))
-            assert [line for line in notices(one) if "made the conversation larger" in line]
-
-    asyncio.run(main())
+    engine = Puppet(lambda rows: rows)
+    async with rig(tmp_path, [ScriptedReply(text="ok")] * 6, engine=engine) as one:
+        for text in ("a", "b"):
+            await one.turn(text)
+        host_of(one).brake.get().reset()
+        engine.act = lambda rows: [{"role": "user", "content": rows[0]["content"] * 9 + LONG}, *rows[-2:]]
+        for text in ("c", "d", "e", "f"):
+            await one.turn(text)
+        assert len(compactions(one)) == 2
+        assert all(event.tokens_after > event.tokens_before for event in compactions(one))
+        assert [line for line in notices(one) if "made the conversation larger" in line]
 
 
 def test_observe_gives_each_engine_a_dict_of_its_own(tmp_path: Path) -> None:
@@ -390,7 +383,7 @@ def test_a_compaction_below_the_engines_own_threshold_is_called_its_maintenance(
     assert [line.split()[1] for line in trace if "status_message" in line] == [phase]
 
 
-def test_maintenance_that_changes_nothing_leaves_automatic_compaction_on(tmp_path: Path) -> None:
+async def test_maintenance_that_changes_nothing_leaves_automatic_compaction_on(tmp_path: Path) -> None:
     class Maintaining(Puppet):
         is_full = False
 
@@ -403,14 +396,11 @@ def test_maintenance_that_changes_nothing_leaves_automatic_compaction_on(tmp_pat
         def update_model(self, **given: Any) -> None:
             self.threshold_tokens = 40_000
 
-    async def main() -> None:
-        engine = Maintaining(lambda rows: rows)
-        async with rig(tmp_path, [ScriptedReply(text="ok")] * 6, engine=engine) as one:
-            for text in ("a", "b", "c", "d", "e"):
-                await one.turn(text)
-            assert engine.calls == 5 and not [line for line in notices(one) if "is off" in line]
-            engine.is_full, engine.act = True, lambda rows: rows[-2:]
-            await one.turn("f")
-            assert len(compactions(one)) == 1
-
-    asyncio.run(main())
+    engine = Maintaining(lambda rows: rows)
+    async with rig(tmp_path, [ScriptedReply(text="ok")] * 6, engine=engine) as one:
+        for text in ("a", "b", "c", "d", "e"):
+            await one.turn(text)
+        assert engine.calls == 5 and not [line for line in notices(one) if "is off" in line]
+        engine.is_full, engine.act = True, lambda rows: rows[-2:]
+        await one.turn("f")
+        assert len(compactions(one)) == 1

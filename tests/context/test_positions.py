@@ -141,25 +141,19 @@ def said(*texts: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_thirteen_programs_two_of_them_killed_store_each_message_once(tmp_path: Path) -> None:
+async def test_thirteen_programs_two_of_them_killed_store_each_message_once(tmp_path: Path) -> None:
     house = House(tmp_path)
-
-    async def test() -> None:
-        for number in range(13):
-            await house.program([f"t{number}"], ends=number not in (4, 9), compacts=number in (6, 7))
-
-    asyncio.run(test())
+    for number in range(13):
+        await house.program([f"t{number}"], ends=number not in (4, 9), compacts=number in (6, 7))
     assert house.stored() == said(*(f"t{number}" for number in range(13)))
 
 
-def test_what_was_taken_in_by_a_compaction_by_hand_is_not_taken_in_again_after_a_kill(tmp_path: Path) -> None:
+async def test_what_was_taken_in_by_a_compaction_by_hand_is_not_taken_in_again_after_a_kill(
+    tmp_path: Path,
+) -> None:
     house = House(tmp_path)
-
-    async def test() -> None:
-        await house.program(["a", "b", "c"], ends=False, by_hand=True)
-        await house.program(["d"])
-
-    asyncio.run(test())
+    await house.program(["a", "b", "c"], ends=False, by_hand=True)
+    await house.program(["d"])
     assert house.stored() == said("a", "b", "c", "d")
 
 
@@ -170,18 +164,14 @@ class AtTurnsEnd(StoringEngine):
         self._take(messages)
 
 
-def test_what_was_taken_in_at_a_turns_end_is_not_taken_in_again_after_a_kill(tmp_path: Path) -> None:
+async def test_what_was_taken_in_at_a_turns_end_is_not_taken_in_again_after_a_kill(tmp_path: Path) -> None:
     house = House(tmp_path)
-
-    async def test() -> None:
-        for text in ("a", "b"):
-            await house.program([text], ends=False, makes=AtTurnsEnd)
-
-    asyncio.run(test())
+    for text in ("a", "b"):
+        await house.program([text], ends=False, makes=AtTurnsEnd)
     assert house.stored() == said("a", "b")
 
 
-def test_the_host_sets_no_count_of_an_engine(tmp_path: Path) -> None:
+async def test_the_host_sets_no_count_of_an_engine(tmp_path: Path) -> None:
     """An engine that keeps its rows in memory would find nothing if its count were set after a restart."""
     seen: list[int] = []
 
@@ -190,23 +180,16 @@ def test_the_host_sets_no_count_of_an_engine(tmp_path: Path) -> None:
             seen.append(self.row_cursor)
             self.row_cursor = len(messages)
 
-    async def test() -> None:
-        await House(tmp_path).program(["a", "b"], makes=InMemory)
-        seen.clear()
-        await House(tmp_path).program(["c"], makes=InMemory)
-
-    asyncio.run(test())
+    await House(tmp_path).program(["a", "b"], makes=InMemory)
+    seen.clear()
+    await House(tmp_path).program(["c"], makes=InMemory)
     assert seen[0] == 0
 
 
-def test_a_turn_that_was_taken_back_is_not_followed_by_all_before_it_again(tmp_path: Path) -> None:
+async def test_a_turn_that_was_taken_back_is_not_followed_by_all_before_it_again(tmp_path: Path) -> None:
     house = House(tmp_path)
-
-    async def test() -> None:
-        await house.program(["a", "b", "c"], undoes=True)
-        await house.program(["d"])
-
-    asyncio.run(test())
+    await house.program(["a", "b", "c"], undoes=True)
+    await house.program(["d"])
     stored = house.stored()
     assert stored.count("a") == stored.count("b") == stored.count("d") == stored.count("re d") == 1
 
@@ -238,23 +221,22 @@ def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_pat
     assert house.stored("s") == said("in s", "again"), "it was taken in as far as it was left"
 
 
-def test_an_engine_is_told_nothing_of_the_list_of_a_session_that_was_ended_before(tmp_path: Path) -> None:
-    async def test() -> None:
-        clock = FixedClock()
-        database = StateDatabase.open(tmp_path / "state.db", clock)
-        hosts: list[EngineHost] = []
-        for name in ("s", "t"):
-            log = await Transcript.create(database, NewSession(id=name, conversation_id="c"), clock)
-            engine = StoringEngine(tmp_path / "engine.db")
-            host = EngineHost(log, EngineRunner.wrap(engine, Deadlines()), HostFacts(lambda: INFO))
-            assert await host.begin(hosts[-1] if hosts else None, carry_over=bool(hosts))
-            turn = await log.begin_turn(Message(role="user", content=f"in {name}"))
-            await host.view(log.messages, lambda _event: None)
-            await log.end_turn(turn, "answered", "")
-            await host.aclose()
-            hosts.append(host)
-        database.close()
-
-    asyncio.run(test())
+async def test_an_engine_is_told_nothing_of_the_list_of_a_session_that_was_ended_before(
+    tmp_path: Path,
+) -> None:
+    clock = FixedClock()
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+    hosts: list[EngineHost] = []
+    for name in ("s", "t"):
+        log = await Transcript.create(database, NewSession(id=name, conversation_id="c"), clock)
+        engine = StoringEngine(tmp_path / "engine.db")
+        host = EngineHost(log, EngineRunner.wrap(engine, Deadlines()), HostFacts(lambda: INFO))
+        assert await host.begin(hosts[-1] if hosts else None, carry_over=bool(hosts))
+        turn = await log.begin_turn(Message(role="user", content=f"in {name}"))
+        await host.view(log.messages, lambda _event: None)
+        await log.end_turn(turn, "answered", "")
+        await host.aclose()
+        hosts.append(host)
+    database.close()
     house = House(tmp_path)
     assert house.stored("s") == ["in s"] and house.stored("t") == ["in t"]

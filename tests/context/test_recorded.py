@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -36,33 +35,30 @@ def host_of(one: Rig) -> EngineHost:
     return one.session.context
 
 
-def test_an_engine_is_asked_with_the_size_the_focus_and_what_memory_says(tmp_path: Path) -> None:
-    async def main() -> None:
-        engine = Quiet()
-        async with rig(tmp_path, [ScriptedReply(text="yes")], engine=engine) as one:
-            await one.turn("hello")
-            host, seen = host_of(one), list[int]()
-            known = ""
+async def test_an_engine_is_asked_with_the_size_the_focus_and_what_memory_says(tmp_path: Path) -> None:
+    engine = Quiet()
+    async with rig(tmp_path, [ScriptedReply(text="yes")], engine=engine) as one:
+        await one.turn("hello")
+        host, seen = host_of(one), list[int]()
+        known = ""
 
-            async def memory(rows: ChatRows) -> str:
-                seen.append(len(rows))
-                return known
+        async def memory(rows: ChatRows) -> str:
+            seen.append(len(rows))
+            return known
 
-            await host.compact("", one.events.append)
-            host.before_compaction = memory
-            await host.compact("", one.events.append)
-            known = "Ports are in app.toml."
-            await host.compact("the plan", one.events.append)
-            tokens = engine.asked[0]["current_tokens"]
-            assert tokens > 0 and seen == [2, 2]
-            plain = {"current_tokens": tokens, "focus_topic": None, "force": True}
-            assert engine.asked == [
-                plain,
-                plain,
-                {**plain, "focus_topic": "the plan", "memory_context": known},
-            ]
-
-    asyncio.run(main())
+        await host.compact("", one.events.append)
+        host.before_compaction = memory
+        await host.compact("", one.events.append)
+        known = "Ports are in app.toml."
+        await host.compact("the plan", one.events.append)
+        tokens = engine.asked[0]["current_tokens"]
+        assert tokens > 0 and seen == [2, 2]
+        plain = {"current_tokens": tokens, "focus_topic": None, "force": True}
+        assert engine.asked == [
+            plain,
+            plain,
+            {**plain, "focus_topic": "the plan", "memory_context": known},
+        ]
 
 
 @pytest.mark.parametrize(
@@ -75,23 +71,20 @@ def test_an_engine_is_asked_with_the_size_the_focus_and_what_memory_says(tmp_pat
         (100_000, 2, 80_000, False),  # as many rows, and larger
     ],
 )
-def test_a_larger_list_is_taken_where_it_has_fewer_rows_and_is_bearable(
+async def test_a_larger_list_is_taken_where_it_has_fewer_rows_and_is_bearable(
     tmp_path: Path, window: int, kept: int, chars: int, is_taken: bool
 ) -> None:
-    async def main() -> None:
-        engine = Quiet()
-        async with rig(tmp_path, [ScriptedReply(text="yes")] * 2, engine=engine, window=window) as one:
-            await one.turn("hello")
-            await one.turn("again")
-            engine.act = lambda rows: [{"role": "user", "content": "x" * chars}, *rows[len(rows) - kept :]]
-            if kept == 2:
-                engine.act = lambda rows: [{"role": "user", "content": "x" * chars}, *rows[1:]]
-            one.events.clear()
-            said = await host_of(one).compact("", one.events.append)
-            assert (said == "compacted") is is_taken, said
-            done = [event for event in one.events if isinstance(event, Compaction)]
-            told = [event.text for event in one.events if isinstance(event, Notice)]
-            assert [event.messages_after for event in done if event.engine == "quiet"] == [2] * is_taken
-            assert any("larger than what it replaced" in text for text in told) is not is_taken
-
-    asyncio.run(main())
+    engine = Quiet()
+    async with rig(tmp_path, [ScriptedReply(text="yes")] * 2, engine=engine, window=window) as one:
+        await one.turn("hello")
+        await one.turn("again")
+        engine.act = lambda rows: [{"role": "user", "content": "x" * chars}, *rows[len(rows) - kept :]]
+        if kept == 2:
+            engine.act = lambda rows: [{"role": "user", "content": "x" * chars}, *rows[1:]]
+        one.events.clear()
+        said = await host_of(one).compact("", one.events.append)
+        assert (said == "compacted") is is_taken, said
+        done = [event for event in one.events if isinstance(event, Compaction)]
+        told = [event.text for event in one.events if isinstance(event, Notice)]
+        assert [event.messages_after for event in done if event.engine == "quiet"] == [2] * is_taken
+        assert any("larger than what it replaced" in text for text in told) is not is_taken

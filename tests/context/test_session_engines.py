@@ -192,25 +192,20 @@ def test_an_engine_is_called_within_the_scope_of_its_session(
     on_bench(tmp_path, work, kind)
 
 
-def test_a_host_ends_its_session_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        database, trace = StateDatabase.open(tmp_path / "state.db", FixedClock()), list[str]()
-        log = await Transcript.create(database, NewSession(id="s"), FixedClock())
-        seat = EngineRunner.wrap(RecordingEngine(trace), Deadlines())
-        host = EngineHost(log, seat, HostFacts(lambda: SMALL))
-        await host.begin()
-        assert not host.is_closed and seat.live() == []
-        for _ in range(2):
-            await host.aclose()
-        assert host.is_closed and [line.split()[0] for line in trace[2:]] == ["on_session_end", "shutdown"]
-        given = EngineHost(
-            log, EngineRunner.wrap(RecordingEngine(trace), Deadlines()), HostFacts(lambda: SMALL)
-        )
-        await given.begin()
-        await given.hand_over()
-        begun = len(trace)
-        await given.aclose()
-        assert given.is_closed and trace[begun:] == [], "it is another session's by now"
-        database.close()
-
-    asyncio.run(main())
+async def test_a_host_ends_its_session_once(tmp_path: Path) -> None:
+    database, trace = StateDatabase.open(tmp_path / "state.db", FixedClock()), list[str]()
+    log = await Transcript.create(database, NewSession(id="s"), FixedClock())
+    seat = EngineRunner.wrap(RecordingEngine(trace), Deadlines())
+    host = EngineHost(log, seat, HostFacts(lambda: SMALL))
+    await host.begin()
+    assert not host.is_closed and seat.live() == []
+    for _ in range(2):
+        await host.aclose()
+    assert host.is_closed and [line.split()[0] for line in trace[2:]] == ["on_session_end", "shutdown"]
+    given = EngineHost(log, EngineRunner.wrap(RecordingEngine(trace), Deadlines()), HostFacts(lambda: SMALL))
+    await given.begin()
+    await given.hand_over()
+    begun = len(trace)
+    await given.aclose()
+    assert given.is_closed and trace[begun:] == [], "it is another session's by now"
+    database.close()

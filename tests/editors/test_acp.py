@@ -435,19 +435,15 @@ def test_after_a_kill_the_session_is_loaded_and_its_next_prompt_goes_on(desk: De
 
 
 @pytest.mark.slow
-def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> None:
+async def test_a_missing_model_is_told_to_the_editor(home: Path, tmp_path: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text("model: {provider: nobody-knows}\n")
-
-    async def story() -> None:
-        async with editing(home, None, tmp_path / "work") as (_, connection, _):
-            answer = await connection.initialize(protocol_version=PROTOCOL_VERSION)
-            assert answer.agent_capabilities.load_session
-            with pytest.raises(RequestError) as error:
-                await connection.new_session(cwd=str(tmp_path / "work"), mcp_servers=[])
-            assert "nobody-knows" in str(error.value)
-
-    asyncio.run(story())
+    async with editing(home, None, tmp_path / "work") as (_, connection, _):
+        answer = await connection.initialize(protocol_version=PROTOCOL_VERSION)
+        assert answer.agent_capabilities.load_session
+        with pytest.raises(RequestError) as error:
+            await connection.new_session(cwd=str(tmp_path / "work"), mcp_servers=[])
+        assert "nobody-knows" in str(error.value)
     code, out, err = whet(["acp"], tmp_path)  # not an editor: there are no pipes
     assert (code, out) == (1, "") and "no pipes" in err
 

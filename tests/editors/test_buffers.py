@@ -25,19 +25,15 @@ class Silent:
         await asyncio.get_running_loop().create_future()
 
 
-def test_an_editor_that_never_answers_is_given_up_on_after_two_requests(
+async def test_an_editor_that_never_answers_is_given_up_on_after_two_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(buffers, "ANSWER_S", 0.01)
     silent, told = Silent(), list[str]()
-
-    async def story() -> None:
-        editor = Editor(cast(Client, silent))
-        editor.reads = editor.writes = True
-        held = EditorBuffers(editor, "session", told.append)
-        for _ in range(4):
-            assert await asyncio.to_thread(held.read, Path("/a")) is None
-
-    asyncio.run(story())
+    editor = Editor(cast(Client, silent))
+    editor.reads = editor.writes = True
+    held = EditorBuffers(editor, "session", told.append)
+    for _ in range(4):
+        assert await asyncio.to_thread(held.read, Path("/a")) is None
     assert silent.asked == 2
     assert len(told) == 1 and "what is on disk counts" in told[0]

@@ -173,7 +173,7 @@ def test_a_cancel_does_not_wait_for_an_editor_that_does_not_answer(desk: Desk, p
 
 
 @pytest.mark.slow
-def test_an_embedded_file_that_a_deny_rule_protects_does_not_reach_the_model(
+async def test_an_embedded_file_that_a_deny_rule_protects_does_not_reach_the_model(
     home: Path, server: PracticeServer, tmp_path: Path
 ) -> None:
     home.mkdir(exist_ok=True)
@@ -194,13 +194,9 @@ def test_an_embedded_file_that_a_deny_rule_protects_does_not_reach_the_model(
         for uri in (*uris, f"file://{work}/open.txt#L1:2")
     ]
     prompt.append(ImageContentBlock(type="image", data=picture, mime_type="image/png", uri=uris[0]))
-
-    async def story() -> None:
-        async with editing(home, server, work) as (_, connection, _):
-            made = await connection.new_session(cwd=str(work), mcp_servers=[])
-            await connection.prompt(session_id=made.session_id, prompt=prompt)
-
-    asyncio.run(story())
+    async with editing(home, server, work) as (_, connection, _):
+        made = await connection.new_session(cwd=str(work), mcp_servers=[])
+        await connection.prompt(session_id=made.session_id, prompt=prompt)
     text = json.dumps(server.requests[-1].json_body["messages"][-1]["content"])
     assert text.count("HUNTER2") == 1 and "image_url" not in text
     assert text.count("is left out: the rule deny: read(secrets/*) protects it") == 6

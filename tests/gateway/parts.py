@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.gateway.test_deliveries import Board
-from tests.support import FixedClock
+from tests.support import FixedClock, InLoop
 from whet.app.build import App
 from whet.app.conversations.hosted import SessionHost
 from whet.app.conversations.people import PersonRouter
@@ -126,10 +126,6 @@ class Rig:
         return [message.text for message in self.queued()]
 
 
-Test = Callable[[Rig], Coroutine[Any, Any, None]]
-Run = Callable[[Test], None]
-
-
 @pytest.fixture(scope="module")
 def model() -> Any:
     with PracticeServer() as server:
@@ -137,7 +133,7 @@ def model() -> Any:
 
 
 @pytest.fixture
-def run(tmp_path: Path, model: PracticeServer) -> Run:
+def rig(tmp_path: Path, model: PracticeServer) -> InLoop[Rig]:
     settings = Settings(
         model=ModelSettings(provider="practice", base_url=model.base_url, model="practice-echo"),
         review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
@@ -153,16 +149,10 @@ def run(tmp_path: Path, model: PracticeServer) -> Run:
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="gateway")
         hosted = SessionHost(app.sessions, people)
         try:
-            yield Rig(app, hosted, [Wall("one"), Wall("two")])
+            async with asyncio.timeout(30):
+                yield Rig(app, hosted, [Wall("one"), Wall("two")])
         finally:
             await hosted.aclose()
             await app.aclose()
 
-    def all_of(test: Test) -> None:
-        async def main() -> None:
-            async with opened() as rig, asyncio.timeout(30):
-                await test(rig)
-
-        asyncio.run(main())
-
-    return all_of
+    return InLoop(opened())

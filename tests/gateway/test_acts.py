@@ -14,7 +14,7 @@ import pytest
 
 from tests.confirm.vendors.discord_chat import BOT, DiscordChat
 from tests.confirm.vendors.slack_chat import SlackChat
-from tests.gateway.parts import Rig, Run, model, place, run
+from tests.gateway.parts import Rig, model, place, rig
 from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
 from tests.gateway.test_telegram import world
 from tests.support import each, quiet_port
@@ -26,7 +26,7 @@ from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
-__all__ = ["model", "run"]
+__all__ = ["model", "rig"]
 
 LIMITS = PlatformLimits(3_500, 1.0, 1.0, pasted_chars=2_000, forward_s=0.35)
 PHOTO = (FileRef("f", "photo.jpg"),)
@@ -84,18 +84,15 @@ def test_a_word_that_the_app_cut_is_whole_again_and_other_parts_keep_their_lines
     assert (joined.text, len(joined.files), joined.ref) == ("see", 2, "")
 
 
-def test_the_parts_of_an_album_in_a_group_are_read_if_one_of_them_names_the_bot(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        where = place("7", "room", group=True)
-        parts = [
-            Incoming(where, "p1", "message", text="what is it?", files=PHOTO, album="a", mentions_us=True),
-            Incoming(where, "p2", "message", files=PHOTO, album="a"),
-            Incoming(where, "p3", "message", text="lunch?"),
-        ]
-        await rig.intake.take(parts)
-        assert [rig.state(number) for number in ("p1", "p2", "p3")] == ["waiting", "waiting", ""]
-
-    run(test)
+async def test_the_parts_of_an_album_in_a_group_are_read_if_one_of_them_names_the_bot(rig: Rig) -> None:
+    where = place("7", "room", group=True)
+    parts = [
+        Incoming(where, "p1", "message", text="what is it?", files=PHOTO, album="a", mentions_us=True),
+        Incoming(where, "p2", "message", files=PHOTO, album="a"),
+        Incoming(where, "p3", "message", text="lunch?"),
+    ]
+    await rig.intake.take(parts)
+    assert [rig.state(number) for number in ("p1", "p2", "p3")] == ["waiting", "waiting", ""]
 
 
 @pytest.mark.slow

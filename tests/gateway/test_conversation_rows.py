@@ -10,7 +10,7 @@ import apsw
 import msgspec
 import pytest
 
-from tests.gateway.parts import Rig, Run, model, place, run
+from tests.gateway.parts import Rig, model, place, rig
 from whet.contract.channels import Incoming, Outgoing
 from whet.contract.errors import StoreBusy, WhetError
 from whet.contract.messages import Message
@@ -21,82 +21,70 @@ from whet.store import chats, goals, schedules, sessions
 from whet.store.goals import GoalRow
 from whet.store.transcript import Transcript
 
-__all__ = ["model", "run"]  # fixtures
+__all__ = ["model", "rig"]  # fixtures
 
 
-def test_whoever_may_decide_is_asked_in_their_group_or_alone(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        here = await rig.rows(place("8"))
-        group = await rig.rows(place("8", "g1", group=True))
-        assert await here.approver() is None is await group.approver()
-        cat = rig.chat(place("9", channel="two"))
-        route = await here.approver()
-        assert route is not None and (route.chat_id, route.room) == (cat.id, ("two", "c9"))
-        ann = rig.chat(place("7"))
-        route = await here.approver()
-        assert route is not None and (route.chat_id, route.room) == (ann.id, ("one", "c7"))
-        rig.chat(place("7", "g2", group=True))
-        route = await group.approver()
-        assert route is not None and route.chat_id == ann.id, "in another group they do not read along"
-        rig.chat(place("9", "g1", group=True))
-        route = await group.approver()
-        assert route is not None and (route.chat_id, route.room) == (group.chat.id, ("one", "g1"))
-        assert route.limits is rig.board.limits
-        await route.post([Outgoing("asked")])
-        assert rig.texts() == ["asked"] and rig.woken == [group.chat.id]
-
-    run(test)
+async def test_whoever_may_decide_is_asked_in_their_group_or_alone(rig: Rig) -> None:
+    here = await rig.rows(place("8"))
+    group = await rig.rows(place("8", "g1", group=True))
+    assert await here.approver() is None is await group.approver()
+    cat = rig.chat(place("9", channel="two"))
+    route = await here.approver()
+    assert route is not None and (route.chat_id, route.room) == (cat.id, ("two", "c9"))
+    ann = rig.chat(place("7"))
+    route = await here.approver()
+    assert route is not None and (route.chat_id, route.room) == (ann.id, ("one", "c7"))
+    rig.chat(place("7", "g2", group=True))
+    route = await group.approver()
+    assert route is not None and route.chat_id == ann.id, "in another group they do not read along"
+    rig.chat(place("9", "g1", group=True))
+    route = await group.approver()
+    assert route is not None and (route.chat_id, route.room) == (group.chat.id, ("one", "g1"))
+    assert route.limits is rig.board.limits
+    await route.post([Outgoing("asked")])
+    assert rig.texts() == ["asked"] and rig.woken == [group.chat.id]
 
 
-def test_what_cannot_be_run_is_crossed_off_and_open_work_is_told(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        rows = await rig.rows(place())
-        assert await rows.cross_off(None) is False
-        first = rig.received(place(), "u1")
-        assert await rows.cross_off(first) is True and rig.state("u1") == "dropped"
-        assert await rows.cross_off(first) is False
-        second, third = rig.received(place(), "u2"), rig.received(place(), "u3")
-        await rows.mark(second, "begun")
-        assert await rows.cross_off(None) is True and rig.state("u2") == "done"
-        await rows.mark(second, "begun")
-        await rows.mark(third, "done")
-        assert await rows.cross_off(third) is True
-        assert (rig.state("u2"), rig.state("u3")) == ("done", "dropped")
-
-    run(test)
+async def test_what_cannot_be_run_is_crossed_off_and_open_work_is_told(rig: Rig) -> None:
+    rows = await rig.rows(place())
+    assert await rows.cross_off(None) is False
+    first = rig.received(place(), "u1")
+    assert await rows.cross_off(first) is True and rig.state("u1") == "dropped"
+    assert await rows.cross_off(first) is False
+    second, third = rig.received(place(), "u2"), rig.received(place(), "u3")
+    await rows.mark(second, "begun")
+    assert await rows.cross_off(None) is True and rig.state("u2") == "done"
+    await rows.mark(second, "begun")
+    await rows.mark(third, "done")
+    assert await rows.cross_off(third) is True
+    assert (rig.state("u2"), rig.state("u3")) == ("done", "dropped")
 
 
-def test_a_conversation_goes_on_in_its_session_until_its_person_has_another_memory(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        rows = await rig.rows(place("8"))
-        ben, owner = rig.parts.router.find_in_file(place("8")), rig.parts.router.find_in_file(place("7"))
-        assert ben is not None and owner is not None
-        first = await rows.session_id(ben)
-        assert await rows.session_id(ben) == first == rig.chat(place("8")).session_id
-        row = rig.app.database.read_now(lambda db: sessions.get(db, first))
-        second = await rows.begin_session(ben)
-        opened = rig.parts.hosted.find_open
-        assert opened(first) is None and opened(second) is not None, "what was left is let go"
-        assert (row.source, Path(row.workspace)) == ("one", rig.app.services.home.people / "ben" / "work")
-        other = await rows.session_id(owner)
-        assert other != second and rows.chat.session_id == other
-        assert opened(second) is not None and opened(other) is not None, "it is of another conversation"
-        assert rig.app.database.read_now(lambda db: sessions.profile_of(db, other)) == ""
-
-    run(test)
+async def test_a_conversation_goes_on_in_its_session_until_its_person_has_another_memory(rig: Rig) -> None:
+    rows = await rig.rows(place("8"))
+    ben, owner = rig.parts.router.find_in_file(place("8")), rig.parts.router.find_in_file(place("7"))
+    assert ben is not None and owner is not None
+    first = await rows.session_id(ben)
+    assert await rows.session_id(ben) == first == rig.chat(place("8")).session_id
+    row = rig.app.database.read_now(lambda db: sessions.get(db, first))
+    second = await rows.begin_session(ben)
+    opened = rig.parts.hosted.find_open
+    assert opened(first) is None and opened(second) is not None, "what was left is let go"
+    assert (row.source, Path(row.workspace)) == ("one", rig.app.services.home.people / "ben" / "work")
+    other = await rows.session_id(owner)
+    assert other != second and rows.chat.session_id == other
+    assert opened(second) is not None and opened(other) is not None, "it is of another conversation"
+    assert rig.app.database.read_now(lambda db: sessions.profile_of(db, other)) == ""
 
 
-def test_an_answer_takes_the_drafts_place_and_says_nothing_where_it_is_empty(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        rows = await rig.rows(place())
-        text = "\n\n".join(letter * 150 for letter in "ab")
-        rig.app.database.write_now(lambda db: rows.queue_answer(db, text, 5))
-        assert rig.queued() == [Outgoing("a" * 150, edits="?"), Outgoing("b" * 150)]
-        rig.app.database.write_now(lambda db: rows.queue_answer(db, "", 5))
-        await rows.say(text)
-        assert rig.texts() == ["a" * 150, "b" * 150]
-
-    run(test)
+async def test_an_answer_takes_the_drafts_place_and_says_nothing_where_it_is_empty(rig: Rig) -> None:
+    rows = await rig.rows(place())
+    text = "\n\n".join(letter * 150 for letter in "ab")
+    rig.app.database.write_now(lambda db: rows.queue_answer(db, text, 5))
+    assert rig.queued() == [Outgoing("a" * 150, edits="?"), Outgoing("b" * 150)]
+    rig.app.database.write_now(lambda db: rows.queue_answer(db, "", 5))
+    await rows.say(text)
+    assert rig.texts() == ["a" * 150, "b" * 150]
 
 
 # Commands.
@@ -113,16 +101,13 @@ async def commanded(rig: Rig, user: str, line: str) -> list[str]:
     return rig.texts()
 
 
-def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_their_memory(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        mine = rig.app.services.home.root / "commands" / "mine.md"
-        mine.parent.mkdir(exist_ok=True)
-        mine.write_text("Do what is mine.")
-        for user, is_found in (("7", True), ("8", False)):
-            conversation = await rig.conversation(place(user))
-            assert await rig.commands.waits(conversation, "mine") is is_found  # an unknown one never waits
-
-    run(test)
+async def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_their_memory(rig: Rig) -> None:
+    mine = rig.app.services.home.root / "commands" / "mine.md"
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("Do what is mine.")
+    for user, is_found in (("7", True), ("8", False)):
+        conversation = await rig.conversation(place(user))
+        assert await rig.commands.waits(conversation, "mine") is is_found  # an unknown one never waits
 
 
 @pytest.mark.parametrize(
@@ -149,73 +134,61 @@ def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_their_memo
         ("44", "stop", []),
     ],
 )
-def test_a_command_says_what_it_did_or_why_not(run: Run, user: str, line: str, said: list[str]) -> None:
-    async def test(rig: Rig) -> None:
-        found = await commanded(rig, user, line)
-        assert [text[: len(want)] for text, want in zip(found, said, strict=True)] == said
-
-    run(test)
+async def test_a_command_says_what_it_did_or_why_not(rig: Rig, user: str, line: str, said: list[str]) -> None:
+    found = await commanded(rig, user, line)
+    assert [text[: len(want)] for text, want in zip(found, said, strict=True)] == said
 
 
-def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        for count, said in ((1, "1 message that waited was"), (2, "2 messages that waited were")):
-            for number in range(count):
-                rig.received(place(), f"u{count}{number}")
-            assert await commanded(rig, "8", "stop") == [f"Nothing was running. {said} dropped."]
-            assert rig.state(f"u{count}0") == "dropped"
-        rows = await rig.rows(place())
-        await rows.post([Outgoing("lost", edits="r1", since_ms=5)])
-        (row,) = rig.app.database.read_now(lambda db: chats.list_messages(db, ("queued",)))
-        rig.app.database.write_now(lambda db: chats.end_sending(db, row.id, "unknown", error="cut"))
-        assert await commanded(rig, "8", "missing") == ["lost", "That is all."]
-        assert await commanded(rig, "8", "missing") == ["Nothing is missing here."]
-
-    run(test)
+async def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived(rig: Rig) -> None:
+    for count, said in ((1, "1 message that waited was"), (2, "2 messages that waited were")):
+        for number in range(count):
+            rig.received(place(), f"u{count}{number}")
+        assert await commanded(rig, "8", "stop") == [f"Nothing was running. {said} dropped."]
+        assert rig.state(f"u{count}0") == "dropped"
+    rows = await rig.rows(place())
+    await rows.post([Outgoing("lost", edits="r1", since_ms=5)])
+    (row,) = rig.app.database.read_now(lambda db: chats.list_messages(db, ("queued",)))
+    rig.app.database.write_now(lambda db: chats.end_sending(db, row.id, "unknown", error="cut"))
+    assert await commanded(rig, "8", "missing") == ["lost", "That is all."]
+    assert await commanded(rig, "8", "missing") == ["Nothing is missing here."]
 
 
-def test_the_last_goal_is_shown_and_stopped_by_the_owner(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        for line in ("goal", "goal show", "goal stop"):
-            assert (await commanded(rig, "7", line))[0].startswith("refused: there is no one goal")
-        (said,) = await commanded(rig, "7", "goal tidy up --verify true")
-        (made,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
-        ways = "you are told how it ends. /goal shows it, /goal stop ends it."
-        assert said == f"A worker begins with {made.name}; {ways}" and made.target == "one:c7"
-        ann = rig.parts.router.find_in_file(place("7"))
-        assert ann is not None
-        session_id = await (await rig.rows(place("7"))).session_id(ann)
-        before = GoalRow("g0", session_id, "older", "", {}, 0.5, 3, "running", 1, begun="2026-11-20T09:00:00")
-        rig.app.database.write_now(lambda db: goals.add(db, before))
-        for line in ("goal", "goal show"):
-            assert await commanded(rig, "7", line) == ["It waits for a worker."]
-        assert await commanded(rig, "7", "goal stop") == ["It was dropped before it began."]
-        assert rig.app.database.read_now(schedules.list_schedules) == []
-        assert "goal cancelled: older" in (await commanded(rig, "7", "goal stop"))[0]
-        goal = GoalRow("g1", session_id, "tidy up", "", {}, 0.5, 3, "running", 1, begun="2099-11-22T09:00:00")
-        rig.app.database.write_now(lambda db: goals.add(db, goal))
-        for line in ("goal", "goal show"):
-            assert "goal running: tidy up" in (await commanded(rig, "7", line))[0]
-        assert "goal cancelled: tidy up" in (await commanded(rig, "7", "goal stop"))[0]
-        for steps in ("many", "0", "-3"):
-            assert (await commanded(rig, "7", f"goal x --steps {steps}"))[0].startswith(
-                "refused: --steps takes a number from 1"
-            )
-
-    run(test)
+async def test_the_last_goal_is_shown_and_stopped_by_the_owner(rig: Rig) -> None:
+    for line in ("goal", "goal show", "goal stop"):
+        assert (await commanded(rig, "7", line))[0].startswith("refused: there is no one goal")
+    (said,) = await commanded(rig, "7", "goal tidy up --verify true")
+    (made,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
+    ways = "you are told how it ends. /goal shows it, /goal stop ends it."
+    assert said == f"A worker begins with {made.name}; {ways}" and made.target == "one:c7"
+    ann = rig.parts.router.find_in_file(place("7"))
+    assert ann is not None
+    session_id = await (await rig.rows(place("7"))).session_id(ann)
+    before = GoalRow("g0", session_id, "older", "", {}, 0.5, 3, "running", 1, begun="2026-11-20T09:00:00")
+    rig.app.database.write_now(lambda db: goals.add(db, before))
+    for line in ("goal", "goal show"):
+        assert await commanded(rig, "7", line) == ["It waits for a worker."]
+    assert await commanded(rig, "7", "goal stop") == ["It was dropped before it began."]
+    assert rig.app.database.read_now(schedules.list_schedules) == []
+    assert "goal cancelled: older" in (await commanded(rig, "7", "goal stop"))[0]
+    goal = GoalRow("g1", session_id, "tidy up", "", {}, 0.5, 3, "running", 1, begun="2099-11-22T09:00:00")
+    rig.app.database.write_now(lambda db: goals.add(db, goal))
+    for line in ("goal", "goal show"):
+        assert "goal running: tidy up" in (await commanded(rig, "7", line))[0]
+    assert "goal cancelled: tidy up" in (await commanded(rig, "7", "goal stop"))[0]
+    for steps in ("many", "0", "-3"):
+        assert (await commanded(rig, "7", f"goal x --steps {steps}"))[0].startswith(
+            "refused: --steps takes a number from 1"
+        )
 
 
-def test_a_command_waits_for_a_turn_unless_it_works_at_any_time(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        known = await rig.conversation(place("8"))
-        assert not await rig.commands.waits(known, "stop") and not await rig.commands.waits(known, "none")
-        stranger = await rig.conversation(place("44"))
-        assert not await rig.commands.waits(stranger, "stop")
-        parse = rig.commands.parse
-        assert parse(Incoming(place(), "u", "message", text="  /stop now ")) == ("stop", "now")
-        assert parse(Incoming(place(), "u", "message", text="stop")) is None
-
-    run(test)
+async def test_a_command_waits_for_a_turn_unless_it_works_at_any_time(rig: Rig) -> None:
+    known = await rig.conversation(place("8"))
+    assert not await rig.commands.waits(known, "stop") and not await rig.commands.waits(known, "none")
+    stranger = await rig.conversation(place("44"))
+    assert not await rig.commands.waits(stranger, "stop")
+    parse = rig.commands.parse
+    assert parse(Incoming(place(), "u", "message", text="  /stop now ")) == ("stop", "now")
+    assert parse(Incoming(place(), "u", "message", text="stop")) is None
 
 
 class Failing(ChatCommands):
@@ -229,74 +202,59 @@ class Failing(ChatCommands):
 
 
 @pytest.mark.logs_errors("/odd broke")
-def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        chat_id = rig.chat(place()).id
-        one = Conversation(rig.parts, Failing([]), chat_id, resume=False)
-        for text, said in (
-            ("/no", "not now (later)"),
-            ("/odd", "⚠️ something went wrong; the log has it"),
-        ):
-            rig.received(place(), text, text)
-            await one.work()
-            assert rig.texts() == [said] and rig.state(text) == "done"
-        rig.received(place(), "/store", "/store")
-        with pytest.raises(StoreBusy):
-            await one.work()
-        assert rig.texts() == []
-
-    run(test)
-
-
-def test_a_stopped_turn_has_ended_before_it_is_said(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        one = await rig.conversation(place())
-        one.begin_with("hello")
-        while not rig.count_turns():
-            await asyncio.sleep(0)
-        assert await one.stop() == (True, 0) and not one.is_running and rig.texts() == ["Stopped."]
-
-    run(test)
-
-
-def test_a_store_that_fails_is_left_alone_for_a_while(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        commands = Failing([])
-        conversations = Conversations(rig.parts, commands)
-        rig.received(place(), "/store", "/store")
-        conversations.nudge(rig.chat(place()).id)
-        while not commands.tries:
-            await asyncio.sleep(0)
-        for _ in range(200):  # time enough for more tries
-            await rig.app.database.read(lambda db: db.execute("SELECT 1").fetchone())
-        assert commands.tries == 1 and not await conversations.drain(0)
-
-    run(test)
-
-
-def test_a_message_is_taken_once_however_often_the_inbox_is_looked_at(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        rig.received(place(), "u1", "hello")
-        one = await rig.conversation(place())
-        work = asyncio.create_task(one.work())
-        while not work.done():
-            one.wake.set()
-            await asyncio.sleep(0)
-        await work
-        assert not one.is_running and rig.state("u1") == "done" and len(rig.texts()) == 1
-
-    run(test)
-
-
-def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        rig.received(place("44"), "u1")
-        one = Conversation(rig.parts, rig.commands, rig.chat(place("44")).id, resume=True)
-        one.closing = True
+async def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(rig: Rig) -> None:
+    chat_id = rig.chat(place()).id
+    one = Conversation(rig.parts, Failing([]), chat_id, resume=False)
+    for text, said in (
+        ("/no", "not now (later)"),
+        ("/odd", "⚠️ something went wrong; the log has it"),
+    ):
+        rig.received(place(), text, text)
         await one.work()
-        assert rig.state("u1") == "waiting" and rig.texts() == []
+        assert rig.texts() == [said] and rig.state(text) == "done"
+    rig.received(place(), "/store", "/store")
+    with pytest.raises(StoreBusy):
+        await one.work()
+    assert rig.texts() == []
 
-    run(test)
+
+async def test_a_stopped_turn_has_ended_before_it_is_said(rig: Rig) -> None:
+    one = await rig.conversation(place())
+    one.begin_with("hello")
+    while not rig.count_turns():
+        await asyncio.sleep(0)
+    assert await one.stop() == (True, 0) and not one.is_running and rig.texts() == ["Stopped."]
+
+
+async def test_a_store_that_fails_is_left_alone_for_a_while(rig: Rig) -> None:
+    commands = Failing([])
+    conversations = Conversations(rig.parts, commands)
+    rig.received(place(), "/store", "/store")
+    conversations.nudge(rig.chat(place()).id)
+    while not commands.tries:
+        await asyncio.sleep(0)
+    for _ in range(200):  # time enough for more tries
+        await rig.app.database.read(lambda db: db.execute("SELECT 1").fetchone())
+    assert commands.tries == 1 and not await conversations.drain(0)
+
+
+async def test_a_message_is_taken_once_however_often_the_inbox_is_looked_at(rig: Rig) -> None:
+    rig.received(place(), "u1", "hello")
+    one = await rig.conversation(place())
+    work = asyncio.create_task(one.work())
+    while not work.done():
+        one.wake.set()
+        await asyncio.sleep(0)
+    await work
+    assert not one.is_running and rig.state("u1") == "done" and len(rig.texts()) == 1
+
+
+async def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(rig: Rig) -> None:
+    rig.received(place("44"), "u1")
+    one = Conversation(rig.parts, rig.commands, rig.chat(place("44")).id, resume=True)
+    one.closing = True
+    await one.work()
+    assert rig.state("u1") == "waiting" and rig.texts() == []
 
 
 async def left_behind(rig: Rig) -> int:
@@ -311,19 +269,16 @@ async def left_behind(rig: Rig) -> int:
 
 
 @pytest.mark.parametrize("resume", [True, False])
-def test_a_turn_begins_once_although_the_store_fails_beside_it(run: Run, resume: bool) -> None:
-    async def test(rig: Rig) -> None:
-        chat_id = await left_behind(rig) if resume else rig.chat(place()).id
-        if not resume:
-            rig.received(place(), "u1", "hello")
-        rig.received(place(), "/store", "/store")
-        one = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
-        with pytest.raises(StoreBusy):
-            await one.work()
+async def test_a_turn_begins_once_although_the_store_fails_beside_it(rig: Rig, resume: bool) -> None:
+    chat_id = await left_behind(rig) if resume else rig.chat(place()).id
+    if not resume:
+        rig.received(place(), "u1", "hello")
+    rig.received(place(), "/store", "/store")
+    one = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
+    with pytest.raises(StoreBusy):
         await one.work()
-        assert len(rig.texts()) == 1 and not one.is_running
-
-    run(test)
+    await one.work()
+    assert len(rig.texts()) == 1 and not one.is_running
 
 
 class FailsOnce:
@@ -344,20 +299,17 @@ class FailsOnce:
 
 
 @pytest.mark.parametrize(("state", "answers"), [("begun", 1), ("done", 0), ("waiting", 1)])
-def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_still_waits(
-    run: Run, state: chats.InState, answers: int
+async def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_still_waits(
+    rig: Rig, state: chats.InState, answers: int
 ) -> None:
-    async def test(rig: Rig) -> None:
-        parts = msgspec.structs.replace(rig.parts, hosted=FailsOnce(rig, state))
-        one = Conversation(parts, rig.commands, await left_behind(rig), resume=state != "waiting")
-        if state == "waiting":
-            rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = 'waiting'"))
-        with pytest.raises(StoreBusy):
-            await one.work()
+    parts = msgspec.structs.replace(rig.parts, hosted=FailsOnce(rig, state))
+    one = Conversation(parts, rig.commands, await left_behind(rig), resume=state != "waiting")
+    if state == "waiting":
+        rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = 'waiting'"))
+    with pytest.raises(StoreBusy):
         await one.work()
-        assert len(rig.texts()) == answers
-
-    run(test)
+    await one.work()
+    assert len(rig.texts()) == answers
 
 
 class Idle(ChatCommands):
@@ -367,51 +319,42 @@ class Idle(ChatCommands):
 
 
 @pytest.mark.slow
-def test_more_commands_than_are_read_at_a_time_are_all_run(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        def receive(db: apsw.Connection) -> None:
-            for number in range(MAX_WAITING + 1):
-                body = msgspec.json.encode(Incoming(place(), f"u{number}", "message", text="/idle")).decode()
-                chats.add_update(db, place(), f"u{number}", body, 0)
+async def test_more_commands_than_are_read_at_a_time_are_all_run(rig: Rig) -> None:
+    def receive(db: apsw.Connection) -> None:
+        for number in range(MAX_WAITING + 1):
+            body = msgspec.json.encode(Incoming(place(), f"u{number}", "message", text="/idle")).decode()
+            chats.add_update(db, place(), f"u{number}", body, 0)
 
-        rig.app.database.write_now(receive)
-        await Conversation(rig.parts, Idle([]), rig.chat(place()).id, resume=False).work()
-        assert rig.state(f"u{MAX_WAITING}") == "done"
-
-    run(test)
+    rig.app.database.write_now(receive)
+    await Conversation(rig.parts, Idle([]), rig.chat(place()).id, resume=False).work()
+    assert rig.state(f"u{MAX_WAITING}") == "done"
 
 
-def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_runs(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        one, started = await rig.conversation(place()), list[asyncio.Task[Any]]()
+async def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_runs(rig: Rig) -> None:
+    one, started = await rig.conversation(place()), list[asyncio.Task[Any]]()
 
-        def start(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
-            started.append(asyncio.Task(work, loop=loop, **options))
-            return started[-1]
+    def start(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        started.append(asyncio.Task(work, loop=loop, **options))
+        return started[-1]
 
-        asyncio.get_running_loop().set_task_factory(start)
-        ben = rig.parts.router.find_in_file(place())
-        assert ben is not None
-        async with rig.parts.hosted.using(await one.record.session_id(ben)):  # no turn can begin
-            for update_id in ("u1", "u2"):
-                rig.received(place(), update_id, "hello")
-            work = asyncio.create_task(one.work())
-            while not one.is_running:
-                await asyncio.sleep(0)
-            await rig.app.database.append(lambda db: db.execute("SELECT 1").fetchone())
-            assert rig.state("u2") == "waiting"
-        await work
-        assert (rig.state("u1"), rig.state("u2")) == ("done", "done")
-        assert rig.count_turns() == 1 and len(started) < 100
-
-    run(test)
+    asyncio.get_running_loop().set_task_factory(start)
+    ben = rig.parts.router.find_in_file(place())
+    assert ben is not None
+    async with rig.parts.hosted.using(await one.record.session_id(ben)):  # no turn can begin
+        for update_id in ("u1", "u2"):
+            rig.received(place(), update_id, "hello")
+        work = asyncio.create_task(one.work())
+        while not one.is_running:
+            await asyncio.sleep(0)
+        await rig.app.database.append(lambda db: db.execute("SELECT 1").fetchone())
+        assert rig.state("u2") == "waiting"
+    await work
+    assert (rig.state("u1"), rig.state("u2")) == ("done", "done")
+    assert rig.count_turns() == 1 and len(started) < 100
 
 
-def test_what_somebody_wrote_who_is_not_let_in_any_more_is_dropped(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        rig.received(place("44"), "u1", "hello")
-        one = await rig.conversation(place("44"))
-        await one.work()
-        assert rig.state("u1") == "dropped" and rig.texts() == [] and not one.is_running
-
-    run(test)
+async def test_what_somebody_wrote_who_is_not_let_in_any_more_is_dropped(rig: Rig) -> None:
+    rig.received(place("44"), "u1", "hello")
+    one = await rig.conversation(place("44"))
+    await one.work()
+    assert rig.state("u1") == "dropped" and rig.texts() == [] and not one.is_running

@@ -199,26 +199,21 @@ def test_a_gateway_with_a_broken_package_serves_its_other_channels(
         assert shown.returncode == 0 and "absent" in shown.stdout
 
 
-def test_a_confirmation_service_with_a_broken_package_tells_the_others(
+async def test_a_confirmation_service_with_a_broken_package_tells_the_others(
     desk: Desk,  # noqa: F811
     site: Path,
 ) -> None:
-    async def play() -> None:
-        with TelegramServer() as telegram:
-            file = "".join(f'[[channel]]\nkind = "{kind}"\nchat = 1\n' for kind in ("pager", "absent"))
-            file += f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{telegram.url}"\n'
-            async with desk.notifying(file, {"PAGER_TOKEN": "x", "TELEGRAM_BOT_TOKEN": TOKEN}) as notifier:
-                request = await desk.submit()
-                await off(telegram.message)
-                dead = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
-                assert [d.channel for d in dead] == ["absent"]
-                await desk.until(lambda: len([s for s in notifier.states() if s.deaf]) == 2)
-                failed = await desk.until(
-                    lambda: [d for d in desk.deliveries(request) if d.status == "failed"]
-                )
-                assert failed[0].error == "its code failed (KeyError: 'no send today')"
-
-    asyncio.run(play())
+    with TelegramServer() as telegram:
+        file = "".join(f'[[channel]]\nkind = "{kind}"\nchat = 1\n' for kind in ("pager", "absent"))
+        file += f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{telegram.url}"\n'
+        async with desk.notifying(file, {"PAGER_TOKEN": "x", "TELEGRAM_BOT_TOKEN": TOKEN}) as notifier:
+            request = await desk.submit()
+            await off(telegram.message)
+            dead = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
+            assert [d.channel for d in dead] == ["absent"]
+            await desk.until(lambda: len([s for s in notifier.states() if s.deaf]) == 2)
+            failed = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "failed"])
+            assert failed[0].error == "its code failed (KeyError: 'no send today')"
 
 
 def test_ids_of_people_in_both_ways_of_writing_them() -> None:
@@ -245,35 +240,30 @@ def test_ids_of_people_in_both_ways_of_writing_them() -> None:
         assert error.value.message.startswith(says), wrong
 
 
-def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None:
+async def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None:
     said: list[str] = []
 
     async def post(messages: Sequence[Outgoing]) -> Sequence[int]:
         said.extend(message.text for message in messages)
         return ()
 
-    async def main() -> None:
-        asking = ChatQuestions()
-        where = AskingDesk(
-            1, ("irc", "#x"), post, lambda _: True, PlatformLimits(400, 1.0, 1.0, has_buttons=False)
-        )
-        person = ChatPerson(asking, where, "ann", None)
-        request = ApprovalRequest("s", "c", "terminal", "rm x", ("it deletes",), "rm")
-        approving = asyncio.create_task(person.approve(request))
-        while not said:
-            await asyncio.sleep(0)
-        assert "Write `once` or `yes`, `session`, `always`, `no`." in said.pop()
-        assert asking.decide(("irc", "#x"), "a", may=True) == "Always allowed: `rm x` (asked by ann)"
-        assert await approving == "always"
-        asked = asyncio.create_task(person.clarify("Which colour?", ["red", "blue"]))
-        while not said:
-            await asyncio.sleep(0)
-        assert said == ["Which colour?\n• red\n• blue"]
-        assert (
-            asking.take_reply(1, ("irc", "#x"), "blue", may=False) == ChatReply("") and await asked == "blue"
-        )
-
-    asyncio.run(main())
+    asking = ChatQuestions()
+    where = AskingDesk(
+        1, ("irc", "#x"), post, lambda _: True, PlatformLimits(400, 1.0, 1.0, has_buttons=False)
+    )
+    person = ChatPerson(asking, where, "ann", None)
+    request = ApprovalRequest("s", "c", "terminal", "rm x", ("it deletes",), "rm")
+    approving = asyncio.create_task(person.approve(request))
+    while not said:
+        await asyncio.sleep(0)
+    assert "Write `once` or `yes`, `session`, `always`, `no`." in said.pop()
+    assert asking.decide(("irc", "#x"), "a", may=True) == "Always allowed: `rm x` (asked by ann)"
+    assert await approving == "always"
+    asked = asyncio.create_task(person.clarify("Which colour?", ["red", "blue"]))
+    while not said:
+        await asyncio.sleep(0)
+    assert said == ["Which colour?\n• red\n• blue"]
+    assert asking.take_reply(1, ("irc", "#x"), "blue", may=False) == ChatReply("") and await asked == "blue"
 
 
 def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:

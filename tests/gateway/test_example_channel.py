@@ -219,28 +219,24 @@ chat = "ops"
 """
 
 
-def test_the_confirmation_service_asks_and_a_reaction_decides(
+async def test_the_confirmation_service_asks_and_a_reaction_decides(
     desk: Desk,  # noqa: F811
     site: Path,
 ) -> None:
     desk.token("ann")
-
-    async def play() -> None:
-        with MattermostChat() as chat:
-            chat.channels["ops"] = "O"
-            async with desk.notifying(CONFIRM.format(url=chat.url), {"MATTERMOST_TOKEN": TOKEN}):
-                request = await desk.submit(description="Release\n```\n**Approved** by @all")
-                waiting = asyncio.create_task(desk.service.wait(request.id, 30))
-                (text,) = await off(chat.wait_said, "Approval needed", "ops")
-                assert f"[Open the page](https://confirm.example.org/r/{request.id})" in text
-                assert "````\nagent: Release\n```\n**Approved** by @all\n````" in text
-                await off(chat.wait_connected)
-                await off(chat.press_at, "✓ Approve", "eve", "ops")
-                await off(chat.wait_said, "mattermost user eve is not in the service's list", "ops")
-                post = await off(chat.press_at, "✗ wrong target", "ann", "ops")
-                got: Any = await waiting
-                assert (got.status, got.resolved_by, got.reason) == ("denied", "ann", "wrong target")
-                await off(chat.wait, lambda: "**Denied**" in chat.posts[post]["message"], "the edit")
-                assert chat.posts[post]["props"] == {"whet": {}}
-
-    asyncio.run(play())
+    with MattermostChat() as chat:
+        chat.channels["ops"] = "O"
+        async with desk.notifying(CONFIRM.format(url=chat.url), {"MATTERMOST_TOKEN": TOKEN}):
+            request = await desk.submit(description="Release\n```\n**Approved** by @all")
+            waiting = asyncio.create_task(desk.service.wait(request.id, 30))
+            (text,) = await off(chat.wait_said, "Approval needed", "ops")
+            assert f"[Open the page](https://confirm.example.org/r/{request.id})" in text
+            assert "````\nagent: Release\n```\n**Approved** by @all\n````" in text
+            await off(chat.wait_connected)
+            await off(chat.press_at, "✓ Approve", "eve", "ops")
+            await off(chat.wait_said, "mattermost user eve is not in the service's list", "ops")
+            post = await off(chat.press_at, "✗ wrong target", "ann", "ops")
+            got: Any = await waiting
+            assert (got.status, got.resolved_by, got.reason) == ("denied", "ann", "wrong target")
+            await off(chat.wait, lambda: "**Denied**" in chat.posts[post]["message"], "the edit")
+            assert chat.posts[post]["props"] == {"whet": {}}

@@ -114,160 +114,129 @@ async def posting(
         database.close()
 
 
-def test_what_was_on_its_way_at_a_crash_is_told_once_and_changes_and_notices_go_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
-            await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three", edits="r9"), notice)
-            for number in (1, 2, 3, 4):
-                await post.database.append(lambda db, n=number: chats.begin_sending(db, n, 0))
-            await post.deliveries.recover()
-            assert post.texts("unknown") == ["one", "two"]
-            assert post.texts("queued") == ["three", outbox.NOTICE]  # and no second notice
-
-    asyncio.run(main())
-
-
-def test_a_crash_is_told_where_nobody_was_told_yet(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            await post.put(Outgoing("one"))
-            await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
-            await post.deliveries.recover()
-            assert post.texts("unknown") == ["one"] and post.texts("queued") == [outbox.NOTICE]
-
-    asyncio.run(main())
+async def test_what_was_on_its_way_at_a_crash_is_told_once_and_changes_and_notices_go_again(
+    tmp_path: Path,
+) -> None:
+    async with posting(tmp_path) as post:
+        notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
+        await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three", edits="r9"), notice)
+        for number in (1, 2, 3, 4):
+            await post.database.append(lambda db, n=number: chats.begin_sending(db, n, 0))
+        await post.deliveries.recover()
+        assert post.texts("unknown") == ["one", "two"]
+        assert post.texts("queued") == ["three", outbox.NOTICE]  # and no second notice
 
 
-def test_a_change_and_a_notice_that_may_have_arrived_are_sent_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            post.board.edit_failures.append(lost())
-            chat = await post.put(Outgoing("better", edits="r9"))
-            await post.go(chat)
-            assert post.board.edits == [("r9", "better")] and post.texts("sent") == ["better"]
-            post.board.failing += [lost(), lost()]
-            await post.go(await post.put(Outgoing("one")))
-            assert [one.text for one in post.board.said] == ["one", outbox.NOTICE, outbox.NOTICE]
+async def test_a_crash_is_told_where_nobody_was_told_yet(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        await post.put(Outgoing("one"))
+        await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
+        await post.deliveries.recover()
+        assert post.texts("unknown") == ["one"] and post.texts("queued") == [outbox.NOTICE]
 
-    asyncio.run(main())
+
+async def test_a_change_and_a_notice_that_may_have_arrived_are_sent_again(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        post.board.edit_failures.append(lost())
+        chat = await post.put(Outgoing("better", edits="r9"))
+        await post.go(chat)
+        assert post.board.edits == [("r9", "better")] and post.texts("sent") == ["better"]
+        post.board.failing += [lost(), lost()]
+        await post.go(await post.put(Outgoing("one")))
+        assert [one.text for one in post.board.said] == ["one", outbox.NOTICE, outbox.NOTICE]
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_message_is_given_up_after_twelve_tries_or_a_day_and_its_person_told(
+async def test_a_message_is_given_up_after_twelve_tries_or_a_day_and_its_person_told(
     tmp_path: Path, late: bool
 ) -> None:
-    async def main() -> None:
-        async with posting(tmp_path, waits=DeliveryWaits(retry_s=0.0)) as post:
-            post.board.failing += [AWAY] * (1 if late else 12)
-            chat = await post.put(Outgoing("one"))
-            post.clock.advance(86_401 if late else 0)
-            await post.go(chat)
-            assert post.texts("failed") == ["one"]
-            assert [one.text for one in post.board.said] == ["one"] * (1 if late else 12) + [outbox.NOTICE]
-            assert await post.database.append(lambda db: outbox.resend_missing(db, chat, 0)) == 1
-            await post.go(chat)
-            assert post.board.said[-1].text == "one" and post.rows("failed") == []
-
-    asyncio.run(main())
+    async with posting(tmp_path, waits=DeliveryWaits(retry_s=0.0)) as post:
+        post.board.failing += [AWAY] * (1 if late else 12)
+        chat = await post.put(Outgoing("one"))
+        post.clock.advance(86_401 if late else 0)
+        await post.go(chat)
+        assert post.texts("failed") == ["one"]
+        assert [one.text for one in post.board.said] == ["one"] * (1 if late else 12) + [outbox.NOTICE]
+        assert await post.database.append(lambda db: outbox.resend_missing(db, chat, 0)) == 1
+        await post.go(chat)
+        assert post.board.said[-1].text == "one" and post.rows("failed") == []
 
 
-def test_a_platform_that_wants_patience_gets_it_from_every_conversation(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            post.board.failing.append(LIMITED)
-            first = await post.put(Outgoing("one"))
-            second = await post.put(Outgoing("two"), place=ChatPlace("board", "2", "", "8"))
-            post.deliveries.wake(first)
-            await post.until(lambda: bool(post.board.said) and not post.rows("sending"))
-            post.deliveries.wake(second)
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert [one.text for one in post.board.said] == ["one"]
-            assert post.texts("queued") == ["one", "two"]
-
-    asyncio.run(main())
+async def test_a_platform_that_wants_patience_gets_it_from_every_conversation(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        post.board.failing.append(LIMITED)
+        first = await post.put(Outgoing("one"))
+        second = await post.put(Outgoing("two"), place=ChatPlace("board", "2", "", "8"))
+        post.deliveries.wake(first)
+        await post.until(lambda: bool(post.board.said) and not post.rows("sending"))
+        post.deliveries.wake(second)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert [one.text for one in post.board.said] == ["one"]
+        assert post.texts("queued") == ["one", "two"]
 
 
-def test_a_conversation_does_not_wait_for_another_ones_message(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            post.board.holds = asyncio.Event()
-            post.deliveries.wake(await post.put(Outgoing("slow")))
-            await post.until(lambda: bool(post.rows("sending")))
-            await post.go(await post.put(Outgoing("quick"), place=ChatPlace("board", "2", "", "8")))
-            assert [one.text for one in post.board.said] == ["quick"]
-
-    asyncio.run(main())
+async def test_a_conversation_does_not_wait_for_another_ones_message(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        post.board.holds = asyncio.Event()
+        post.deliveries.wake(await post.put(Outgoing("slow")))
+        await post.until(lambda: bool(post.rows("sending")))
+        await post.go(await post.put(Outgoing("quick"), place=ChatPlace("board", "2", "", "8")))
+        assert [one.text for one in post.board.said] == ["quick"]
 
 
-def test_once_the_outbox_has_stopped_nothing_is_on_its_way(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            post.board.holds = asyncio.Event()
-            post.deliveries.wake(await post.put(Outgoing("slow")))
-            await post.until(lambda: post.board.is_held)
-            await post.deliveries.drain(0)
-            assert not post.board.is_held and post.texts("sending") == ["slow"]
-
-    asyncio.run(main())
+async def test_once_the_outbox_has_stopped_nothing_is_on_its_way(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        post.board.holds = asyncio.Event()
+        post.deliveries.wake(await post.put(Outgoing("slow")))
+        await post.until(lambda: post.board.is_held)
+        await post.deliveries.drain(0)
+        assert not post.board.is_held and post.texts("sending") == ["slow"]
 
 
-def test_nothing_overtakes_a_message_that_waits_to_be_tried_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            chat = await post.put(Outgoing("one"), Outgoing("two"))
-            await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
-            assert post.database.read_now(lambda db: chats.next_message(db, "board", chat)) is None
-            assert post.database.read_now(lambda db: chats.list_due(db, "board")) == []
-            await post.database.append(lambda db: chats.end_sending(db, 1, "queued", again_ms=9))
-            due = post.database.read_now(lambda db: chats.list_due(db, "board"))
-            assert [row.id for row in due] == [1]
-
-    asyncio.run(main())
+async def test_nothing_overtakes_a_message_that_waits_to_be_tried_again(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        chat = await post.put(Outgoing("one"), Outgoing("two"))
+        await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
+        assert post.database.read_now(lambda db: chats.next_message(db, "board", chat)) is None
+        assert post.database.read_now(lambda db: chats.list_due(db, "board")) == []
+        await post.database.append(lambda db: chats.end_sending(db, 1, "queued", again_ms=9))
+        due = post.database.read_now(lambda db: chats.list_due(db, "board"))
+        assert [row.id for row in due] == [1]
 
 
-def test_a_draft_that_is_gone_is_no_end_of_its_answer(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            post.board.gone.add("r1")
-            chat = await post.put(Outgoing("answer", edits=DRAFT))
-            await post.database.append(lambda db: chats.set_draft(db, chat, "r1"))
-            post.board.failing.append(SendFailed("stumbled", status=503, retry_after_s=0.0))
-            await post.go(chat)
-            assert post.settled[0] == chat and [one.text for one in post.board.said] == ["answer", "answer"]
-            assert all(not one.edits for one in post.board.said)
-            assert post.database.read_now(lambda db: chats.get_chat(db, chat)).draft == ""
-
-    asyncio.run(main())
+async def test_a_draft_that_is_gone_is_no_end_of_its_answer(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        post.board.gone.add("r1")
+        chat = await post.put(Outgoing("answer", edits=DRAFT))
+        await post.database.append(lambda db: chats.set_draft(db, chat, "r1"))
+        post.board.failing.append(SendFailed("stumbled", status=503, retry_after_s=0.0))
+        await post.go(chat)
+        assert post.settled[0] == chat and [one.text for one in post.board.said] == ["answer", "answer"]
+        assert all(not one.edits for one in post.board.said)
+        assert post.database.read_now(lambda db: chats.get_chat(db, chat)).draft == ""
 
 
-def test_what_another_process_puts_into_the_outbox_is_sent(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path, waits=DeliveryWaits(sweep_s=0.0)) as post:
-            serving = asyncio.create_task(post.deliveries.serve())
-            await post.put(Outgoing("from elsewhere"))
-            await post.until(lambda: bool(post.rows("sent")))
-            serving.cancel()
-            with suppress(asyncio.CancelledError):
-                await serving
-
-    asyncio.run(main())
+async def test_what_another_process_puts_into_the_outbox_is_sent(tmp_path: Path) -> None:
+    async with posting(tmp_path, waits=DeliveryWaits(sweep_s=0.0)) as post:
+        serving = asyncio.create_task(post.deliveries.serve())
+        await post.put(Outgoing("from elsewhere"))
+        await post.until(lambda: bool(post.rows("sent")))
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
 
 
-def test_messages_that_are_resent_are_new_ones_and_notices_are_not(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
-            await post.put(Outgoing("one", edits="r1", since_ms=5), notice)
-            for number in (1, 2):
-                await post.database.append(lambda db, n=number: chats.end_sending(db, n, "unknown"))
-            rows = post.rows("unknown")
-            await post.database.append(lambda db: outbox.resend(db, rows, 7))
-            (queued,) = post.rows("queued")
-            assert msgspec.json.decode(queued.body, type=Outgoing) == Outgoing("one")
-
-    asyncio.run(main())
+async def test_messages_that_are_resent_are_new_ones_and_notices_are_not(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
+        await post.put(Outgoing("one", edits="r1", since_ms=5), notice)
+        for number in (1, 2):
+            await post.database.append(lambda db, n=number: chats.end_sending(db, n, "unknown"))
+        rows = post.rows("unknown")
+        await post.database.append(lambda db: outbox.resend(db, rows, 7))
+        (queued,) = post.rows("queued")
+        assert msgspec.json.decode(queued.body, type=Outgoing) == Outgoing("one")
 
 
 def test_an_update_that_is_brought_again_changes_nothing(tmp_path: Path) -> None:
@@ -280,83 +249,66 @@ def test_an_update_that_is_brought_again_changes_nothing(tmp_path: Path) -> None
     database.close()
 
 
-def test_what_may_be_missing_is_kept_however_old_it_is(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three"))
-            states: list[tuple[int, chats.OutState]] = [(1, "unknown"), (2, "failed"), (3, "sent")]
-            for number, state in states:
-                await post.database.append(lambda db, n=number, s=state: chats.end_sending(db, n, s))
-            await post.database.append(lambda db: chats.prune(db, post.clock.unix_ms() + 1))
-            assert post.texts("unknown", "failed", "sent") == ["one", "two"]
-
-    asyncio.run(main())
+async def test_what_may_be_missing_is_kept_however_old_it_is(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three"))
+        states: list[tuple[int, chats.OutState]] = [(1, "unknown"), (2, "failed"), (3, "sent")]
+        for number, state in states:
+            await post.database.append(lambda db, n=number, s=state: chats.end_sending(db, n, s))
+        await post.database.append(lambda db: chats.prune(db, post.clock.unix_ms() + 1))
+        assert post.texts("unknown", "failed", "sent") == ["one", "two"]
 
 
-def test_a_crash_while_a_lost_draft_is_said_again_does_not_say_it_twice(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            post.board.gone.add("r1")
-            post.board.holds = asyncio.Event()
-            post.deliveries.wake(await post.put(Outgoing("answer", edits="r1")))
-            await post.until(lambda: post.board.is_held)
-            await (
-                post.deliveries.recover()
-            )  # as the next process would: a change is repeated, a message is not
-            assert post.texts("unknown") == ["answer"]
-
-    asyncio.run(main())
+async def test_a_crash_while_a_lost_draft_is_said_again_does_not_say_it_twice(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        post.board.gone.add("r1")
+        post.board.holds = asyncio.Event()
+        post.deliveries.wake(await post.put(Outgoing("answer", edits="r1")))
+        await post.until(lambda: post.board.is_held)
+        await post.deliveries.recover()  # as the next process would: a change is repeated, a message is not
+        assert post.texts("unknown") == ["answer"]
 
 
 @pytest.mark.parametrize(("after_s", "state"), [(60, "queued"), (119, "queued"), (121, "unknown")])
-def test_where_repetitions_are_dropped_a_crash_is_made_good_as_long_as_that_holds(
+async def test_where_repetitions_are_dropped_a_crash_is_made_good_as_long_as_that_holds(
     tmp_path: Path, after_s: int, state: OutState
 ) -> None:
-    async def main() -> None:
-        async with posting(tmp_path, 120) as post:
-            await post.put(Outgoing("one"))
-            begun_ms = post.clock.unix_ms()
-            await post.database.append(lambda db: chats.begin_sending(db, 1, begun_ms))
-            post.clock.advance(after_s)
-            await post.deliveries.recover()
-            assert "one" in post.texts(state)
-            post.clock.advance(120)
-            for row in post.rows("queued"):
-                await post.go(row.chat)
-            assert post.texts("unknown") == ["one"], "when it may have got through is known from then on"
-
-    asyncio.run(main())
+    async with posting(tmp_path, 120) as post:
+        await post.put(Outgoing("one"))
+        begun_ms = post.clock.unix_ms()
+        await post.database.append(lambda db: chats.begin_sending(db, 1, begun_ms))
+        post.clock.advance(after_s)
+        await post.deliveries.recover()
+        assert "one" in post.texts(state)
+        post.clock.advance(120)
+        for row in post.rows("queued"):
+            await post.go(row.chat)
+        assert post.texts("unknown") == ["one"], "when it may have got through is known from then on"
 
 
-def test_why_a_message_may_not_have_arrived_is_kept(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            post.board.failing.append(lost())
-            await post.go(await post.put(Outgoing("one")))
-            sql = "SELECT state, attempts, error FROM gateway_outbox ORDER BY id"
-            rows = post.database.read_now(lambda db: db.execute(sql).fetchall())
-            assert rows == [("unknown", 1, "no answer"), ("sent", 1, "")]
-
-    asyncio.run(main())
+async def test_why_a_message_may_not_have_arrived_is_kept(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        post.board.failing.append(lost())
+        await post.go(await post.put(Outgoing("one")))
+        sql = "SELECT state, attempts, error FROM gateway_outbox ORDER BY id"
+        rows = post.database.read_now(lambda db: db.execute(sql).fetchall())
+        assert rows == [("unknown", 1, "no answer"), ("sent", 1, "")]
 
 
-def test_the_outbox_is_looked_into_from_time_to_time(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with posting(tmp_path, waits=DeliveryWaits(sweep_s=60.0)) as post:
-            await post.put(Outgoing("one"))
-            serving = asyncio.create_task(post.deliveries.serve())
-            await post.until(lambda: bool(post.rows("sent")))
-            await post.put(Outgoing("two"), place=ChatPlace("board", "2", "", "8"))
-            for _ in range(20):
-                await post.database.read(lambda db: None)
-            assert post.texts("queued") == ["two"]
-            let_pass(60)
-            await post.until(lambda: len(post.rows("sent")) == 2)
-            serving.cancel()
-            with suppress(asyncio.CancelledError):
-                await serving
-
-    asyncio.run(main())
+async def test_the_outbox_is_looked_into_from_time_to_time(tmp_path: Path) -> None:
+    async with posting(tmp_path, waits=DeliveryWaits(sweep_s=60.0)) as post:
+        await post.put(Outgoing("one"))
+        serving = asyncio.create_task(post.deliveries.serve())
+        await post.until(lambda: bool(post.rows("sent")))
+        await post.put(Outgoing("two"), place=ChatPlace("board", "2", "", "8"))
+        for _ in range(20):
+            await post.database.read(lambda db: None)
+        assert post.texts("queued") == ["two"]
+        let_pass(60)
+        await post.until(lambda: len(post.rows("sent")) == 2)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
 
 
 @pytest.mark.parametrize(
@@ -369,20 +321,17 @@ def test_the_outbox_is_looked_into_from_time_to_time(tmp_path: Path) -> None:
         (2, SendFailed("away"), 1_001, 1_001, 2),
     ],
 )
-def test_a_message_waits_longer_after_each_try_and_as_long_as_its_platform_asks_for(
+async def test_a_message_waits_longer_after_each_try_and_as_long_as_its_platform_asks_for(
     tmp_path: Path, tries: int, failure: SendFailed, least_ms: int, most_ms: int, attempts: int
 ) -> None:
-    async def main() -> None:
-        async with posting(tmp_path) as post:
-            chat = await post.put(Outgoing("one"))
-            for _ in range(tries):
-                await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
-                await post.database.append(lambda db: chats.end_sending(db, 1, "queued", again_ms=0))
-            post.board.failing.append(failure)
-            post.deliveries.wake(chat)
-            await post.until(lambda: bool(post.board.said and post.rows("queued")))
-            (row,) = post.rows("queued")
-            assert least_ms <= row.run_after_ms - post.clock.unix_ms() <= most_ms
-            assert row.attempts == attempts
-
-    asyncio.run(main())
+    async with posting(tmp_path) as post:
+        chat = await post.put(Outgoing("one"))
+        for _ in range(tries):
+            await post.database.append(lambda db: chats.begin_sending(db, 1, 0))
+            await post.database.append(lambda db: chats.end_sending(db, 1, "queued", again_ms=0))
+        post.board.failing.append(failure)
+        post.deliveries.wake(chat)
+        await post.until(lambda: bool(post.board.said and post.rows("queued")))
+        (row,) = post.rows("queued")
+        assert least_ms <= row.run_after_ms - post.clock.unix_ms() <= most_ms
+        assert row.attempts == attempts

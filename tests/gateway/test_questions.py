@@ -61,35 +61,28 @@ def request(**more: Any) -> ApprovalRequest:
     return ApprovalRequest("s", "c", "terminal", "rm x", ("it deletes",), **more)
 
 
-def test_a_button_belongs_to_its_question_and_conversation_until_that_is_decided() -> None:
-    async def main() -> None:
-        asking, chat = ChatQuestions(), Chat()
-        assert (asking.chat_of("x:1"), asking.question_text("x:1"), asking.is_decided("x:1")) == (
-            0,
-            "",
-            False,
-        )
-        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
-        await chat.asked()
-        data = chat.data["Allow once"]
-        assert asking.chat_of(data) == 5 and asking.question_text(data) == chat.said[0].text
-        assert not asking.is_decided(data)
-        assert asking.handle_press(6, data, may=True) == OVER == asking.handle_press(5, "x:1", may=True)
-        assert asking.handle_press(5, data.partition(":")[0] + ":q", may=True) == OVER
-        assert asking.handle_press(5, data, may=False) == "You may not decide this."
-        assert asking.take_reply(5, ROOM, "yes", may=False) is None and not asked.done(), (
-            "not theirs to decide"
-        )
-        assert asking.take_reply(6, ROOM, "please go on", may=True) is None, (
-            "a message to another conversation"
-        )
-        assert asking.handle_press(5, data, may=True) == "Allowed once."
-        assert asking.is_decided(data) and asking.question_text(data) == "" and asking.chat_of(data) == 5
-        assert asking.handle_press(5, data, may=True) == OVER
-        assert await asked == "once"
-        assert (asking.chat_of(data), asking.is_decided(data)) == (0, False)
-
-    run(main)
+async def test_a_button_belongs_to_its_question_and_conversation_until_that_is_decided() -> None:
+    asking, chat = ChatQuestions(), Chat()
+    assert (asking.chat_of("x:1"), asking.question_text("x:1"), asking.is_decided("x:1")) == (
+        0,
+        "",
+        False,
+    )
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
+    await chat.asked()
+    data = chat.data["Allow once"]
+    assert asking.chat_of(data) == 5 and asking.question_text(data) == chat.said[0].text
+    assert not asking.is_decided(data)
+    assert asking.handle_press(6, data, may=True) == OVER == asking.handle_press(5, "x:1", may=True)
+    assert asking.handle_press(5, data.partition(":")[0] + ":q", may=True) == OVER
+    assert asking.handle_press(5, data, may=False) == "You may not decide this."
+    assert asking.take_reply(5, ROOM, "yes", may=False) is None and not asked.done(), "not theirs to decide"
+    assert asking.take_reply(6, ROOM, "please go on", may=True) is None, "a message to another conversation"
+    assert asking.handle_press(5, data, may=True) == "Allowed once."
+    assert asking.is_decided(data) and asking.question_text(data) == "" and asking.chat_of(data) == 5
+    assert asking.handle_press(5, data, may=True) == OVER
+    assert await asked == "once"
+    assert (asking.chat_of(data), asking.is_decided(data)) == (0, False)
 
 
 @pytest.mark.parametrize(
@@ -102,40 +95,35 @@ def test_a_button_belongs_to_its_question_and_conversation_until_that_is_decided
         ("n", "it is Friday", "Denied", Reply("no", words="it is Friday")),
     ],
 )
-def test_a_command_names_its_question_if_several_are_open_in_the_room(
+async def test_a_command_names_its_question_if_several_are_open_in_the_room(
     mark: str, words: str, said: str, answer: object
 ) -> None:
-    async def main() -> None:
-        asking, chats = ChatQuestions(), [Chat(), Chat(6), Chat(7, OTHER_ROOM)]
-        people = [
-            ChatPerson(asking, chat.route, name, None)
-            for chat, name in zip(chats, ("ann", "ben", "cat"), strict=True)
-        ]
-        asked = [asyncio.create_task(person.approve(request(grant="rm"))) for person in people]
-        words_asked = asyncio.create_task(people[1].clarify("Which?", []))
-        await chats[1].asked(2)
-        assert asking.decide(("board", "3"), mark, may=True) == "Nothing waits for a decision here."
-        assert asking.decide(ROOM, mark, may=False, words=words) == "You may not decide this."
-        which = asking.decide(ROOM, mark, may=True, words=words)
-        assert which.startswith("2 questions are open here. Say which one:") and not any(map(_done, asked))
-        names = names_in(which)
-        assert set(names) == {"ann", "ben"}
-        assert asking.decide(ROOM, mark, may=False, name=names["ben"]) == "You may not decide this."
-        decided = asking.decide(ROOM, mark, may=True, name=names["ben"], words=words)
-        assert decided == f"{said}: `rm x` (asked by ben)" and await asked[1] == answer
-        assert not asked[0].done() and not asked[2].done() and not words_asked.done()
-        over = asking.decide(ROOM, mark, may=True, name=names["ben"])
-        assert over == "Nothing waits for a decision here." and not asked[0].done(), (
-            "a name is never another's"
-        )
-        assert asking.decide(ROOM, mark, may=True) == f"{said}: `rm x` (asked by ann)", "one is left"
-        await asked[0]
-        assert asking.decide(ROOM, mark, may=True) == "Nothing waits for a decision here."
-        for task in (asked[2], words_asked):
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    run(main)
+    asking, chats = ChatQuestions(), [Chat(), Chat(6), Chat(7, OTHER_ROOM)]
+    people = [
+        ChatPerson(asking, chat.route, name, None)
+        for chat, name in zip(chats, ("ann", "ben", "cat"), strict=True)
+    ]
+    asked = [asyncio.create_task(person.approve(request(grant="rm"))) for person in people]
+    words_asked = asyncio.create_task(people[1].clarify("Which?", []))
+    await chats[1].asked(2)
+    assert asking.decide(("board", "3"), mark, may=True) == "Nothing waits for a decision here."
+    assert asking.decide(ROOM, mark, may=False, words=words) == "You may not decide this."
+    which = asking.decide(ROOM, mark, may=True, words=words)
+    assert which.startswith("2 questions are open here. Say which one:") and not any(map(_done, asked))
+    names = names_in(which)
+    assert set(names) == {"ann", "ben"}
+    assert asking.decide(ROOM, mark, may=False, name=names["ben"]) == "You may not decide this."
+    decided = asking.decide(ROOM, mark, may=True, name=names["ben"], words=words)
+    assert decided == f"{said}: `rm x` (asked by ben)" and await asked[1] == answer
+    assert not asked[0].done() and not asked[2].done() and not words_asked.done()
+    over = asking.decide(ROOM, mark, may=True, name=names["ben"])
+    assert over == "Nothing waits for a decision here." and not asked[0].done(), "a name is never another's"
+    assert asking.decide(ROOM, mark, may=True) == f"{said}: `rm x` (asked by ann)", "one is left"
+    await asked[0]
+    assert asking.decide(ROOM, mark, may=True) == "Nothing waits for a decision here."
+    for task in (asked[2], words_asked):
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _done(task: asyncio.Task[Any]) -> bool:
@@ -164,160 +152,139 @@ def names_in(which: str) -> dict[str, str]:
         ("o", Reply("no", words="o"), "Denied: `rm x` (asked by ann)", False),
     ],
 )
-def test_words_of_the_conversation_decide_by_the_rule_for_typed_answers(
+async def test_words_of_the_conversation_decide_by_the_rule_for_typed_answers(
     text: str, answer: object, said: str, stops: bool
 ) -> None:
-    async def main() -> None:
-        asking, chat = ChatQuestions(), Chat()
-        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request(grant="rm")))
-        await chat.asked()
-        assert asking.take_reply(5, ROOM, " ", may=True) is None
-        assert asking.take_reply(5, ROOM, text, may=True) == ChatReply(said, stops)
-        assert await asked == answer
-
-    run(main)
+    asking, chat = ChatQuestions(), Chat()
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request(grant="rm")))
+    await chat.asked()
+    assert asking.take_reply(5, ROOM, " ", may=True) is None
+    assert asking.take_reply(5, ROOM, text, may=True) == ChatReply(said, stops)
+    assert await asked == answer
 
 
-def test_an_answer_that_is_not_offered_leaves_the_question_open() -> None:
-    async def main() -> None:
-        asking, chat = ChatQuestions(), Chat()
-        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
-        await chat.asked()
-        assert asking.take_reply(5, ROOM, "always", may=True) == ChatReply(NOT_OFFERED)
-        assert asking.decide(ROOM, "a", may=True) == NOT_OFFERED and not asked.done()
-        assert asking.decide(ROOM, "n", may=True).startswith("Denied") and await asked == "no"
-
-    run(main)
+async def test_an_answer_that_is_not_offered_leaves_the_question_open() -> None:
+    asking, chat = ChatQuestions(), Chat()
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
+    await chat.asked()
+    assert asking.take_reply(5, ROOM, "always", may=True) == ChatReply(NOT_OFFERED)
+    assert asking.decide(ROOM, "a", may=True) == NOT_OFFERED and not asked.done()
+    assert asking.decide(ROOM, "n", may=True).startswith("Denied") and await asked == "no"
 
 
-def test_words_ask_which_question_is_meant_and_a_name_answers_it() -> None:
+async def test_words_ask_which_question_is_meant_and_a_name_answers_it() -> None:
     """Ann may approve and has a question of her own open; ben, who may not, waits for his `rm x`."""
 
-    async def main() -> None:
-        asking, anns, bens = ChatQuestions(), Chat(5), Chat(6)
-        hers = asyncio.create_task(ChatPerson(asking, anns.route, "ann", None).approve(request()))
-        his = asyncio.create_task(ChatPerson(asking, bens.route, "ben", None).approve(request()))
-        await bens.asked()
-        reply = asking.take_reply(5, ROOM, "yes", may=True)
-        assert reply is not None and "2 questions" in reply.text and not hers.done() and not his.done()
-        names = names_in(reply.text)
-        assert asking.take_reply(6, ROOM, f"{names['ben']} yes", may=False) == ChatReply(
-            "You may not decide this."
-        )
-        assert asking.split_name(ROOM, f"{names['ben']} once") == (names["ben"], "once")
-        assert asking.split_name(OTHER_ROOM, f"{names['ben']} once") == ("", f"{names['ben']} once")
-        only = asking.take_reply(5, ROOM, names["ben"], may=True)
-        assert only is not None and only.text.startswith("Answer with:") and not his.done()
-        said = asking.take_reply(5, ROOM, f"{names['ann']} yes", may=True)
-        assert said == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
-        assert not his.done()
-        assert asking.take_reply(5, ROOM, "thanks, that is all", may=True) is None and not his.done()
-        assert asking.take_reply(5, ROOM, "no", may=True) == ChatReply("Denied: `rm x` (asked by ben)")
-        assert await his == "no"
-
-    run(main)
+    asking, anns, bens = ChatQuestions(), Chat(5), Chat(6)
+    hers = asyncio.create_task(ChatPerson(asking, anns.route, "ann", None).approve(request()))
+    his = asyncio.create_task(ChatPerson(asking, bens.route, "ben", None).approve(request()))
+    await bens.asked()
+    reply = asking.take_reply(5, ROOM, "yes", may=True)
+    assert reply is not None and "2 questions" in reply.text and not hers.done() and not his.done()
+    names = names_in(reply.text)
+    assert asking.take_reply(6, ROOM, f"{names['ben']} yes", may=False) == ChatReply(
+        "You may not decide this."
+    )
+    assert asking.split_name(ROOM, f"{names['ben']} once") == (names["ben"], "once")
+    assert asking.split_name(OTHER_ROOM, f"{names['ben']} once") == ("", f"{names['ben']} once")
+    only = asking.take_reply(5, ROOM, names["ben"], may=True)
+    assert only is not None and only.text.startswith("Answer with:") and not his.done()
+    said = asking.take_reply(5, ROOM, f"{names['ann']} yes", may=True)
+    assert said == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
+    assert not his.done()
+    assert asking.take_reply(5, ROOM, "thanks, that is all", may=True) is None and not his.done()
+    assert asking.take_reply(5, ROOM, "no", may=True) == ChatReply("Denied: `rm x` (asked by ben)")
+    assert await his == "no"
 
 
-def test_the_models_question_is_answered_by_its_person_or_by_somebody_who_may_approve() -> None:
-    async def main() -> None:
-        asking, chat = ChatQuestions(), Chat()
-        person = ChatPerson(asking, chat.route, "ann", None)
-        asked = asyncio.create_task(person.clarify("Delete the production database?", ["Agree", "no"]))
-        await chat.asked()
-        agree = chat.data["Agree"]
-        assert asking.handle_press(5, agree, may=False, is_own=False) == "You may not decide this."
-        assert asking.take_reply(6, ROOM, "Agree", may=False) is None
-        assert asking.take_reply(6, ROOM, "Agree", may=True) is None and not asked.done()
-        assert (
-            asking.handle_press(5, chat.data["no"], may=False, is_own=True) == "Noted: no."
-            and await asked == "no"
-        )
-        asked = asyncio.create_task(person.clarify("Really?", ["Agree", "no"]))
-        await chat.asked(2)
-        assert asking.handle_press(5, chat.data["no"], may=True) == "Noted: no." and await asked == "no"
-
-    run(main)
+async def test_the_models_question_is_answered_by_its_person_or_by_somebody_who_may_approve() -> None:
+    asking, chat = ChatQuestions(), Chat()
+    person = ChatPerson(asking, chat.route, "ann", None)
+    asked = asyncio.create_task(person.clarify("Delete the production database?", ["Agree", "no"]))
+    await chat.asked()
+    agree = chat.data["Agree"]
+    assert asking.handle_press(5, agree, may=False, is_own=False) == "You may not decide this."
+    assert asking.take_reply(6, ROOM, "Agree", may=False) is None
+    assert asking.take_reply(6, ROOM, "Agree", may=True) is None and not asked.done()
+    assert (
+        asking.handle_press(5, chat.data["no"], may=False, is_own=True) == "Noted: no."
+        and await asked == "no"
+    )
+    asked = asyncio.create_task(person.clarify("Really?", ["Agree", "no"]))
+    await chat.asked(2)
+    assert asking.handle_press(5, chat.data["no"], may=True) == "Noted: no." and await asked == "no"
 
 
-def test_the_models_question_takes_a_button_or_the_next_message_of_its_conversation() -> None:
-    async def main() -> None:
-        asking, chat = ChatQuestions(), Chat()
-        person = ChatPerson(asking, chat.route, "ann", None)
-        asked = asyncio.create_task(person.clarify("Which\u202e?", [f"n{n}" + "x" * 70 for n in range(9)]))
-        await chat.asked()
-        (message,) = chat.said
-        assert message.text.startswith("Which<U+202E>?\n• n0xxx") and message.text.count("x" * 70) == 8
-        assert [button.label[:2] for button in message.buttons] == [f"n{n}" for n in range(8)]
-        assert {button.label[2:] for button in message.buttons} == {visible("x" * 70, 58)}
-        pressed = message.buttons[7].data
-        assert asking.handle_press(5, pressed, may=False, is_own=True) == f"Noted: n7{'x' * 70}."
-        assert asking.take_reply(5, ROOM, "late", may=False) is None and await asked == "n7" + "x" * 70
-        asked = asyncio.create_task(person.clarify("And?", []))
-        await chat.asked(2)
-        assert asking.take_reply(6, ROOM, "no", may=False) is None and not asked.done()
-        assert asking.take_reply(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
-        assert asking.take_reply(5, ROOM, "again", may=False) is None
-
-    run(main)
+async def test_the_models_question_takes_a_button_or_the_next_message_of_its_conversation() -> None:
+    asking, chat = ChatQuestions(), Chat()
+    person = ChatPerson(asking, chat.route, "ann", None)
+    asked = asyncio.create_task(person.clarify("Which\u202e?", [f"n{n}" + "x" * 70 for n in range(9)]))
+    await chat.asked()
+    (message,) = chat.said
+    assert message.text.startswith("Which<U+202E>?\n• n0xxx") and message.text.count("x" * 70) == 8
+    assert [button.label[:2] for button in message.buttons] == [f"n{n}" for n in range(8)]
+    assert {button.label[2:] for button in message.buttons} == {visible("x" * 70, 58)}
+    pressed = message.buttons[7].data
+    assert asking.handle_press(5, pressed, may=False, is_own=True) == f"Noted: n7{'x' * 70}."
+    assert asking.take_reply(5, ROOM, "late", may=False) is None and await asked == "n7" + "x" * 70
+    asked = asyncio.create_task(person.clarify("And?", []))
+    await chat.asked(2)
+    assert asking.take_reply(6, ROOM, "no", may=False) is None and not asked.done()
+    assert asking.take_reply(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
+    assert asking.take_reply(5, ROOM, "again", may=False) is None
 
 
 def shown(chat: Chat) -> list[str]:
     return [button.label for button in chat.said[-1].buttons]
 
 
-def test_a_decision_offers_what_may_be_decided() -> None:
-    async def main() -> None:
-        scope = GrantScope("terminal", ("rm *",))
-        for given, labels, lines in (
-            (request(), ["Allow once", "This conversation", "Deny"], []),
-            (
-                request(grant="rm", scopes=(scope,)),
-                ["Allow once", "This conversation", "Always", "Deny"],
-                ["This conversation and always:", "```", "terminal(rm *)", "```"],
-            ),
-            (
-                request(scopes=(scope,)),
-                ["Allow once", "This conversation", "Deny"],
-                ["This conversation:", "```", "terminal(rm *)", "```"],
-            ),
-        ):
-            asking, chat = ChatQuestions(), Chat()
-            asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(given))
-            await chat.asked()
-            text = chat.said[0].text
-            assert shown(chat) == labels and text.startswith("**May I run this?**")
-            assert "```\nrm x\n```" in text or "rm x" in text
-            always = ", `always`" if given.grant else ""
-            words = f"Or write `once` or `yes`, `session`{always}, `no`."
-            assert text.splitlines()[-2 - len(lines) :] == ["• it deletes", *lines, words]
-            assert [button.style for button in chat.said[0].buttons][:1] == ["good"]
-            asking.handle_press(5, chat.data["Deny"], may=True)
-            assert await asked == "no"
-
-    run(main)
-
-
-def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> None:
-    async def main() -> None:
-        asking, chat = ChatQuestions(), Chat(limits=PlatformLimits(100_000, 1.0, 1.0))
-        long = ApprovalRequest("s", "c", "terminal", "\n".join(f"echo {n}" for n in range(130)), ())
-        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
+async def test_a_decision_offers_what_may_be_decided() -> None:
+    scope = GrantScope("terminal", ("rm *",))
+    for given, labels, lines in (
+        (request(), ["Allow once", "This conversation", "Deny"], []),
+        (
+            request(grant="rm", scopes=(scope,)),
+            ["Allow once", "This conversation", "Always", "Deny"],
+            ["This conversation and always:", "```", "terminal(rm *)", "```"],
+        ),
+        (
+            request(scopes=(scope,)),
+            ["Allow once", "This conversation", "Deny"],
+            ["This conversation:", "```", "terminal(rm *)", "```"],
+        ),
+    ):
+        asking, chat = ChatQuestions(), Chat()
+        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(given))
         await chat.asked()
-        assert shown(chat) == ["Deny", "Show all"]
-        assert "echo 129" not in chat.said[0].text and "more lines" in chat.said[0].text
-        for word in ("once", "session", "yes", "allow once"):
-            assert asking.take_reply(5, ROOM, word, may=True) == ChatReply(NOT_SHOWN) and not asked.done()
-        assert asking.decide(ROOM, "1", may=True) == asking.decide(ROOM, "s", may=True) == NOT_SHOWN
-        word = chat.data["Deny"].partition(":")[0]
-        assert asking.handle_press(5, f"{word}:1", may=True) == OVER and not asked.done()
-        assert asking.decide(ROOM, "v", may=True) == "Shown: `echo 0` … (asked by ann)"
-        await chat.asked(2)
-        assert shown(chat) == ["Allow once", "This conversation", "Deny"]
-        assert "echo 129" in chat.said[1].text and "`show`" not in chat.said[1].text
-        asking.decide(ROOM, "s", may=True)
-        assert await asked == "session"
+        text = chat.said[0].text
+        assert shown(chat) == labels and text.startswith("**May I run this?**")
+        assert "```\nrm x\n```" in text or "rm x" in text
+        always = ", `always`" if given.grant else ""
+        words = f"Or write `once` or `yes`, `session`{always}, `no`."
+        assert text.splitlines()[-2 - len(lines) :] == ["• it deletes", *lines, words]
+        assert [button.style for button in chat.said[0].buttons][:1] == ["good"]
+        asking.handle_press(5, chat.data["Deny"], may=True)
+        assert await asked == "no"
 
-    run(main)
+
+async def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> None:
+    asking, chat = ChatQuestions(), Chat(limits=PlatformLimits(100_000, 1.0, 1.0))
+    long = ApprovalRequest("s", "c", "terminal", "\n".join(f"echo {n}" for n in range(130)), ())
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
+    await chat.asked()
+    assert shown(chat) == ["Deny", "Show all"]
+    assert "echo 129" not in chat.said[0].text and "more lines" in chat.said[0].text
+    for word in ("once", "session", "yes", "allow once"):
+        assert asking.take_reply(5, ROOM, word, may=True) == ChatReply(NOT_SHOWN) and not asked.done()
+    assert asking.decide(ROOM, "1", may=True) == asking.decide(ROOM, "s", may=True) == NOT_SHOWN
+    word = chat.data["Deny"].partition(":")[0]
+    assert asking.handle_press(5, f"{word}:1", may=True) == OVER and not asked.done()
+    assert asking.decide(ROOM, "v", may=True) == "Shown: `echo 0` … (asked by ann)"
+    await chat.asked(2)
+    assert shown(chat) == ["Allow once", "This conversation", "Deny"]
+    assert "echo 129" in chat.said[1].text and "`show`" not in chat.said[1].text
+    asking.decide(ROOM, "s", may=True)
+    assert await asked == "session"
 
 
 @pytest.mark.parametrize(
@@ -336,74 +303,63 @@ def test_of_more_than_anybody_reads_the_rest_is_counted(
     assert len(whole) == shown_rows and whole[-1].text.endswith(last)
 
 
-def test_a_question_in_several_messages_has_its_buttons_under_the_last() -> None:
-    async def main() -> None:
-        asking, chat = ChatQuestions(), Chat(limits=PlatformLimits(400, 1.0, 1.0))
-        long = ApprovalRequest("s", "c", "terminal", "\n".join(f"echo {n:030}" for n in range(20)), ())
-        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
+async def test_a_question_in_several_messages_has_its_buttons_under_the_last() -> None:
+    asking, chat = ChatQuestions(), Chat(limits=PlatformLimits(400, 1.0, 1.0))
+    long = ApprovalRequest("s", "c", "terminal", "\n".join(f"echo {n:030}" for n in range(20)), ())
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
+    await chat.asked()
+    assert len(chat.said) > 2 and all(len(one.text) <= 280 for one in chat.said)
+    assert asking.question_text(chat.data["Deny"]) == chat.said[-1].text
+    assert [bool(one.buttons) for one in chat.said] == [False] * (len(chat.said) - 1) + [True]
+    asking.decide(ROOM, "1", may=True)
+    assert await asked == "once"
+    chat.said.clear()
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).clarify("Why? " * 200, ["so"]))
+    await chat.asked()
+    assert len(chat.said) > 2 and max(len(one.text) for one in chat.said) <= 280
+    assert asking.take_reply(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
+
+
+async def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody_can_be() -> None:
+    asking, here, there = ChatQuestions(), Chat(), Chat(6, OTHER_ROOM)
+
+    async def found(route: QuestionRoute | None) -> QuestionRoute | None:
+        return route
+
+    alone = ChatPerson(asking, here.route, "ben", lambda: found(None))
+    assert await alone.approve(request()) is None
+    nobody = "needs somebody's permission, and nobody who may give it can be asked. Denied."
+    assert [one.text for one in here.said] == [f"`terminal` {nobody}"]
+    person = ChatPerson(asking, here.route, "be\u202en", lambda: found(there.route))
+    asked = asyncio.create_task(person.approve(request()))
+    await there.asked()
+    assert there.said[0].text.startswith("**be<U+202E>n asks: may I run this?**")
+    assert here.said[1].text == "`terminal` needs permission; whoever may give it was asked."
+    decided = "Allowed once: `rm x` (asked by be<U+202E>n)"
+    assert asking.decide(OTHER_ROOM, "1", may=True) == decided and await asked == "once"
+    assert here.said[2].text == decided, "who asked is told what was decided elsewhere"
+    group = Chat(7)
+    person = ChatPerson(asking, here.route, "ben", lambda: found(group.route))
+    asked = asyncio.create_task(person.approve(request()))
+    await group.asked()
+    assert group.said[0].text.startswith("**May I run this?**") and len(here.said) == 3
+    asking.decide(ROOM, "n", may=True)
+    assert await asked == "no"
+
+
+async def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -> None:
+    limits = PlatformLimits(100_000, 1.0, 1.0, has_buttons=False)
+    for lines, ways in (
+        (1, "Write `once` or `yes`, `session`, `no`."),
+        (130, "Write `show` (all of it), `no`."),
+    ):
+        asking, chat = ChatQuestions(), Chat(limits=limits)
+        given = ApprovalRequest("s", "c", "terminal", "\n".join(["echo"] * lines), ())
+        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(given))
         await chat.asked()
-        assert len(chat.said) > 2 and all(len(one.text) <= 280 for one in chat.said)
-        assert asking.question_text(chat.data["Deny"]) == chat.said[-1].text
-        assert [bool(one.buttons) for one in chat.said] == [False] * (len(chat.said) - 1) + [True]
-        asking.decide(ROOM, "1", may=True)
-        assert await asked == "once"
-        chat.said.clear()
-        asked = asyncio.create_task(
-            ChatPerson(asking, chat.route, "ann", None).clarify("Why? " * 200, ["so"])
-        )
-        await chat.asked()
-        assert len(chat.said) > 2 and max(len(one.text) for one in chat.said) <= 280
-        assert asking.take_reply(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
-
-    run(main)
-
-
-def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody_can_be() -> None:
-    async def main() -> None:
-        asking, here, there = ChatQuestions(), Chat(), Chat(6, OTHER_ROOM)
-
-        async def found(route: QuestionRoute | None) -> QuestionRoute | None:
-            return route
-
-        alone = ChatPerson(asking, here.route, "ben", lambda: found(None))
-        assert await alone.approve(request()) is None
-        nobody = "needs somebody's permission, and nobody who may give it can be asked. Denied."
-        assert [one.text for one in here.said] == [f"`terminal` {nobody}"]
-        person = ChatPerson(asking, here.route, "be\u202en", lambda: found(there.route))
-        asked = asyncio.create_task(person.approve(request()))
-        await there.asked()
-        assert there.said[0].text.startswith("**be<U+202E>n asks: may I run this?**")
-        assert here.said[1].text == "`terminal` needs permission; whoever may give it was asked."
-        decided = "Allowed once: `rm x` (asked by be<U+202E>n)"
-        assert asking.decide(OTHER_ROOM, "1", may=True) == decided and await asked == "once"
-        assert here.said[2].text == decided, "who asked is told what was decided elsewhere"
-        group = Chat(7)
-        person = ChatPerson(asking, here.route, "ben", lambda: found(group.route))
-        asked = asyncio.create_task(person.approve(request()))
-        await group.asked()
-        assert group.said[0].text.startswith("**May I run this?**") and len(here.said) == 3
+        assert chat.said[0].text.endswith(f"\n{ways}")
         asking.decide(ROOM, "n", may=True)
-        assert await asked == "no"
-
-    run(main)
-
-
-def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -> None:
-    async def main() -> None:
-        limits = PlatformLimits(100_000, 1.0, 1.0, has_buttons=False)
-        for lines, ways in (
-            (1, "Write `once` or `yes`, `session`, `no`."),
-            (130, "Write `show` (all of it), `no`."),
-        ):
-            asking, chat = ChatQuestions(), Chat(limits=limits)
-            given = ApprovalRequest("s", "c", "terminal", "\n".join(["echo"] * lines), ())
-            asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(given))
-            await chat.asked()
-            assert chat.said[0].text.endswith(f"\n{ways}")
-            asking.decide(ROOM, "n", may=True)
-            await asked
-
-    run(main)
+        await asked
 
 
 @pytest.mark.parametrize(
@@ -419,35 +375,31 @@ def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -> None
         ("o", True, False),
     ],
 )
-def test_only_words_that_the_question_shows_are_a_yes(text: str, has_buttons: bool, is_yes: bool) -> None:
-    async def main() -> None:
-        asking = ChatQuestions()
-        chat = Chat(limits=PlatformLimits(4_000, 1.0, 1.0, has_buttons=has_buttons))
-        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
-        await chat.asked()
-        texts = [chat.said[0].text, *(shown(chat) if has_buttons else ())]
-        asking.take_reply(5, ROOM, text, may=True)
-        assert (await asked == "once") == is_yes
-        assert (
-            any(
-                text.lower() in line.lower().replace("`", " ").split() or text.lower() == line.lower()
-                for line in texts
-            )
-            == is_yes
+async def test_only_words_that_the_question_shows_are_a_yes(
+    text: str, has_buttons: bool, is_yes: bool
+) -> None:
+    asking = ChatQuestions()
+    chat = Chat(limits=PlatformLimits(4_000, 1.0, 1.0, has_buttons=has_buttons))
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
+    await chat.asked()
+    texts = [chat.said[0].text, *(shown(chat) if has_buttons else ())]
+    asking.take_reply(5, ROOM, text, may=True)
+    assert (await asked == "once") == is_yes
+    assert (
+        any(
+            text.lower() in line.lower().replace("`", " ").split() or text.lower() == line.lower()
+            for line in texts
         )
+        == is_yes
+    )
 
-    run(main)
 
-
-def test_stop_cancels_the_turn_before_the_question_is_answered() -> None:
-    async def main() -> None:
-        asking, chat = ChatQuestions(), Chat()
-        asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
-        await chat.asked()
-        await asyncio.sleep(0)
-        reply = asking.take_reply(5, ROOM, "stop", may=True, stop=asked.cancel)
-        assert reply == ChatReply("Denied: `rm x` (asked by ann)", stops=True)
-        await asyncio.wait({asked})
-        assert asked.cancelled() and not asking.is_waiting(ROOM)
-
-    run(main)
+async def test_stop_cancels_the_turn_before_the_question_is_answered() -> None:
+    asking, chat = ChatQuestions(), Chat()
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
+    await chat.asked()
+    await asyncio.sleep(0)
+    reply = asking.take_reply(5, ROOM, "stop", may=True, stop=asked.cancel)
+    assert reply == ChatReply("Denied: `rm x` (asked by ann)", stops=True)
+    await asyncio.wait({asked})
+    assert asked.cancelled() and not asking.is_waiting(ROOM)

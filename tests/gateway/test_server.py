@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.parts import PEOPLE, Rig, Run, Wall, model, place, run
+from tests.gateway.parts import PEOPLE, Rig, Wall, model, place, rig
 from tests.support import let_pass
 from whet.app.conversations.hosted import SessionHost
 from whet.config.paths import Home
@@ -22,7 +22,7 @@ from whet.gateway.server import Setup, serve
 from whet.gateway.settings import ConfiguredChannel, GatewayChannelText, GatewayText
 from whet.store import chats
 
-__all__ = ["model", "run"]  # fixtures
+__all__ = ["model", "rig"]  # fixtures
 
 
 class Listening(Wall):
@@ -109,41 +109,35 @@ class Busy(Wall):
 
 
 @pytest.mark.logs_errors("channel one is off")
-def test_a_channel_gives_its_store_time_before_it_listens_again(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        board = Busy("one")
-        listening = asyncio.create_task(rig.server.listen(board, rig.intake))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert board.tries == 1
-        let_pass(5)
-        await listening
-        assert board.tries == 2
-
-    run(test)
+async def test_a_channel_gives_its_store_time_before_it_listens_again(rig: Rig) -> None:
+    board = Busy("one")
+    listening = asyncio.create_task(rig.server.listen(board, rig.intake))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert board.tries == 1
+    let_pass(5)
+    await listening
+    assert board.tries == 2
 
 
-def test_old_rows_are_dropped_now_and_then_and_not_all_the_time(run: Run) -> None:
-    async def test(rig: Rig) -> None:
-        async def leave(update_id: str) -> None:
-            row = rig.received(place(), update_id)
-            await rig.app.database.append(lambda db: chats.set_update_state(db, row.id, "done"))
+async def test_old_rows_are_dropped_now_and_then_and_not_all_the_time(rig: Rig) -> None:
+    async def leave(update_id: str) -> None:
+        row = rig.received(place(), update_id)
+        await rig.app.database.append(lambda db: chats.set_update_state(db, row.id, "done"))
 
-        async def go_on() -> None:
-            for _ in range(50):
-                await rig.app.database.read(lambda db: None)
+    async def go_on() -> None:
+        for _ in range(50):
+            await rig.app.database.read(lambda db: None)
 
-        await leave("u1")
-        pruning = asyncio.create_task(rig.server.prune())
-        while rig.state("u1"):
-            await asyncio.sleep(0)
-        for _ in range(2):
-            await go_on()
-            let_pass(1)  # it looks again until nothing more is found
+    await leave("u1")
+    pruning = asyncio.create_task(rig.server.prune())
+    while rig.state("u1"):
+        await asyncio.sleep(0)
+    for _ in range(2):
         await go_on()
-        await leave("u2")
-        await go_on()
-        assert rig.state("u2") == "done"
-        pruning.cancel()
-
-    run(test)
+        let_pass(1)  # it looks again until nothing more is found
+    await go_on()
+    await leave("u2")
+    await go_on()
+    assert rig.state("u2") == "done"
+    pruning.cancel()

@@ -58,12 +58,9 @@ async def called(base_url: str) -> SendFailed:
         (b"401 Who", True, True, False),
     ],
 )
-def test_what_a_status_says_of_a_message(status: bytes, final: bool, barred: bool, maybe: bool) -> None:
-    async def main() -> SendFailed:
-        async with answering(reply(status)) as (url, _):
-            return await called(url)
-
-    error = asyncio.run(main())
+async def test_what_a_status_says_of_a_message(status: bytes, final: bool, barred: bool, maybe: bool) -> None:
+    async with answering(reply(status)) as (url, _):
+        error = await called(url)
     assert (error.is_final, error.is_barred, error.maybe_sent) == (final, barred, maybe)
 
 
@@ -81,14 +78,11 @@ def test_a_connection_that_is_cut_leaves_a_doubt_and_one_that_was_never_made_doe
     ("asked", "waits_s"),
     [(b"7", 7.0), (b"999999999", 3600.0), (b"Fri, 31 Dec 9999 23:59:59 GMT", 3600.0), (b"soon", None)],
 )
-def test_patience_is_read_in_every_form_and_never_longer_than_an_hour(
+async def test_patience_is_read_in_every_form_and_never_longer_than_an_hour(
     asked: bytes, waits_s: float | None
 ) -> None:
-    async def main() -> SendFailed:
-        async with answering(reply(b"429 Slowly", headers=b"retry-after: " + asked + b"\r\n")) as (url, _):
-            return await called(url)
-
-    assert asyncio.run(main()).retry_after_s == waits_s
+    async with answering(reply(b"429 Slowly", headers=b"retry-after: " + asked + b"\r\n")) as (url, _):
+        assert (await called(url)).retry_after_s == waits_s
 
 
 def test_a_file_of_somebody_else_is_fetched_without_our_token_and_no_further_than_allowed() -> None:

@@ -306,21 +306,18 @@ def test_an_answer_before_the_request_was_taken_is_read():
     run(serve, ask)
 
 
-def test_nobody_there_a_name_that_is_none_and_headers_that_are_two():
-    async def go() -> None:
-        client = HttpClient(Limits(connect_s=20))
-        for url in ("http://127.0.0.1:1/", "http://nobody.invalid/", "https://127.0.0.1:1/"):
-            away = await failure(client, url)
-            assert (away.stage, away.is_unsent) == ("connect", True)
-        for url in ("ftp://x/", "http://", "http://x:99999/", "x", "http://[::1/"):
-            assert (await failure(client, url)).stage == "request"
-        for headers in ({"a": "b\r\nevil: 1"}, {"a\r\nb": "c"}, {"a": "b\x00"}, {"a": "ü"}, {"": "b"}):
-            with pytest.raises(HttpFailed) as caught:
-                async with client.exchange(Request("GET", "http://127.0.0.1:1/", headers)):
-                    pass
-            assert caught.value.stage == "request" and "evil" not in str(caught.value)
-
-    asyncio.run(go())
+async def test_nobody_there_a_name_that_is_none_and_headers_that_are_two():
+    client = HttpClient(Limits(connect_s=20))
+    for url in ("http://127.0.0.1:1/", "http://nobody.invalid/", "https://127.0.0.1:1/"):
+        away = await failure(client, url)
+        assert (away.stage, away.is_unsent) == ("connect", True)
+    for url in ("ftp://x/", "http://", "http://x:99999/", "x", "http://[::1/"):
+        assert (await failure(client, url)).stage == "request"
+    for headers in ({"a": "b\r\nevil: 1"}, {"a\r\nb": "c"}, {"a": "b\x00"}, {"a": "ü"}, {"": "b"}):
+        with pytest.raises(HttpFailed) as caught:
+            async with client.exchange(Request("GET", "http://127.0.0.1:1/", headers)):
+                pass
+        assert caught.value.stage == "request" and "evil" not in str(caught.value)
 
 
 def test_so_many_connections_and_no_more():

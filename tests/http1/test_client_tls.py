@@ -172,15 +172,11 @@ def test_a_proxy_that_refuses_or_speaks_nonsense_is_named(monkeypatch: pytest.Mo
     run(serve, ask)
 
 
-def test_proxy_settings_that_are_none_are_named(monkeypatch: pytest.MonkeyPatch):
+async def test_proxy_settings_that_are_none_are_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.setenv("HTTP_PROXY", "socks9://nowhere")
-
-    async def go() -> None:
-        with pytest.raises(ConfigError, match="proxy"):
-            await get(HttpClient(Limits()), "http://far.invalid/")
-
-    asyncio.run(go())
+    with pytest.raises(ConfigError, match="proxy"):
+        await get(HttpClient(Limits()), "http://far.invalid/")
 
 
 def test_tls_is_refused_for_another_name_and_an_unknown_certificate(tmp_path: Path):

@@ -3,7 +3,6 @@ a type. Servers are installed once, into the user's cache; one that is not to be
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import shutil
@@ -154,7 +153,7 @@ def _install(name: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", sorted(LANGUAGES))
-def test_an_edit_that_breaks_a_type_is_reported_in_its_own_step(
+async def test_an_edit_that_breaks_a_type_is_reported_in_its_own_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     language, work = LANGUAGES[name], tmp_path / "work"
@@ -167,18 +166,14 @@ def test_an_edit_that_breaks_a_type_is_reported_in_its_own_step(
         call("patch", path=path, old_string=old, new_string=new) for path, old, new, _ in language.edits
     ]
     script += [call("code_symbols", action="rename", **language.rename), ANSWER]
-
-    async def main() -> None:
-        async with running(tmp_path, script, lsp=LspSettings(check_s=200)) as r:
-            await r.turn()
-            *edits, renamed = _results(r)
-            for text, (_, _, _, place) in zip(edits, language.edits, strict=True):
-                assert "this edit brought 1 new error" in text and f"\n{place}" in text, text
-            assert renamed.count("patched") == 2, renamed
-            for path in (language.edits[0][0], language.rename["path"]):
-                assert f"{language.rename['new_name']}(" in (work / path).read_text()
-
-    asyncio.run(main())
+    async with running(tmp_path, script, lsp=LspSettings(check_s=200)) as r:
+        await r.turn()
+        *edits, renamed = _results(r)
+        for text, (_, _, _, place) in zip(edits, language.edits, strict=True):
+            assert "this edit brought 1 new error" in text and f"\n{place}" in text, text
+        assert renamed.count("patched") == 2, renamed
+        for path in (language.edits[0][0], language.rename["path"]):
+            assert f"{language.rename['new_name']}(" in (work / path).read_text()
 
 
 def _results(r: Running) -> list[str]:

@@ -55,7 +55,7 @@ def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
         asyncio.run(test(url))
 
 
-def test_a_standing_stream_that_lies_about_its_encoding_is_opened_again(home: Path) -> None:
+async def test_a_standing_stream_that_lies_about_its_encoding_is_opened_again(home: Path) -> None:
     streams: list[Request] = []
 
     def answer(request: Request) -> Answer:
@@ -64,11 +64,8 @@ def test_a_standing_stream_that_lies_about_its_encoding_is_opened_again(home: Pa
         streams.append(request)
         return 200, {**EVENTS, "content-encoding": "gzip"}, [CHANGED]
 
-    async def test() -> None:
-        async with raw(answer) as (url, _), bench(home, {"web": McpServerSettings(url=url)}):
-            await until(lambda: len(streams) > 1)
-
-    asyncio.run(test())
+    async with raw(answer) as (url, _), bench(home, {"web": McpServerSettings(url=url)}):
+        await until(lambda: len(streams) > 1)
 
 
 def test_a_stream_that_the_sdks_server_cuts_on_purpose_is_polled(home: Path) -> None:
@@ -80,7 +77,7 @@ def test_a_stream_that_the_sdks_server_cuts_on_purpose_is_polled(home: Path) -> 
         asyncio.run(test(url))
 
 
-def test_the_standing_stream_is_taken_up_where_it_ended_and_refusals_end_it(home: Path) -> None:
+async def test_the_standing_stream_is_taken_up_where_it_ended_and_refusals_end_it(home: Path) -> None:
     streams: list[str] = []
 
     def answer(request: Request) -> Answer:
@@ -98,38 +95,31 @@ def test_the_standing_stream_is_taken_up_where_it_ended_and_refusals_end_it(home
             case _:
                 return 405, {}, []
 
-    async def test() -> None:
-        async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
-            await until(lambda: len(streams) == 4)
-            await until(lambda: [one.message.get("method") for one in requests].count("tools/list") == 2)
-            assert streams == ["", "e-1", "e-1", "e-2"] and b.waits[:3] == [7.0, 7.0, 7.0]
-            assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
-        assert len(streams) == 4 and requests[-1].method == "DELETE"
-        assert requests[-1].headers["mcp-session-id"] == "s-1"
-
-    asyncio.run(test())
+    async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
+        await until(lambda: len(streams) == 4)
+        await until(lambda: [one.message.get("method") for one in requests].count("tools/list") == 2)
+        assert streams == ["", "e-1", "e-1", "e-2"] and b.waits[:3] == [7.0, 7.0, 7.0]
+        assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
+    assert len(streams) == 4 and requests[-1].method == "DELETE"
+    assert requests[-1].headers["mcp-session-id"] == "s-1"
 
 
-def test_a_flood_of_changes_is_one_question_at_a_time(home: Path) -> None:
+async def test_a_flood_of_changes_is_one_question_at_a_time(home: Path) -> None:
     def answer(request: Request) -> Answer:
         if request.method == "GET":
             return 200, EVENTS, [CHANGED * 1_000] if not streams else []
         return usual(request)
 
     streams: list[int] = []
+    async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
 
-    async def test() -> None:
-        async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
+        def asked() -> int:
+            return [one.message.get("method") for one in requests].count("tools/list")
 
-            def asked() -> int:
-                return [one.message.get("method") for one in requests].count("tools/list")
-
-            await until(lambda: asked() > 1)
-            streams.append(1)
-            await b.call("mcp__web__echo", text="hi")
-            assert asked() < 100 and b.told == []
-
-    asyncio.run(test())
+        await until(lambda: asked() > 1)
+        streams.append(1)
+        await b.call("mcp__web__echo", text="hi")
+        assert asked() < 100 and b.told == []
 
 
 @pytest.mark.parametrize(
@@ -142,7 +132,9 @@ def test_a_flood_of_changes_is_one_question_at_a_time(home: Path) -> None:
         ({"progress": True}, None),
     ],
 )
-def test_progress_is_shown_while_a_call_runs(home: Path, said: dict[str, object], shown: str | None) -> None:
+async def test_progress_is_shown_while_a_call_runs(
+    home: Path, said: dict[str, object], shown: str | None
+) -> None:
     def answer(request: Request) -> Answer:
         if not is_call(request):
             return usual(request)
@@ -155,12 +147,9 @@ def test_progress_is_shown_while_a_call_runs(home: Path, said: dict[str, object]
             [f"data: {json.dumps(line)}\n\n".encode() for line in lines] + [answered(request, "done")],
         )
 
-    async def test() -> None:
-        async with raw(answer) as (url, _), bench(home, {"web": McpServerSettings(url=url)}) as b:
-            assert (await b.call("mcp__web__echo")).text.endswith("done")
-            assert b.shown == ([shown] if shown else [])
-
-    asyncio.run(test())
+    async with raw(answer) as (url, _), bench(home, {"web": McpServerSettings(url=url)}) as b:
+        assert (await b.call("mcp__web__echo")).text.endswith("done")
+        assert b.shown == ([shown] if shown else [])
 
 
 @pytest.mark.slow
@@ -174,7 +163,7 @@ def test_the_sdks_progress_is_shown(home: Path) -> None:
         asyncio.run(test(url))
 
 
-def test_a_session_that_is_lost_is_begun_again_once_and_ends_no_other_call(home: Path) -> None:
+async def test_a_session_that_is_lost_is_begun_again_once_and_ends_no_other_call(home: Path) -> None:
     lost: list[Request] = []
     both, third = asyncio.Event(), asyncio.Event()
 
@@ -191,51 +180,42 @@ def test_a_session_that_is_lost_is_begun_again_once_and_ends_no_other_call(home:
             return 404, {}, []
         return usual(request)
 
-    async def test() -> None:
-        async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
-            slow = asyncio.create_task(b.call("mcp__web__echo", text="c"))
-            outs = await asyncio.gather(*(b.call("mcp__web__echo", text=text) for text in ("a", "b")))
-            assert [out.text[-1] for out in outs] == ["a", "b"]
-            third.set()
-            assert (await slow).text.endswith("you said: c")
-            methods = [one.message.get("method") for one in requests]
-            assert methods.count("initialize") == 2 and methods.count("tools/call") == 5
-
-    asyncio.run(test())
+    async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
+        slow = asyncio.create_task(b.call("mcp__web__echo", text="c"))
+        outs = await asyncio.gather(*(b.call("mcp__web__echo", text=text) for text in ("a", "b")))
+        assert [out.text[-1] for out in outs] == ["a", "b"]
+        third.set()
+        assert (await slow).text.endswith("you said: c")
+        methods = [one.message.get("method") for one in requests]
+        assert methods.count("initialize") == 2 and methods.count("tools/call") == 5
 
 
 @pytest.mark.slow
-def test_a_stream_that_drips_ends_with_the_calls_time(home: Path) -> None:
+async def test_a_stream_that_drips_ends_with_the_calls_time(home: Path) -> None:
     async def drip() -> AsyncIterator[bytes]:
         for _ in range(1_000):
             yield b": drip\n\n"
             await asyncio.sleep(0.02)
 
-    async def test() -> None:
-        def answer(request: Request) -> Answer:
-            return (200, EVENTS, drip()) if is_call(request) else usual(request)
+    def answer(request: Request) -> Answer:
+        return (200, EVENTS, drip()) if is_call(request) else usual(request)
 
-        server: Callable[[str], McpServerSettings] = lambda url: McpServerSettings(url=url, timeout_s=0.2)  # noqa: E731
-        async with raw(answer) as (url, _), bench(home, {"web": server(url)}) as b:
-            out = await b.call("mcp__web__echo")
-            assert out.error_kind == "timeout" and "within 0.2 s" in out.text
-
-    asyncio.run(test())
+    server: Callable[[str], McpServerSettings] = lambda url: McpServerSettings(url=url, timeout_s=0.2)  # noqa: E731
+    async with raw(answer) as (url, _), bench(home, {"web": server(url)}) as b:
+        out = await b.call("mcp__web__echo")
+        assert out.error_kind == "timeout" and "within 0.2 s" in out.text
 
 
 @pytest.mark.parametrize(
     ("session_id", "sent"), [("s-2", True), ("has space", False), ("x" * 2_000, False), ("\u00e9", False)]
 )
-def test_a_session_id_is_printable_ascii_or_none(home: Path, session_id: str, sent: bool) -> None:
+async def test_a_session_id_is_printable_ascii_or_none(home: Path, session_id: str, sent: bool) -> None:
     def answer(request: Request) -> Answer:
         if request.method == "POST" and request.message.get("method") == "initialize":
             hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "raw"}}
             return result(request, hello, mcp_session_id=session_id)
         return usual(request)
 
-    async def test() -> None:
-        async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
-            assert (await b.call("mcp__web__echo", text="hi")).text.endswith("hi")
-            assert ("mcp-session-id" in requests[-1].headers) is sent
-
-    asyncio.run(test())
+    async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
+        assert (await b.call("mcp__web__echo", text="hi")).text.endswith("hi")
+        assert ("mcp-session-id" in requests[-1].headers) is sent

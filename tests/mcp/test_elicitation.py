@@ -70,57 +70,48 @@ def test_the_sdks_form_is_put_to_the_person(
         asyncio.run(test(url))
 
 
-def test_no_time_of_a_call_passes_while_its_person_is_asked() -> None:
-    async def test() -> None:
-        async with asyncio.timeout(60) as limit:
+async def test_no_time_of_a_call_passes_while_its_person_is_asked() -> None:
+    async with asyncio.timeout(60) as limit:
 
-            async def answer(_question: str, _choices: object) -> str:
-                assert limit.when() is None
-                return "yes"
+        async def answer(_question: str, _choices: object) -> str:
+            assert limit.when() is None
+            return "yes"
 
-            person = suspend_limit_while_asking(CallPerson("s", answer), limit, 30)
-            assert person and person.owner == "s" and suspend_limit_while_asking(None, limit, 30) is None
-            assert await person.ask("?", ()) == "yes"
-            left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
-            assert 0 < left_s <= 30
-
-    asyncio.run(test())
+        person = suspend_limit_while_asking(CallPerson("s", answer), limit, 30)
+        assert person and person.owner == "s" and suspend_limit_while_asking(None, limit, 30) is None
+        assert await person.ask("?", ()) == "yes"
+        left_s = (limit.when() or 0) - asyncio.get_running_loop().time()
+        assert 0 < left_s <= 30
 
 
-def test_the_newer_protocols_question_is_answered_with_the_call_again(home: Path) -> None:
-    async def test() -> None:
-        async with bench(home, {"odd": odd("modern")}) as b:
-            b.answers = ["Agree"]
-            out = await b.call("mcp__odd__echo", text="ask me")
-            assert json.loads(out.text.rpartition("\n")[2]) == [
-                {"a": {"action": "accept", "content": {}}},
-                "s1",
-            ]
-            b.answers = [DECLINE]
-            assert '"decline"' in (await b.call("mcp__odd__echo", text="ask me")).text
-
-    asyncio.run(test())
+async def test_the_newer_protocols_question_is_answered_with_the_call_again(home: Path) -> None:
+    async with bench(home, {"odd": odd("modern")}) as b:
+        b.answers = ["Agree"]
+        out = await b.call("mcp__odd__echo", text="ask me")
+        assert json.loads(out.text.rpartition("\n")[2]) == [
+            {"a": {"action": "accept", "content": {}}},
+            "s1",
+        ]
+        b.answers = [DECLINE]
+        assert '"decline"' in (await b.call("mcp__odd__echo", text="ask me")).text
 
 
-def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) -> None:
+async def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) -> None:
     async def nobody(_message: bytes) -> None: ...
 
     async def answer(_question: str, _choices: object) -> str:
         return "Agree"
 
-    async def test() -> None:
-        asked = ServerRequests("x", nobody, lambda _method: None)
-        one, other = CallPerson("s1", answer), CallPerson("s2", answer)
-        with asked.during(one):
-            assert (await asked.ask_person({"message": "?"}))["action"] == "accept"
-            with asked.during(other):
-                assert (await asked.ask_person({"message": "?"}))["action"] == "cancel"
-            for _ in range(10):
-                last = await asked.ask_person({"message": "?"})
-            assert last["action"] == "cancel", "a call asks a few times, not for ever"
-        assert (await asked.ask_person({"message": "?"}))["action"] == "cancel"
-
-    asyncio.run(test())
+    asked = ServerRequests("x", nobody, lambda _method: None)
+    one, other = CallPerson("s1", answer), CallPerson("s2", answer)
+    with asked.during(one):
+        assert (await asked.ask_person({"message": "?"}))["action"] == "accept"
+        with asked.during(other):
+            assert (await asked.ask_person({"message": "?"}))["action"] == "cancel"
+        for _ in range(10):
+            last = await asked.ask_person({"message": "?"})
+        assert last["action"] == "cancel", "a call asks a few times, not for ever"
+    assert (await asked.ask_person({"message": "?"}))["action"] == "cancel"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import sys
@@ -33,46 +32,39 @@ def shown(tools: Sequence[Tool]) -> list[Tool]:
 
 
 @pytest.mark.slow
-def test_a_hundred_tools_take_up_little_and_are_found_by_words(home: Path) -> None:
-    async def test() -> None:
-        async with bench(home, {"big": SERVER}) as b:
-            tools = b.servers.tools()
-            first = shown(tools)
-            assert [tool.name for tool in first] == ["mcp_find", "mcp_call"] and len(tools) == 102
-            assert len(msgspec.json.encode([tool.spec for tool in first])) <= TOKENS * CHARS
-            for words, name in {
-                "create a new bug report": "create_issue",
-                "remove an invoice": "delete_invoice",
-                "searching contacts": "search_contact",
-                "pull requests list": "list_pull_request",
-                "download the spreadsheet": "export_spreadsheet",
-                "meeting update": "update_calendar_event",
-                "comment on the handbook page": "comment_on_wiki_page",
-                "mcp__big__share_photo": "share_photo",
-                "which release runs on the servers": "get_deployment",
-            }.items():
-                found = (await b.call("mcp_find", query=words)).text
-                best = [line for line in found.splitlines() if line.startswith("mcp__big__")]
-                wanted = name.rpartition("_")[2] if name == "get_deployment" else name
-                assert wanted in best[0], (words, best)
-                assert "Fields that are left out stay as they are." in found and '"properties"' in found
-            assert "No tool fits" in (await b.call("mcp_find", query="zyzzogeton")).text
-            with pytest.raises(BadInput, match="query"):
-                await first[0].run(None, {})  # type: ignore[arg-type]
-            with pytest.raises(BadInput, match="name says which tool"):
-                first[1].stands_for({"arguments": {}})  # type: ignore[misc]
-
-    asyncio.run(test())
+async def test_a_hundred_tools_take_up_little_and_are_found_by_words(home: Path) -> None:
+    async with bench(home, {"big": SERVER}) as b:
+        tools = b.servers.tools()
+        first = shown(tools)
+        assert [tool.name for tool in first] == ["mcp_find", "mcp_call"] and len(tools) == 102
+        assert len(msgspec.json.encode([tool.spec for tool in first])) <= TOKENS * CHARS
+        for words, name in {
+            "create a new bug report": "create_issue",
+            "remove an invoice": "delete_invoice",
+            "searching contacts": "search_contact",
+            "pull requests list": "list_pull_request",
+            "download the spreadsheet": "export_spreadsheet",
+            "meeting update": "update_calendar_event",
+            "comment on the handbook page": "comment_on_wiki_page",
+            "mcp__big__share_photo": "share_photo",
+            "which release runs on the servers": "get_deployment",
+        }.items():
+            found = (await b.call("mcp_find", query=words)).text
+            best = [line for line in found.splitlines() if line.startswith("mcp__big__")]
+            wanted = name.rpartition("_")[2] if name == "get_deployment" else name
+            assert wanted in best[0], (words, best)
+            assert "Fields that are left out stay as they are." in found and '"properties"' in found
+        assert "No tool fits" in (await b.call("mcp_find", query="zyzzogeton")).text
+        with pytest.raises(BadInput, match="query"):
+            await first[0].run(None, {})  # type: ignore[arg-type]
+        with pytest.raises(BadInput, match="name says which tool"):
+            first[1].stands_for({"arguments": {}})  # type: ignore[misc]
 
 
-def test_few_tools_are_sent_as_they_are(home: Path) -> None:
+async def test_few_tools_are_sent_as_they_are(home: Path) -> None:
     few = McpServerSettings(command=BIG[0], args=BIG[1:], allow=("*_photo",))
-
-    async def test() -> None:
-        async with bench(home, {"big": few}) as b:
-            assert len(shown(b.servers.tools())) == 10
-
-    asyncio.run(test())
+    async with bench(home, {"big": few}) as b:
+        assert len(shown(b.servers.tools())) == 10
 
 
 def test_what_is_called_is_a_tool_that_there_is() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -18,31 +17,25 @@ from whet.mcp.results import as_output
 from whet.moving import pairing
 
 
-def test_ten_thousand_tools_are_cut_and_said_to_be(home: Path) -> None:
-    async def test() -> None:
-        server = odd("many")
-        async with bench(home, {"odd": server}) as b:
-            listing = b.servers.listings["odd"]
-            assert (
-                len(listing.offered) == 256
-                and "256 are read of 2,000 tools or more" in listing.left_out[-1].reason
-            )
-        kept = read_stored(Home(home), "odd", server)
-        assert kept and len(kept.tools) == 2_000
-
-    asyncio.run(test())
+async def test_ten_thousand_tools_are_cut_and_said_to_be(home: Path) -> None:
+    server = odd("many")
+    async with bench(home, {"odd": server}) as b:
+        listing = b.servers.listings["odd"]
+        assert (
+            len(listing.offered) == 256
+            and "256 are read of 2,000 tools or more" in listing.left_out[-1].reason
+        )
+    kept = read_stored(Home(home), "odd", server)
+    assert kept and len(kept.tools) == 2_000
 
 
 @pytest.mark.slow
-def test_tools_that_would_fill_the_window_are_left_out_until_chosen(home: Path) -> None:
-    async def test() -> None:
-        async with bench(home, {"odd": odd("large"), "few": odd("large", allow=("tool99",))}) as b:
-            offered = b.servers.listings["odd"].offered
-            assert 1 < len(offered) < 10 and sum(size_chars(one.spec) for one in offered) <= 160_000
-            assert "choose some with allow" in b.servers.listings["odd"].left_out[0].reason
-            assert [one.own_name for one in b.servers.listings["few"].offered] == ["tool99"]
-
-    asyncio.run(test())
+async def test_tools_that_would_fill_the_window_are_left_out_until_chosen(home: Path) -> None:
+    async with bench(home, {"odd": odd("large"), "few": odd("large", allow=("tool99",))}) as b:
+        offered = b.servers.listings["odd"].offered
+        assert 1 < len(offered) < 10 and sum(size_chars(one.spec) for one in offered) <= 160_000
+        assert "choose some with allow" in b.servers.listings["odd"].left_out[0].reason
+        assert [one.own_name for one in b.servers.listings["few"].offered] == ["tool99"]
 
 
 def test_an_image_is_what_its_bytes_say_and_what_is_none_reaches_no_model() -> None:
@@ -55,52 +48,38 @@ def test_an_image_is_what_its_bytes_say_and_what_is_none_reaches_no_model() -> N
     assert pairing.parse_image_url("data:image/png;base64,AAAA") is None
 
 
-def test_questions_without_end_are_told_once(home: Path) -> None:
-    async def test() -> None:
-        async with bench(home, {"odd": odd("asks_on")}) as b:
-            assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
-            assert b.told == ["MCP server odd asked to use your model; refused"]
-
-    asyncio.run(test())
+async def test_questions_without_end_are_told_once(home: Path) -> None:
+    async with bench(home, {"odd": odd("asks_on")}) as b:
+        assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
+        assert b.told == ["MCP server odd asked to use your model; refused"]
 
 
-def test_stderr_without_end_is_read_and_dropped(home: Path) -> None:
-    async def test() -> None:
-        async with bench(home, {"odd": odd("endless_stderr")}) as b:
-            assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
-            connection = b.servers.remotes["odd"].connection
-            assert connection
-            transport = connection.transport
-            await until(lambda: transport.explain() == "its last line on stderr: last words")
-
-    asyncio.run(test())
+async def test_stderr_without_end_is_read_and_dropped(home: Path) -> None:
+    async with bench(home, {"odd": odd("endless_stderr")}) as b:
+        assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
+        connection = b.servers.remotes["odd"].connection
+        assert connection
+        transport = connection.transport
+        await until(lambda: transport.explain() == "its last line on stderr: last words")
 
 
-def test_a_server_that_prints_without_end_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_prints_without_end_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_GARBAGE", 5_000)
-
-    async def test() -> None:
-        async with bench(home, {"odd": odd("endless_stdout")}) as b:
-            out = await b.call("mcp__odd__echo", text="hi")
-            assert "lines that are no messages" in out.text and out.error_kind == "failed"
-
-    asyncio.run(test())
+    async with bench(home, {"odd": odd("endless_stdout")}) as b:
+        out = await b.call("mcp__odd__echo", text="hi")
+        assert "lines that are no messages" in out.text and out.error_kind == "failed"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_pidfd", [True, False])
-def test_a_child_that_holds_the_output_open_is_ended_with_its_server(
+async def test_a_child_that_holds_the_output_open_is_ended_with_its_server(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pidfd: bool
 ) -> None:
     journal = tmp_path / "journal"
     if not has_pidfd:
         monkeypatch.setattr(exits, "SYSTEM_PIDFD", None)
-
-    async def test() -> None:
-        async with bench(home, {"odd": odd("leaves_child", journal)}) as b:
-            out = await b.call("mcp__odd__echo", text="hi")
-            assert "ended with exit code 0" in out.text
-            child = int((tmp_path / "journal.child").read_text())
-            await until(lambda: not is_alive(child))
-
-    asyncio.run(test())
+    async with bench(home, {"odd": odd("leaves_child", journal)}) as b:
+        out = await b.call("mcp__odd__echo", text="hi")
+        assert "ended with exit code 0" in out.text
+        child = int((tmp_path / "journal.child").read_text())
+        await until(lambda: not is_alive(child))

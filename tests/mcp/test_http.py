@@ -111,16 +111,13 @@ def test_a_bad_answer_is_told_as_what_it_is(
     assert said in use(home, calling(answer))[0]
 
 
-def test_a_server_that_lies_about_its_encoding_has_no_tools_and_holds_up_nothing(home: Path) -> None:
-    async def test() -> None:
-        headers = {"content-type": "application/json", "content-encoding": "gzip"}
-        async with (
-            raw(lambda _request: (200, headers, [b"{}"])) as (url, _),
-            bench(home, {"web": McpServerSettings(url=url)}) as b,
-        ):
-            assert b.servers.tools() == [] and "web broke" in b.told[0]
-
-    asyncio.run(test())
+async def test_a_server_that_lies_about_its_encoding_has_no_tools_and_holds_up_nothing(home: Path) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    async with (
+        raw(lambda _request: (200, headers, [b"{}"])) as (url, _),
+        bench(home, {"web": McpServerSettings(url=url)}) as b,
+    ):
+        assert b.servers.tools() == [] and "web broke" in b.told[0]
 
 
 @pytest.mark.slow
@@ -206,16 +203,12 @@ def test_a_session_that_is_refused_with_400_is_begun_again_once(home: Path, mess
     assert [one.message.get("method") for one in requests if one.method == "POST"].count("initialize") == 2
 
 
-def test_a_call_that_met_500_is_not_repeated_but_the_next_one_has_a_new_session(home: Path) -> None:
+async def test_a_call_that_met_500_is_not_repeated_but_the_next_one_has_a_new_session(home: Path) -> None:
     answer, ran = restarted(500, "Session not found")
-
-    async def test() -> None:
-        async with raw(answer) as (url, _requests), bench(home, {"r": McpServerSettings(url=url)}) as b:
-            first = await b.call("mcp__r__echo", text="one")
-            assert first.error_kind and "HTTP 500" in first.text and not ran
-            assert (await b.call("mcp__r__echo", text="two")).text.endswith("you said: two")
-
-    asyncio.run(test())
+    async with raw(answer) as (url, _requests), bench(home, {"r": McpServerSettings(url=url)}) as b:
+        first = await b.call("mcp__r__echo", text="one")
+        assert first.error_kind and "HTTP 500" in first.text and not ran
+        assert (await b.call("mcp__r__echo", text="two")).text.endswith("you said: two")
 
 
 def test_a_refusal_by_a_server_that_knows_the_session_begins_no_other(home: Path) -> None:
@@ -242,30 +235,24 @@ def test_a_silent_server_times_out(home: Path) -> None:
     assert "did not answer within 0.2 s" in use(home, silent, timeout_s=0.2)[0]
 
 
-def test_a_server_that_is_not_there_is_told(home: Path) -> None:
-    async def test() -> None:
-        async with raw(usual) as (url, _):
-            pass
-        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
-            assert "can't be reached at 127.0.0.1:" in b.told[0]
-        async with bench(home, {"web": McpServerSettings(url="no url")}) as b:
-            assert "has the url 'no url', which is none" in b.told[0]
-
-    asyncio.run(test())
+async def test_a_server_that_is_not_there_is_told(home: Path) -> None:
+    async with raw(usual) as (url, _):
+        pass
+    async with bench(home, {"web": McpServerSettings(url=url)}) as b:
+        assert "can't be reached at 127.0.0.1:" in b.told[0]
+    async with bench(home, {"web": McpServerSettings(url="no url")}) as b:
+        assert "has the url 'no url', which is none" in b.told[0]
 
 
-def test_a_cancelled_call_is_called_off(home: Path) -> None:
+async def test_a_cancelled_call_is_called_off(home: Path) -> None:
     async def slow(request: Request) -> Answer:
         if isinstance(request.message, dict) and request.message.get("method") == "tools/call":
             await asyncio.sleep(30)
         return usual(request)
 
-    async def test() -> None:
-        async with raw(slow) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
-            running = asyncio.create_task(b.call("mcp__web__echo", text="hi"))
-            await until(lambda: any(one.message.get("method") == "tools/call" for one in requests))
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            await until(lambda: requests[-1].message.get("method") == "notifications/cancelled")
-
-    asyncio.run(test())
+    async with raw(slow) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
+        running = asyncio.create_task(b.call("mcp__web__echo", text="hi"))
+        await until(lambda: any(one.message.get("method") == "tools/call" for one in requests))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await until(lambda: requests[-1].message.get("method") == "notifications/cancelled")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -153,20 +152,16 @@ def test_what_may_destroy_is_asked_about_in_auto_mode_too(
     assert "its server says that it may destroy something" in server.requests[-1].body.decode()
 
 
-def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, home: Path) -> None:
+async def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: Path, home: Path) -> None:
     servers = {"odd": {"command": sys.executable, "args": ["-S", ODD, "hints"]}}
     settings = {"model.provider": "practice", "mcp.servers": json.dumps(servers)}
-
-    async def main() -> None:
-        async with opened(settings, folder) as app:
-            tools = (await app.new_session()).tools
-            assert list(tools)[-2:] == ["mcp__odd__echo", "mcp__odd__wipe"]
-            assert "local" in app.services.tools.by_name["read_file"].tags
-            assert not {"mcp__odd__wipe", "mcp__odd__echo"} & app.learning.desk.changes.trusted_tools
-            echo = tools["mcp__odd__echo"]
-            assert echo.effects == {"execute"} and not echo.repeatable
-
-    asyncio.run(main())
+    async with opened(settings, folder) as app:
+        tools = (await app.new_session()).tools
+        assert list(tools)[-2:] == ["mcp__odd__echo", "mcp__odd__wipe"]
+        assert "local" in app.services.tools.by_name["read_file"].tags
+        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & app.learning.desk.changes.trusted_tools
+        echo = tools["mcp__odd__echo"]
+        assert echo.effects == {"execute"} and not echo.repeatable
 
 
 @pytest.mark.slow
@@ -202,7 +197,7 @@ def test_a_trusted_tool_that_its_server_changes_does_not_run_unasked(
 
 
 @pytest.mark.slow
-def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_process(
+async def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_process(
     folder: Path, home: Path, server: PracticeServer
 ) -> None:
     settings: dict[str, object] = {
@@ -221,25 +216,21 @@ def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_proces
             ScriptedReply(text="Three."),
         ]
     )
-
-    async def main() -> None:
-        async with opened(settings, folder) as app:
-            session, events = await app.new_session(), list[Event]()
-            await ask(session, "Go", events)
-            await until(lambda: app.services.mcp is not None and app.services.mcp.is_stale)
-            assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
-            await ask(session, "Again", events)
-            assert [event.text for event in events if isinstance(event, Notice)] == [
-                "MCP server odd has changed its tools (new: mcp__odd__added; changed: mcp__odd__echo);"
-                " new sessions see them"
-            ]
-            tools = [json.loads(one.body)["tools"] for one in server.requests]
-            assert tools[0] == tools[1] == tools[2]
-            assert "mcp__odd__added" not in session.tools
-            later = (await app.new_session()).tools
-            assert "mcp__odd__added" in later and later["mcp__odd__echo"].spec.description == "Changed."
-
-    asyncio.run(main())
+    async with opened(settings, folder) as app:
+        session, events = await app.new_session(), list[Event]()
+        await ask(session, "Go", events)
+        await until(lambda: app.services.mcp is not None and app.services.mcp.is_stale)
+        assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
+        await ask(session, "Again", events)
+        assert [event.text for event in events if isinstance(event, Notice)] == [
+            "MCP server odd has changed its tools (new: mcp__odd__added; changed: mcp__odd__echo);"
+            " new sessions see them"
+        ]
+        tools = [json.loads(one.body)["tools"] for one in server.requests]
+        assert tools[0] == tools[1] == tools[2]
+        assert "mcp__odd__added" not in session.tools
+        later = (await app.new_session()).tools
+        assert "mcp__odd__added" in later and later["mcp__odd__echo"].spec.description == "Changed."
 
 
 @pytest.mark.slow

@@ -98,12 +98,9 @@ def test_nobody_comes(home: Path) -> None:
         asyncio.run(login(url, 0.1, go=False))
 
 
-def test_a_server_without_login_wants_none(home: Path) -> None:
-    async def test() -> None:
-        async with raw(usual) as (url, _):
-            assert await login(url) is None
-
-    asyncio.run(test())
+async def test_a_server_without_login_wants_none(home: Path) -> None:
+    async with raw(usual) as (url, _):
+        assert await login(url) is None
 
 
 def test_an_answer_with_another_state_is_not_taken(home: Path) -> None:
@@ -218,7 +215,7 @@ PAIR = "Basic " + base64.b64encode(b"me%3A1:s%2Fecret").decode()
         (["none"], {"token_endpoint_auth_method": "none"}, "none"),
     ],
 )
-def test_the_client_shows_its_secret_as_the_server_wants_it(
+async def test_the_client_shows_its_secret_as_the_server_wants_it(
     home: Path, offered: list[str] | None, registered: dict[str, str], shown: str
 ) -> None:
     asked: list[Request] = []
@@ -227,18 +224,14 @@ def test_the_client_shows_its_secret_as_the_server_wants_it(
         "registered": {"client_id": "me:1", "client_secret": "s/ecret", **registered},
         "token": GOOD,
     }
-
-    async def test() -> None:
-        async with raw(lying(asked, **changes)) as (url, requests):  # type: ignore[arg-type]
-            tokens = await come_back(url)
-            assert tokens and tokens.access_token == "access-1"
-            write_tokens(Home(home), "web", tokens)
-            async with bench(home, {"web": McpServerSettings(url=url)}):
-                pass  # it has run out by the tests' clock, and is renewed
-            wanted = next(one for one in requests if one.path == "/register").message
-            assert wanted["token_endpoint_auth_method"] == (offered or ["none"])[0]
-
-    asyncio.run(test())
+    async with raw(lying(asked, **changes)) as (url, requests):  # type: ignore[arg-type]
+        tokens = await come_back(url)
+        assert tokens and tokens.access_token == "access-1"
+        write_tokens(Home(home), "web", tokens)
+        async with bench(home, {"web": McpServerSettings(url=url)}):
+            pass  # it has run out by the tests' clock, and is renewed
+        wanted = next(one for one in requests if one.path == "/register").message
+        assert wanted["token_endpoint_auth_method"] == (offered or ["none"])[0]
     assert len(asked) >= 2
     for one in asked:
         form = parse_qs(str(one.message))
@@ -278,12 +271,9 @@ def test_a_way_to_show_the_secret_that_is_not_known_is_said() -> None:
         asyncio.run(test())
 
 
-def test_a_token_that_lasts_longer_than_time_is_kept() -> None:
-    async def test() -> None:
-        async with raw(lying(token={**GOOD, "expires_in": 1e308})) as (url, _):  # type: ignore[arg-type]
-            assert await come_back(url, Client("known"))
-
-    asyncio.run(test())
+async def test_a_token_that_lasts_longer_than_time_is_kept() -> None:
+    async with raw(lying(token={**GOOD, "expires_in": 1e308})) as (url, _):  # type: ignore[arg-type]
+        assert await come_back(url, Client("known"))
 
 
 def test_no_login_goes_out_unencrypted() -> None:
@@ -325,17 +315,14 @@ def test_a_refresh_token_is_used_once_by_however_many(home: Path) -> None:
         (200, {"access_token": "x" * 300_000}, "wants a login"),
     ],
 )
-def test_a_login_that_can_not_be_renewed_says_whether_to_wait(
+async def test_a_login_that_can_not_be_renewed_says_whether_to_wait(
     home: Path, status: int, token: dict[str, str] | bytes, said: str
 ) -> None:
-    async def test() -> None:
-        async with raw(lying(status=status, token=token)) as (url, _):  # type: ignore[arg-type]
-            kept = Tokens(url, "old", "refresh", 1, url.replace("/mcp", "/token"), url, "me")
-            write_tokens(Home(home), "web", kept)
-            async with bench(home, {"web": McpServerSettings(url=url)}) as b:
-                assert said in b.told[0]
-
-    asyncio.run(test())
+    async with raw(lying(status=status, token=token)) as (url, _):  # type: ignore[arg-type]
+        kept = Tokens(url, "old", "refresh", 1, url.replace("/mcp", "/token"), url, "me")
+        write_tokens(Home(home), "web", kept)
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
+            assert said in b.told[0]
 
 
 @pytest.mark.parametrize(
@@ -347,15 +334,12 @@ def test_a_login_that_can_not_be_renewed_says_whether_to_wait(
         ({"X-Team": "blue"}, {}, "can't be reached"),
     ],
 )
-def test_keys_go_out_encrypted_or_where_they_are_allowed_to(
+async def test_keys_go_out_encrypted_or_where_they_are_allowed_to(
     home: Path, headers: dict[str, str], more: dict[str, Any], said: str
 ) -> None:
-    async def test() -> None:
-        server = McpServerSettings(url="http://0.0.0.0:1/mcp", headers=headers, **more)
-        async with bench(home, {"web": server}, {"KEY": "secret-key"}) as b:
-            assert said in b.told[0]
-
-    asyncio.run(test())
+    server = McpServerSettings(url="http://0.0.0.0:1/mcp", headers=headers, **more)
+    async with bench(home, {"web": server}, {"KEY": "secret-key"}) as b:
+        assert said in b.told[0]
 
 
 @pytest.mark.parametrize(

@@ -74,62 +74,48 @@ async def _come_back(home: Path, url: str, asked: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("method", ["", "initialize", "tools/list", "tools/call"])
-def test_a_login_is_found_by_whatever_is_refused(home: Path, method: str) -> None:
+async def test_a_login_is_found_by_whatever_is_refused(home: Path, method: str) -> None:
     """Also where the handshake passes without one, or the list, and a call is the first to be refused."""
     server = Refusing(method, ["resource", "authority"])
     asked: list[str] = []
-
-    async def test() -> None:
-        async with raw(server) as (url, _):
-            settings = {"web": McpServerSettings(url=url)}
-            if method == "tools/call":
-                assert not await _come_back(home, url, asked)  # nothing was refused yet
-                async with bench(home, settings) as b:
-                    refused = (await b.call("mcp__web__echo", text="x")).text
-                    assert "wants a login. whet mcp login web" in refused
-            assert await _come_back(home, url, asked)
+    async with raw(server) as (url, _):
+        settings = {"web": McpServerSettings(url=url)}
+        if method == "tools/call":
+            assert not await _come_back(home, url, asked)  # nothing was refused yet
             async with bench(home, settings) as b:
-                assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
-
-    asyncio.run(test())
+                refused = (await b.call("mcp__web__echo", text="x")).text
+                assert "wants a login. whet mcp login web" in refused
+        assert await _come_back(home, url, asked)
+        async with bench(home, settings) as b:
+            assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
     assert asked == ["/authorization"] and ELSEWHERE in server.paths
 
 
 @pytest.mark.parametrize(("described", "place"), [(["authority"], "/authorization"), ([], "/authorize")])
-def test_a_server_of_2025_03_26_is_its_own_authority(home: Path, described: list[str], place: str) -> None:
+async def test_a_server_of_2025_03_26_is_its_own_authority(
+    home: Path, described: list[str], place: str
+) -> None:
     """It describes no resource: what it says of itself at its origin counts, else the usual paths there."""
     server = Refusing("", described)
     asked: list[str] = []
-
-    async def test() -> None:
-        async with raw(server) as (url, _):
-            assert await _come_back(home, url, asked)
-            async with bench(home, {"web": McpServerSettings(url=url)}) as b:
-                assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
-
-    asyncio.run(test())
+    async with raw(server) as (url, _):
+        assert await _come_back(home, url, asked)
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
+            assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
     assert asked == [place] and "/register" in server.paths and "/token" in server.paths
 
 
 @pytest.mark.parametrize("resource", ["", "/", "/mcp/"])
-def test_a_resource_above_the_server_covers_it(home: Path, resource: str) -> None:
+async def test_a_resource_above_the_server_covers_it(home: Path, resource: str) -> None:
     server = Refusing("", ["resource", "authority"], resource)
-
-    async def test() -> bool:
-        async with raw(server) as (url, _):
-            return await _come_back(home, url, [])
-
-    assert asyncio.run(test())
+    async with raw(server) as (url, _):
+        assert await _come_back(home, url, [])
 
 
 @pytest.mark.parametrize("resource", ["/mc", "/mcp/below", "/mcpx"])
-def test_a_resource_beside_the_server_is_refused(home: Path, resource: str) -> None:
+async def test_a_resource_beside_the_server_is_refused(home: Path, resource: str) -> None:
     server = Refusing("", ["resource", "authority"], resource)
-
-    async def test() -> None:
-        async with raw(server) as (url, _):
-            with pytest.raises(LoginFailed):
-                await _come_back(home, url, [])
-
-    asyncio.run(test())
+    async with raw(server) as (url, _):
+        with pytest.raises(LoginFailed):
+            await _come_back(home, url, [])
     assert "/token" not in server.paths

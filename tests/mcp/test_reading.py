@@ -86,21 +86,18 @@ def having(*own: str) -> object:
         (("a", "b"), {"allow": ("b",)}, ["b"]),
     ],
 )
-def test_only_what_is_there_and_wanted_is_offered(
+async def test_only_what_is_there_and_wanted_is_offered(
     home: Path, own: tuple[str, ...], more: dict[str, tuple[str, ...]], names: list[str]
 ) -> None:
-    async def test() -> None:
-        async with (
-            raw(having(*own)) as (url, _),  # type: ignore[arg-type]
-            bench(home, {"web": McpServerSettings(url=url, **more)}) as b,  # type: ignore[arg-type]
-        ):
-            assert [tool.name.removeprefix("mcp__web__") for tool in b.servers.tools()] == names
-            if own[:1] == ("read_resource",):
-                assert b.servers.tools()[1].spec.description == ""  # the server's own
-            if own == ():
-                listed = (await b.call("mcp__web__read_resource")).text
-                assert "x://1  one two, ddd" in listed and listed.endswith("[... 100 more not shown]")
-                read = (await b.call("mcp__web__read_resource", uri="x://1")).text
-                assert "in words" in read and "binary, not shown" in read and "without content" in read
-
-    asyncio.run(test())
+    async with (
+        raw(having(*own)) as (url, _),  # type: ignore[arg-type]
+        bench(home, {"web": McpServerSettings(url=url, **more)}) as b,  # type: ignore[arg-type]
+    ):
+        assert [tool.name.removeprefix("mcp__web__") for tool in b.servers.tools()] == names
+        if own[:1] == ("read_resource",):
+            assert b.servers.tools()[1].spec.description == ""  # the server's own
+        if own == ():
+            listed = (await b.call("mcp__web__read_resource")).text
+            assert "x://1  one two, ddd" in listed and listed.endswith("[... 100 more not shown]")
+            read = (await b.call("mcp__web__read_resource", uri="x://1")).text
+            assert "in words" in read and "binary, not shown" in read and "without content" in read

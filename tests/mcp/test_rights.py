@@ -67,40 +67,32 @@ class Guarded:
         return tokens
 
 
-def test_a_right_that_a_call_wants_is_asked_for_beside_those_there_are(home: Path) -> None:
+async def test_a_right_that_a_call_wants_is_asked_for_beside_those_there_are(home: Path) -> None:
     server = Guarded("write")
-
-    async def test() -> None:
-        async with raw(server) as (url, _):
+    async with raw(server) as (url, _):
+        await server.login(home, url)
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
+            out = await b.call("mcp__web__echo", text="hi")
+            assert "wants more rights for this than the login has (write)" in out.text
+            assert "whet mcp login web" in out.text
             await server.login(home, url)
-            async with bench(home, {"web": McpServerSettings(url=url)}) as b:
-                out = await b.call("mcp__web__echo", text="hi")
-                assert "wants more rights for this than the login has (write)" in out.text
-                assert "whet mcp login web" in out.text
-                await server.login(home, url)
-                assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
-
-    asyncio.run(test())
+            assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
     assert [one["scope"] for one in server.asked] == [["read"], ["read write"]]
 
 
-def test_a_right_that_is_never_granted_is_asked_for_once(home: Path) -> None:
+async def test_a_right_that_is_never_granted_is_asked_for_once(home: Path) -> None:
     server = Guarded("write", grants=False)
-
-    async def test() -> None:
-        async with raw(server) as (url, _):
+    async with raw(server) as (url, _):
+        await server.login(home, url)
+        async with bench(home, {"web": McpServerSettings(url=url)}) as b:
+            assert "wants more rights" in (await b.call("mcp__web__echo", text="hi")).text
             await server.login(home, url)
-            async with bench(home, {"web": McpServerSettings(url=url)}) as b:
-                assert "wants more rights" in (await b.call("mcp__web__echo", text="hi")).text
-                await server.login(home, url)
-                # The new login is taken up by a second try; then a refused call is one request.
-                for calls in (3, 4):
-                    out = await b.call("mcp__web__echo", text="hi")
-                    assert "although the login asked for the right to it (write)" in out.text
-                    assert "another login would get no more" in out.text
-                    assert server.calls == calls
-
-    asyncio.run(test())
+            # The new login is taken up by a second try; then a refused call is one request.
+            for calls in (3, 4):
+                out = await b.call("mcp__web__echo", text="hi")
+                assert "although the login asked for the right to it (write)" in out.text
+                assert "another login would get no more" in out.text
+                assert server.calls == calls
 
 
 def test_a_client_names_itself_by_its_document_where_the_server_takes_that() -> None:
@@ -130,7 +122,7 @@ def test_a_client_names_itself_by_its_document_where_the_server_takes_that() -> 
         assert form["client_id"] == [DOCUMENT if takes else "me"] and "client_secret" not in form
 
 
-def test_a_tool_that_only_runs_as_a_task_is_not_offered(home: Path) -> None:
+async def test_a_tool_that_only_runs_as_a_task_is_not_offered(home: Path) -> None:
     def handler(request: Request) -> Answer:
         if not isinstance(request.message, dict) or request.message.get("method") != "tools/list":
             return usual(request)
@@ -146,11 +138,8 @@ def test_a_tool_that_only_runs_as_a_task_is_not_offered(home: Path) -> None:
             },
         )
 
-    async def test() -> None:
-        async with (
-            raw(handler) as (url, _),
-            bench(home, {"web": McpServerSettings(url=url)}) as b,
-        ):
-            assert sorted(tool.name for tool in b.servers.tools()) == ["mcp__web__may", "mcp__web__never"]
-
-    asyncio.run(test())
+    async with (
+        raw(handler) as (url, _),
+        bench(home, {"web": McpServerSettings(url=url)}) as b,
+    ):
+        assert sorted(tool.name for tool in b.servers.tools()) == ["mcp__web__may", "mcp__web__never"]

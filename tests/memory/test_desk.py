@@ -116,38 +116,35 @@ def test_a_deleted_file_can_be_had_back(world: World) -> None:
     )
 
 
-def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> None:
+async def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> None:
     file = memory_file(world)
-    remember(world, "the first fact")
+    await world.desk.hand_in(MemoryRequest("add", content="the first fact"), HAND)
 
-    async def both() -> None:
-        async def person() -> None:
-            for number in range(40):
-                text = disk.read_text(file)  # None in the moment in which the desk swaps it
-                if text is not None:
-                    fresh = file.with_suffix(".tmp")
-                    fresh.write_text(text + f"- by hand {number}\n", "utf-8")
-                    if disk.read_text(file) == text:
-                        os.replace(fresh, file)
-                        written.append(f"by hand {number}")
-                await asyncio.sleep(0)
+    async def person() -> None:
+        for number in range(40):
+            text = disk.read_text(file)  # None in the moment in which the desk swaps it
+            if text is not None:
+                fresh = file.with_suffix(".tmp")
+                fresh.write_text(text + f"- by hand {number}\n", "utf-8")
+                if disk.read_text(file) == text:
+                    os.replace(fresh, file)
+                    written.append(f"by hand {number}")
+            await asyncio.sleep(0)
 
-        async def desk() -> None:
-            for number in range(10):
-                await world.desk.hand_in(MemoryRequest("add", content=f"learned {number}"), HAND)
+    async def desk() -> None:
+        for number in range(10):
+            await world.desk.hand_in(MemoryRequest("add", content=f"learned {number}"), HAND)
 
-        written: list[str] = []
-        await asyncio.gather(person(), desk())
-        await world.desk.apply()
-        text = file.read_text("utf-8")
-        # A person who saves an older text over a newer one takes out what it lacked, or puts a line of theirs
-        # in its place, and that is on record.
-        gone = [row.before for row in rows(world) if row.origin.execution_context == "edited by hand"]
-        for one in (f"learned {number}" for number in range(10)):
-            assert f"- {one}\n" in text or any(one in before for before in gone)
-        assert written and all(f"- {one}\n" in text for one in written)
-
-    asyncio.run(both())
+    written: list[str] = []
+    await asyncio.gather(person(), desk())
+    await world.desk.apply()
+    text = file.read_text("utf-8")
+    # A person who saves an older text over a newer one takes out what it lacked, or puts a line of theirs
+    # in its place, and that is on record.
+    gone = [row.before for row in rows(world) if row.origin.execution_context == "edited by hand"]
+    for one in (f"learned {number}" for number in range(10)):
+        assert f"- {one}\n" in text or any(one in before for before in gone)
+    assert written and all(f"- {one}\n" in text for one in written)
 
 
 def reviewed(world: World) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -51,40 +50,32 @@ def folder(tmp_path: Path) -> Path:
     return home
 
 
-def test_what_an_old_home_learned_is_in_force_as_it_was_and_can_be_taken_back(folder: Path) -> None:
+async def test_what_an_old_home_learned_is_in_force_as_it_was_and_can_be_taken_back(folder: Path) -> None:
     world = World(folder)
-
-    async def main() -> None:
-        prompt = await world.prompt()
-        assert "Tests run with nox." in prompt and "My own line" in prompt and "./ship --dry" in prompt
-        await world.desk.apply()
-        assert (folder / NOTE_PATH).read_text() == NOTES and (folder / SKILL_PATH).read_text() == SKILL
-        rows = {one.kind: one for one in [await world.desk.change(1), await world.desk.change(2)]}
-        await world.desk.undo(rows["skill"].id, Origin("user"))
-        await world.desk.undo(rows["memory"].id, Origin("user"))
-        assert (folder / NOTE_PATH).read_text() == NOTES.replace("- Tests run with nox.\n", "")
-        assert not (folder / SKILL_PATH).exists()
-
-    asyncio.run(main())
+    prompt = await world.prompt()
+    assert "Tests run with nox." in prompt and "My own line" in prompt and "./ship --dry" in prompt
+    await world.desk.apply()
+    assert (folder / NOTE_PATH).read_text() == NOTES and (folder / SKILL_PATH).read_text() == SKILL
+    rows = {one.kind: one for one in [await world.desk.change(1), await world.desk.change(2)]}
+    await world.desk.undo(rows["skill"].id, Origin("user"))
+    await world.desk.undo(rows["memory"].id, Origin("user"))
+    assert (folder / NOTE_PATH).read_text() == NOTES.replace("- Tests run with nox.\n", "")
+    assert not (folder / SKILL_PATH).exists()
     world.close()
 
 
-def test_new_lessons_stand_beside_old_ones_and_leave_them_as_they_were(folder: Path) -> None:
+async def test_new_lessons_stand_beside_old_ones_and_leave_them_as_they_were(folder: Path) -> None:
     world = World(folder)
     ran = Run("terminal", "./ship --now", "shipped to eu-1")
-
-    async def main() -> None:
-        session = await world.session([User("Ship it, please."), ran, User("I always want metric units.")])
-        old = "1. Run `./ship --dry`."
-        patch = SkillRequest(
-            "patch", "deploy", old_string=old, new_string=f"{old}\n2. Ship.", evidence=("shipped to eu-1",)
-        )
-        wish = add("Metric units.", "I always want metric units.")
-        [(_, note), (told, skill)] = await world.review(session, [wish, patch])
-        assert (note, skill) == ("active", "active"), told
-        assert (folder / NOTE_PATH).read_text().startswith(NOTES.rstrip("\n"))
-        text = (folder / SKILL_PATH).read_text()
-        assert all(line in text for line in SKILL.splitlines()) and "\n2. `./ship --now`\n" in text
-
-    asyncio.run(main())
+    session = await world.session([User("Ship it, please."), ran, User("I always want metric units.")])
+    old = "1. Run `./ship --dry`."
+    patch = SkillRequest(
+        "patch", "deploy", old_string=old, new_string=f"{old}\n2. Ship.", evidence=("shipped to eu-1",)
+    )
+    wish = add("Metric units.", "I always want metric units.")
+    [(_, note), (told, skill)] = await world.review(session, [wish, patch])
+    assert (note, skill) == ("active", "active"), told
+    assert (folder / NOTE_PATH).read_text().startswith(NOTES.rstrip("\n"))
+    text = (folder / SKILL_PATH).read_text()
+    assert all(line in text for line in SKILL.splitlines()) and "\n2. `./ship --now`\n" in text
     world.close()

@@ -85,23 +85,19 @@ def test_a_call_that_a_broken_guard_could_not_judge_does_not_run() -> None:
     assert "must answer None" in asyncio.run(table.before_tool("terminal", {})).blocked
 
 
-def test_a_hook_that_hangs_is_given_up_on() -> None:
+async def test_a_hook_that_hangs_is_given_up_on() -> None:
     release = threading.Event()
+    loop = asyncio.get_running_loop()
 
-    async def main() -> list[Any]:
-        loop = asyncio.get_running_loop()
+    def hangs() -> None:
+        loop.call_soon_threadsafe(let_pass, 60)
+        release.wait(60)
 
-        def hangs() -> None:
-            loop.call_soon_threadsafe(let_pass, 60)
-            release.wait(60)
-
-        table, problems = hooks("post_llm_call", hangs, lambda: "other", limit_s=60)
-        said = await table.call_all("post_llm_call")
-        release.set()
-        assert "no answer in 60 s" in problems[0].reason
-        return said
-
-    assert asyncio.run(main()) == ["other"]
+    table, problems = hooks("post_llm_call", hangs, lambda: "other", limit_s=60)
+    said = await table.call_all("post_llm_call")
+    release.set()
+    assert "no answer in 60 s" in problems[0].reason
+    assert said == ["other"]
 
 
 def test_a_hook_gets_only_the_keywords_that_it_names() -> None:

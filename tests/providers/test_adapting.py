@@ -202,30 +202,24 @@ def other_history(
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_goes_back_to_a_server_that_no_table_knows(field: str) -> None:
-    async def test() -> None:
-        async with running(RuledServer(field=field)) as server:
-            source = server.provider()
-            link = source.open("sys", [TOOL], "s")
-            reply = (await ask(link, USER)).message
-            await ask(link, USER, reply, Message("tool", "seen", tool_call_id=reply.tool_calls[0].id))
-            await source.aclose()
-            assert server.bodies[1]["messages"][2][field] == "I look."
-
-    asyncio.run(test())
+async def test_reasoning_goes_back_to_a_server_that_no_table_knows(field: str) -> None:
+    async with running(RuledServer(field=field)) as server:
+        source = server.provider()
+        link = source.open("sys", [TOOL], "s")
+        reply = (await ask(link, USER)).message
+        await ask(link, USER, reply, Message("tool", "seen", tool_call_id=reply.tool_calls[0].id))
+        await source.aclose()
+        assert server.bodies[1]["messages"][2][field] == "I look."
 
 
-def test_a_thinking_model_behind_a_bare_url_is_never_refused() -> None:
-    async def test() -> None:
-        async with running(RuledServer(wants_its_reasoning, field="reasoning_content")) as server:
-            source = server.provider()
-            link = source.open("sys", [TOOL], "s")
-            reply = (await ask(link, USER)).message
-            await ask(link, USER, reply, Message("tool", "seen", tool_call_id=reply.tool_calls[0].id))
-            await source.aclose()
-            assert not server.refused
-
-    asyncio.run(test())
+async def test_a_thinking_model_behind_a_bare_url_is_never_refused() -> None:
+    async with running(RuledServer(wants_its_reasoning, field="reasoning_content")) as server:
+        source = server.provider()
+        link = source.open("sys", [TOOL], "s")
+        reply = (await ask(link, USER)).message
+        await ask(link, USER, reply, Message("tool", "seen", tool_call_id=reply.tool_calls[0].id))
+        await source.aclose()
+        assert not server.refused
 
 
 REFUSALS: dict[str, tuple[list[Rule], dict[str, Any]]] = {
@@ -252,145 +246,111 @@ REFUSALS: dict[str, tuple[list[Rule], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_that_names_its_cause_has_a_second_try_which_is_remembered(name: str) -> None:
+async def test_a_refusal_that_names_its_cause_has_a_second_try_which_is_remembered(name: str) -> None:
     rules, settings = REFUSALS[name]
-
-    async def test() -> None:
-        async with running(RuledServer(*rules)) as server:
-            source = server.provider(**settings)
-            history = other_history("functions.look:0")
-            reply = await ask(source.open("sys", [TOOL], "s"), *history)
-            refused = len(server.refused)
-            assert reply.message.text == "done" and refused and len(reply.notices) == refused
-            await ask(source.open("sys", [TOOL], "s-2"), *history)
-            await source.aclose()
-            assert len(server.refused) == refused and server.bodies[-1]["model"] == "m"
-
-    asyncio.run(test())
+    async with running(RuledServer(*rules)) as server:
+        source = server.provider(**settings)
+        history = other_history("functions.look:0")
+        reply = await ask(source.open("sys", [TOOL], "s"), *history)
+        refused = len(server.refused)
+        assert reply.message.text == "done" and refused and len(reply.notices) == refused
+        await ask(source.open("sys", [TOOL], "s-2"), *history)
+        await source.aclose()
+        assert len(server.refused) == refused and server.bodies[-1]["model"] == "m"
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "reasoning_details"])
-def test_reasoning_that_another_server_sent_is_left_out_if_it_is_refused(name: str) -> None:
+async def test_reasoning_that_another_server_sent_is_left_out_if_it_is_refused(name: str) -> None:
     history = other_history(replay={name: "hm" if name != "reasoning_details" else [{"type": "x"}]})
-
-    async def test() -> None:
-        async with running(RuledServer(refuses_field(name))) as server:
-            source = server.provider()
-            assert (await ask(source.open("sys", [TOOL], "s"), *history)).message.text == "done"
-            await source.aclose()
-            assert len(server.refused) == 1
-
-    asyncio.run(test())
+    async with running(RuledServer(refuses_field(name))) as server:
+        source = server.provider()
+        assert (await ask(source.open("sys", [TOOL], "s"), *history)).message.text == "done"
+        await source.aclose()
+        assert len(server.refused) == 1
 
 
-def test_deepseek_gets_a_reasoning_in_the_calls_of_other_models() -> None:
-    async def test() -> None:
-        async with running(RuledServer(wants_reasoning)) as server:
-            source = server.provider({"K": "k-1"}, provider="deepseek", api_key_env="K")
-            await ask(source.open("sys", [TOOL], "s"), *other_history())
-            await source.aclose()
-            assert not server.refused
-
-    asyncio.run(test())
+async def test_deepseek_gets_a_reasoning_in_the_calls_of_other_models() -> None:
+    async with running(RuledServer(wants_reasoning)) as server:
+        source = server.provider({"K": "k-1"}, provider="deepseek", api_key_env="K")
+        await ask(source.open("sys", [TOOL], "s"), *other_history())
+        await source.aclose()
+        assert not server.refused
 
 
-def test_a_template_error_of_a_local_server_has_a_second_try() -> None:
-    async def test() -> None:
-        async with running(RuledServer(refuses_null, status=500)) as server:
-            source = server.provider()
-            assert (await ask(source.open("sys", [TOOL], "s"), *other_history())).message.text == "done"
-            await source.aclose()
-
-    asyncio.run(test())
+async def test_a_template_error_of_a_local_server_has_a_second_try() -> None:
+    async with running(RuledServer(refuses_null, status=500)) as server:
+        source = server.provider()
+        assert (await ask(source.open("sys", [TOOL], "s"), *other_history())).message.text == "done"
+        await source.aclose()
 
 
 @pytest.mark.parametrize(
     "text",
     ["temperature is out of range", "messages.0.content.1.image_url: not an image", "the model is thinking"],
 )
-def test_a_refusal_that_names_nothing_of_the_request_fails_at_once(text: str) -> None:
-    async def test() -> None:
-        async with running(RuledServer(lambda _body: text)) as server:
-            source = server.provider(reasoning_effort="low")
-            with pytest.raises(BadRequest):
-                await ask(source.open("sys", [TOOL], "s"), *other_history())
-            await source.aclose()
-            assert len(server.bodies) == 1
-
-    asyncio.run(test())
+async def test_a_refusal_that_names_nothing_of_the_request_fails_at_once(text: str) -> None:
+    async with running(RuledServer(lambda _body: text)) as server:
+        source = server.provider(reasoning_effort="low")
+        with pytest.raises(BadRequest):
+            await ask(source.open("sys", [TOOL], "s"), *other_history())
+        await source.aclose()
+        assert len(server.bodies) == 1
 
 
 @pytest.mark.parametrize("wire", ["chat_completions", "anthropic_messages"])
 @pytest.mark.parametrize("text", ["Model m is retired. Alternatively, use n.", "roles must alternate"])
-def test_a_request_that_stays_the_same_is_not_repeated(wire: str, text: str) -> None:
-    async def test() -> None:
-        async with running(RuledServer(lambda _body: text)) as server:
-            source = server.provider(format=wire)
-            with pytest.raises(BadRequest):
-                await ask(source.open("sys", [TOOL], "s"), USER)
-            await source.aclose()
-            assert len(server.bodies) == 1
-
-    asyncio.run(test())
+async def test_a_request_that_stays_the_same_is_not_repeated(wire: str, text: str) -> None:
+    async with running(RuledServer(lambda _body: text)) as server:
+        source = server.provider(format=wire)
+        with pytest.raises(BadRequest):
+            await ask(source.open("sys", [TOOL], "s"), USER)
+        await source.aclose()
+        assert len(server.bodies) == 1
 
 
-def test_a_server_that_always_names_something_else_is_given_up() -> None:
-    async def test() -> None:
-        names = ("stream_options", "tool_call_id: invalid pattern", "reasoning_content is missing")
-        async with running(RuledServer(lambda _body: " ".join(names))) as server:
-            source = server.provider()
-            with pytest.raises(BadRequest):
-                await ask(source.open("sys", [TOOL], "s"), *other_history())
-            await source.aclose()
-            assert len(server.bodies) < 10
-
-    asyncio.run(test())
+async def test_a_server_that_always_names_something_else_is_given_up() -> None:
+    names = ("stream_options", "tool_call_id: invalid pattern", "reasoning_content is missing")
+    async with running(RuledServer(lambda _body: " ".join(names))) as server:
+        source = server.provider()
+        with pytest.raises(BadRequest):
+            await ask(source.open("sys", [TOOL], "s"), *other_history())
+        await source.aclose()
+        assert len(server.bodies) < 10
 
 
 @pytest.mark.parametrize(
     ("wire", "name"), [("responses", "include"), ("anthropic_messages", "cache_control")]
 )
-def test_other_wire_formats_leave_out_a_refused_parameter(wire: str, name: str) -> None:
-    async def test() -> None:
-        async with running(RuledServer(refuses_parameter(name))) as server:
-            source = server.provider(format=wire)
-            with pytest.raises(ProviderError):  # the answer is of another format
-                await ask(source.open("sys", [], "s"), USER)
-            await source.aclose()
-            assert [name in body for body in server.bodies] == [True, False]
-
-    asyncio.run(test())
+async def test_other_wire_formats_leave_out_a_refused_parameter(wire: str, name: str) -> None:
+    async with running(RuledServer(refuses_parameter(name))) as server:
+        source = server.provider(format=wire)
+        with pytest.raises(ProviderError):  # the answer is of another format
+            await ask(source.open("sys", [], "s"), USER)
+        await source.aclose()
+        assert [name in body for body in server.bodies] == [True, False]
 
 
-def test_later_processes_know_what_a_server_refuses(tmp_path: Path) -> None:
+async def test_later_processes_know_what_a_server_refuses(tmp_path: Path) -> None:
     rules = [refuses_parameter("stream_options"), wants_nine_characters, refuses_null]
-
-    async def test() -> None:
-        async with running(RuledServer(*rules)) as server:
-            for refused in (len(rules), len(rules)):
-                source = server.provider(memory=tmp_path / "home" / "model-servers.json")
-                reply = await ask(source.open("sys", [TOOL], "s"), *other_history())
-                await source.aclose()
-                assert (reply.message.text, len(server.refused)) == ("done", refused)
-
-    asyncio.run(test())
+    async with running(RuledServer(*rules)) as server:
+        for refused in (len(rules), len(rules)):
+            source = server.provider(memory=tmp_path / "home" / "model-servers.json")
+            reply = await ask(source.open("sys", [TOOL], "s"), *other_history())
+            await source.aclose()
+            assert (reply.message.text, len(server.refused)) == ("done", refused)
 
 
-def test_a_memory_holds_no_password_of_an_address(tmp_path: Path) -> None:
+async def test_a_memory_holds_no_password_of_an_address(tmp_path: Path) -> None:
     memory = tmp_path / "model-servers.json"
-
-    async def test() -> None:
-        async with running(RuledServer(refuses_parameter("stream_options"))) as server:
-            url = f"http://user:pass-word@127.0.0.1:{server.port}/v1"
-            for _ in range(2):
-                model = ModelSettings(base_url=url, model="m")
-                source = connect_one(model, {}, backoff=Backoff(0), options=ConnectOptions(memory=memory))
-                await ask(source.open("sys", [TOOL], "s"), *other_history())
-                await source.aclose()
-            assert "pass-word" not in memory.read_text()
-            assert len(server.refused) == 1
-
-    asyncio.run(test())
+    async with running(RuledServer(refuses_parameter("stream_options"))) as server:
+        url = f"http://user:pass-word@127.0.0.1:{server.port}/v1"
+        for _ in range(2):
+            model = ModelSettings(base_url=url, model="m")
+            source = connect_one(model, {}, backoff=Backoff(0), options=ConnectOptions(memory=memory))
+            await ask(source.open("sys", [TOOL], "s"), *other_history())
+            await source.aclose()
+        assert "pass-word" not in memory.read_text()
+        assert len(server.refused) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"chat_completions x m": 1}', b"\xff"])
@@ -431,19 +391,16 @@ def test_a_memory_keeps_the_newest_servers(tmp_path: Path) -> None:
     assert known == list(range(2, 102))
 
 
-def test_a_tool_that_was_refused_is_offered_to_later_sessions(tmp_path: Path) -> None:
+async def test_a_tool_that_was_refused_is_offered_to_later_sessions(tmp_path: Path) -> None:
     def rule(body: Body) -> str:
         names = [tool["function"]["name"] for tool in body.get("tools", [])]
         return "Invalid schema for function 'look'" if "look" in names else ""
 
-    async def test() -> None:
-        async with running(RuledServer(rule)) as server:
-            source = server.provider(memory=tmp_path / "model-servers.json")
-            for session in ("s", "t"):
-                link = source.open("sys", [TOOL, ToolSpec("other", "Do.", {"type": "object"})], session)
-                reply = await ask(link, *other_history())
-                assert "the tool look" in reply.warnings[0]
-            await source.aclose()
-            assert not (tmp_path / "model-servers.json").exists()  # nothing of it is for later processes
-
-    asyncio.run(test())
+    async with running(RuledServer(rule)) as server:
+        source = server.provider(memory=tmp_path / "model-servers.json")
+        for session in ("s", "t"):
+            link = source.open("sys", [TOOL, ToolSpec("other", "Do.", {"type": "object"})], session)
+            reply = await ask(link, *other_history())
+            assert "the tool look" in reply.warnings[0]
+        await source.aclose()
+        assert not (tmp_path / "model-servers.json").exists()  # nothing of it is for later processes

@@ -23,17 +23,13 @@ def compressed(kind: str, body: bytes) -> tuple[str, bytes]:
 
 @pytest.mark.parametrize("kind", ["gzip", "deflate with header", "deflate without"])
 @pytest.mark.parametrize("piece", [1, 7, 10_000])
-def test_an_answer_that_is_compressed_unasked_is_read(kind: str, piece: int):
+async def test_an_answer_that_is_compressed_unasked_is_read(kind: str, piece: int):
     encoding, body = compressed(kind, sse(FIRST, LAST, USAGE, b"[DONE]"))
     pieces = [body[at : at + piece] for at in range(0, len(body), piece)]
-
-    async def test() -> None:
-        async with running(Script(pieces, headers={"content-encoding": encoding})) as server:
-            items = await items_of(provider(server))
-            assert items[-1].message.content == "Hello" and items[-1].usage.prompt_tokens == 3
-            assert server.requests[0].headers["accept-encoding"] == "identity"
-
-    run(test)
+    async with running(Script(pieces, headers={"content-encoding": encoding})) as server:
+        items = await items_of(provider(server))
+        assert items[-1].message.content == "Hello" and items[-1].usage.prompt_tokens == 3
+        assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
 def test_an_error_that_is_compressed_is_told_in_its_words():

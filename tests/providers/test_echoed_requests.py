@@ -65,24 +65,21 @@ FORMS: dict[str, Callable[[list[dict[str, Any]]], str]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_a_refusal_repeats_of_the_request_is_not_the_server_s_rule(form: str) -> None:
+async def test_what_a_refusal_repeats_of_the_request_is_not_the_server_s_rule(form: str) -> None:
     def refuse(body: Body) -> str:
         errors = find_errors(body)
         return FORMS[form](errors) if errors else ""
 
-    async def test() -> None:
-        async with running(RuledServer(refuse, status=500)) as server:
-            source = server.provider()
-            reply = await ask(source.open("sys", [TOOL], "s"), *HISTORY)
-            await source.aclose()
-            assert reply.message.text == "done" and len(server.refused) == 1
-            assert "content of a message with tool calls" in reply.notices[0]
-            assert server.bodies[-1]["messages"][2]["tool_calls"][0]["id"] == CALL_ID
-
-    asyncio.run(test())
+    async with running(RuledServer(refuse, status=500)) as server:
+        source = server.provider()
+        reply = await ask(source.open("sys", [TOOL], "s"), *HISTORY)
+        await source.aclose()
+        assert reply.message.text == "done" and len(server.refused) == 1
+        assert "content of a message with tool calls" in reply.notices[0]
+        assert server.bodies[-1]["messages"][2]["tool_calls"][0]["id"] == CALL_ID
 
 
-def test_structured_errors_are_read_without_the_request_that_they_repeat() -> None:
+async def test_structured_errors_are_read_without_the_request_that_they_repeat() -> None:
     """FastAPI's own answer: the errors are a list beside no message."""
 
     class Validating(RuledServer):
@@ -99,12 +96,9 @@ def test_structured_errors_are_read_without_the_request_that_they_repeat() -> No
             writer.write(head.encode() + data)
             return None
 
-    async def test() -> None:
-        async with running(Validating()) as server:
-            source = server.provider()
-            reply = await ask(source.open("sys", [TOOL], "s"), *HISTORY)
-            await source.aclose()
-            assert reply.message.text == "done" and len(server.refused) == 1
-            assert server.bodies[-1]["messages"][2]["tool_calls"][0]["id"] == CALL_ID
-
-    asyncio.run(test())
+    async with running(Validating()) as server:
+        source = server.provider()
+        reply = await ask(source.open("sys", [TOOL], "s"), *HISTORY)
+        await source.aclose()
+        assert reply.message.text == "done" and len(server.refused) == 1
+        assert server.bodies[-1]["messages"][2]["tool_calls"][0]["id"] == CALL_ID

@@ -83,23 +83,20 @@ def failure_of(*scripts: Script, **settings: Any) -> ProviderError:
     return run(test)
 
 
-def test_an_answer_streams_and_the_connection_is_used_again():
-    async def test() -> None:
-        async with running(GOOD, GOOD) as server:
-            source = provider(server)
-            link = source.open("sys", [], "s-1")
-            for _ in range(2):
-                items = [item async for item in link.stream(HI)]
-                assert items[:2] == [TextDelta("Hel"), TextDelta("lo")]
-                reply = items[-1]
-                assert isinstance(reply, ModelReply) and reply.message.content == "Hello"
-                assert reply.request_id == "req_9" and reply.usage.prompt_tokens == 3
-            assert server.connections == 1
-            assert server.requests[0].target == "/v1/chat/completions"
-            assert "authorization" not in server.requests[0].headers
-            await source.aclose()
-
-    run(test)
+async def test_an_answer_streams_and_the_connection_is_used_again():
+    async with running(GOOD, GOOD) as server:
+        source = provider(server)
+        link = source.open("sys", [], "s-1")
+        for _ in range(2):
+            items = [item async for item in link.stream(HI)]
+            assert items[:2] == [TextDelta("Hel"), TextDelta("lo")]
+            reply = items[-1]
+            assert isinstance(reply, ModelReply) and reply.message.content == "Hello"
+            assert reply.request_id == "req_9" and reply.usage.prompt_tokens == 3
+        assert server.connections == 1
+        assert server.requests[0].target == "/v1/chat/completions"
+        assert "authorization" not in server.requests[0].headers
+        await source.aclose()
 
 
 def test_a_name_and_password_in_the_base_url_are_sent_and_never_shown():
@@ -129,59 +126,48 @@ async def reply(link: ModelLink, messages: Sequence[Message]) -> ModelReply:
     return last
 
 
-def test_many_pieces_that_came_together_are_shown_as_one_of_each_kind():
+async def test_many_pieces_that_came_together_are_shown_as_one_of_each_kind():
     pieces = ['{"reasoning":"a"}', '{"reasoning":"b"}', *(f'{{"content":"{letter}"}}' for letter in "cdef")]
     stream = sse(*(f'{{"choices":[{{"delta":{piece}}}]}}' for piece in pieces), LAST, b"[DONE]")
-
-    async def test() -> None:
-        async with running(Script([stream])) as server:
-            items = await items_of(provider(server))
-            assert items[:-1] == [ReasoningDelta("ab"), TextDelta("cdeflo")]
-            assert items[-1].message.content == "cdeflo" and items[-1].message.reasoning == "ab"
-
-    run(test)
+    async with running(Script([stream])) as server:
+        items = await items_of(provider(server))
+        assert items[:-1] == [ReasoningDelta("ab"), TextDelta("cdeflo")]
+        assert items[-1].message.content == "cdeflo" and items[-1].message.reasoning == "ab"
 
 
-def test_a_call_id_that_was_used_before_is_made_new():
+async def test_a_call_id_that_was_used_before_is_made_new():
     called = (
         b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_0","function":{"name":"f",'
         b'"arguments":"{}"}}]},"finish_reason":"tool_calls"}]}'
     )
-
-    async def test() -> None:
-        async with running(*[Script([sse(called, b"[DONE]")])] * 2) as server:
-            source = provider(server)
-            link = source.open("", [], "s")
-            first = (await reply(link, HI)).message
-            result = Message("tool", "ok", tool_call_id=first.tool_calls[0].id, tool_name="f")
-            second = (await reply(link, [*HI, first, result])).message
-            assert (first.tool_calls[0].id, second.tool_calls[0].id) == ("call_0", "call_0_2")
-            await source.aclose()
-
-    run(test)
+    async with running(*[Script([sse(called, b"[DONE]")])] * 2) as server:
+        source = provider(server)
+        link = source.open("", [], "s")
+        first = (await reply(link, HI)).message
+        result = Message("tool", "ok", tool_call_id=first.tool_calls[0].id, tool_name="f")
+        second = (await reply(link, [*HI, first, result])).message
+        assert (first.tool_calls[0].id, second.tool_calls[0].id) == ("call_0", "call_0_2")
+        await source.aclose()
 
 
 @pytest.mark.parametrize("fault", [{"cut": True}, {"reset": True}])
-def test_a_broken_stream_begins_again(fault):
-    async def test() -> None:
-        waits = Waits()
-        broken = Script([sse(FIRST)], **fault)
-        async with running(broken, GOOD) as server:
-            items = await items_of(provider(server, waits=waits))
-            kinds = [type(item) for item in items]
-            assert kinds == [
-                TextDelta,
-                AttemptLost,
-                StreamRestarted,
-                AnswerGrew,
-                TextDelta,
-                TextDelta,
-                ModelReply,
-            ]
-            assert waits.asked == [0.5]
-            assert server.requests[0].body == server.requests[1].body
-
-    run(test)
+async def test_a_broken_stream_begins_again(fault):
+    waits = Waits()
+    broken = Script([sse(FIRST)], **fault)
+    async with running(broken, GOOD) as server:
+        items = await items_of(provider(server, waits=waits))
+        kinds = [type(item) for item in items]
+        assert kinds == [
+            TextDelta,
+            AttemptLost,
+            StreamRestarted,
+            AnswerGrew,
+            TextDelta,
+            TextDelta,
+            ModelReply,
+        ]
+        assert waits.asked == [0.5]
+        assert server.requests[0].body == server.requests[1].body
 
 
 def test_a_stream_that_just_ends_early_is_a_cut():
@@ -189,21 +175,18 @@ def test_a_stream_that_just_ends_early_is_a_cut():
     assert type(error) is Unavailable and "ended before" in error.message
 
 
-def test_failures_before_the_first_delta_are_retried_with_back_off():
-    async def test() -> None:
-        waits = Waits()
-        busy = Script([b"{}"], status=503, content_type="application/json")
-        limited = Script([b"{}"], status=429, headers={"retry-after": "7"})
-        async with running(busy, limited, GOOD) as server:
-            items = await items_of(provider(server, waits=waits, provider="vllm"))
-            retries = [item for item in items if isinstance(item, Retry)]
-            assert [(retry.attempt, retry.wait_s) for retry in retries] == [(1, 0.5), (2, 7.25)]
-            assert waits.asked == [0.5, 7.25]
-            assert isinstance(items[-1], ModelReply)
-            # A window that nobody asked for before is not asked for afterwards.
-            assert {request.target for request in server.requests} == {"/v1/chat/completions"}
-
-    run(test)
+async def test_failures_before_the_first_delta_are_retried_with_back_off():
+    waits = Waits()
+    busy = Script([b"{}"], status=503, content_type="application/json")
+    limited = Script([b"{}"], status=429, headers={"retry-after": "7"})
+    async with running(busy, limited, GOOD) as server:
+        items = await items_of(provider(server, waits=waits, provider="vllm"))
+        retries = [item for item in items if isinstance(item, Retry)]
+        assert [(retry.attempt, retry.wait_s) for retry in retries] == [(1, 0.5), (2, 7.25)]
+        assert waits.asked == [0.5, 7.25]
+        assert isinstance(items[-1], ModelReply)
+        # A window that nobody asked for before is not asked for afterwards.
+        assert {request.target for request in server.requests} == {"/v1/chat/completions"}
 
 
 def test_a_long_retry_after_fails_at_once():
@@ -217,23 +200,17 @@ def test_a_silent_server_is_given_up_after_the_time_limit():
 
 
 @pytest.mark.slow
-def test_a_server_that_keeps_the_connection_open_after_the_end_costs_no_answer():
-    async def test() -> None:
-        held = Script([sse(FIRST, LAST, b"[DONE]")], stall=True)
-        async with running(held) as server:
-            items = await items_of(provider(server))
-            assert items[-1].message.content == "Hello"
-
-    run(test)
+async def test_a_server_that_keeps_the_connection_open_after_the_end_costs_no_answer():
+    held = Script([sse(FIRST, LAST, b"[DONE]")], stall=True)
+    async with running(held) as server:
+        items = await items_of(provider(server))
+        assert items[-1].message.content == "Hello"
 
 
-def test_a_break_after_the_answer_is_whole_takes_nothing_away():
-    async def test() -> None:
-        async with running(Script([sse(FIRST, LAST)], reset=True)) as server:
-            items = await items_of(provider(server, max_retries=0))
-            assert items[-1].message.content == "Hello" and items[-1].usage.is_prompt_estimated
-
-    run(test)
+async def test_a_break_after_the_answer_is_whole_takes_nothing_away():
+    async with running(Script([sse(FIRST, LAST)], reset=True)) as server:
+        items = await items_of(provider(server, max_retries=0))
+        assert items[-1].message.content == "Hello" and items[-1].usage.is_prompt_estimated
 
 
 @pytest.mark.parametrize(
@@ -266,16 +243,11 @@ def test_an_answer_without_end_is_given_up(head, words):
     assert isinstance(error, WireError) and words in error.message
 
 
-def test_an_answer_in_plain_json_is_taken():
-    async def test() -> None:
-        body = (
-            b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}'
-        )
-        async with running(Script([body], content_type="application/json")) as server:
-            items = await items_of(provider(server))
-            assert items[0] == TextDelta("hi") and items[1].message.content == "hi"
-
-    run(test)
+async def test_an_answer_in_plain_json_is_taken():
+    body = b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}'
+    async with running(Script([body], content_type="application/json")) as server:
+        items = await items_of(provider(server))
+        assert items[0] == TextDelta("hi") and items[1].message.content == "hi"
 
 
 def test_a_server_that_is_not_there():
@@ -316,16 +288,13 @@ def test_a_certificate_that_is_not_trusted(tmp_path):
     assert "no trusted TLS connection to 127.0.0.1" in error.message and "SSL_CERT_FILE" in error.hint
 
 
-def test_a_proxy_from_the_environment_is_used(monkeypatch):
-    async def test() -> None:
-        async with running(GOOD) as server:
-            monkeypatch.delenv("NO_PROXY")
-            monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
-            items = await items_of(provider(server, base_url="http://model.invalid/v1"))
-            assert items[-1].message.content == "Hello"
-            assert server.requests[0].target == "http://model.invalid/v1/chat/completions"
-
-    run(test)
+async def test_a_proxy_from_the_environment_is_used(monkeypatch):
+    async with running(GOOD) as server:
+        monkeypatch.delenv("NO_PROXY")
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
+        items = await items_of(provider(server, base_url="http://model.invalid/v1"))
+        assert items[-1].message.content == "Hello"
+        assert server.requests[0].target == "http://model.invalid/v1/chat/completions"
 
 
 def test_a_proxy_that_refuses_is_named(monkeypatch):
@@ -341,25 +310,19 @@ def test_a_proxy_that_refuses_is_named(monkeypatch):
     assert "proxy" in error.message and "model.invalid" in error.message and "HTTPS_PROXY" in error.hint
 
 
-def test_keys_rotate_and_the_person_is_told_without_the_key():
+async def test_keys_rotate_and_the_person_is_told_without_the_key():
     rejected = Script([b'{"error":{"message":"Incorrect API key provided: key-one-value"}}'], status=401)
-
-    async def test() -> None:
-        async with running(rejected, GOOD, GOOD) as server:
-            secrets = {"K": "key-one-value", "K_2": "key-two-value"}
-            source = provider(server, secrets, api_key_env="K")
-            link = source.open("s", [], "s")
-            items = [item async for item in link.stream(HI)]
-            assert items[0] == Retry(1, 0.0, "K was rejected; K_2 is used now")
-            assert isinstance(items[-1], ModelReply) and items[-1].notices == (
-                "K was rejected; K_2 is used now",
-            )
-            assert (await reply(link, HI)).notices == ()
-            sent = [request.headers["authorization"] for request in server.requests]
-            assert sent == ["Bearer key-one-value", "Bearer key-two-value", "Bearer key-two-value"]
-            await source.aclose()
-
-    run(test)
+    async with running(rejected, GOOD, GOOD) as server:
+        secrets = {"K": "key-one-value", "K_2": "key-two-value"}
+        source = provider(server, secrets, api_key_env="K")
+        link = source.open("s", [], "s")
+        items = [item async for item in link.stream(HI)]
+        assert items[0] == Retry(1, 0.0, "K was rejected; K_2 is used now")
+        assert isinstance(items[-1], ModelReply) and items[-1].notices == ("K was rejected; K_2 is used now",)
+        assert (await reply(link, HI)).notices == ()
+        sent = [request.headers["authorization"] for request in server.requests]
+        assert sent == ["Bearer key-one-value", "Bearer key-two-value", "Bearer key-two-value"]
+        await source.aclose()
 
 
 def test_when_every_key_fails_the_error_shows_no_key():
@@ -376,66 +339,54 @@ def test_when_every_key_fails_the_error_shows_no_key():
     assert "key-two" not in run(test).message
 
 
-def test_cancelling_closes_the_connection():
-    async def test() -> None:
-        async with running(Script([sse(FIRST)], stall=True)) as server:
-            source = provider(server)
-            seen = asyncio.Event()
+async def test_cancelling_closes_the_connection():
+    async with running(Script([sse(FIRST)], stall=True)) as server:
+        source = provider(server)
+        seen = asyncio.Event()
 
-            async def consume() -> None:
-                async for _ in source.open("s", [], "s").stream(HI):
-                    seen.set()
+        async def consume() -> None:
+            async for _ in source.open("s", [], "s").stream(HI):
+                seen.set()
 
-            task = asyncio.create_task(consume())
-            await asyncio.wait_for(seen.wait(), 30)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await asyncio.wait_for(server.closed.wait(), 30)
-            await source.aclose()
-
-    run(test)
+        task = asyncio.create_task(consume())
+        await asyncio.wait_for(seen.wait(), 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(server.closed.wait(), 30)
+        await source.aclose()
 
 
-def test_anthropic_headers_and_path():
+async def test_anthropic_headers_and_path():
     stream = sse(
         b'{"type":"message_start","message":{"model":"m","usage":{"input_tokens":1}}}',
         b'{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}',
         b'{"type":"message_stop"}',
     )
-
-    async def test() -> None:
-        async with running(Script([stream])) as server:
-            root = server.url.removesuffix("/v1")
-            source = provider(
-                server, {"K": "secret-key"}, base_url=root, format="anthropic_messages", api_key_env="K"
-            )
-            await items_of(source)
-            request = server.requests[0]
-            assert request.target == "/v1/messages" and request.headers["x-api-key"] == "secret-key"
-            assert request.headers["anthropic-version"] == "2023-06-01"
-            assert "authorization" not in request.headers
-
-    run(test)
-
-
-def test_models_are_listed_and_a_wrong_list_is_said():
-    async def test() -> None:
-        listed = Script(
-            [b'{"object":"list","data":[{"id":"b"},{"id":"a"}]}'], content_type="application/json"
+    async with running(Script([stream])) as server:
+        root = server.url.removesuffix("/v1")
+        source = provider(
+            server, {"K": "secret-key"}, base_url=root, format="anthropic_messages", api_key_env="K"
         )
-        wrong = Script([b"<html>"], content_type="text/html")
-        named = Script([b'{"models":[{"name":"d"},{"name":"c"},{},{"name":"d"}]}'], content_type=JSON)
-        async with running(listed, named, wrong) as server:
-            source = provider(server)
-            assert await source.list_models() == ["a", "b"]
-            assert await source.list_models() == ["c", "d"]
-            assert server.requests[0].target == "/v1/models"
-            with pytest.raises(WireError, match="no list of models"):
-                await source.list_models()
-            await source.aclose()
+        await items_of(source)
+        request = server.requests[0]
+        assert request.target == "/v1/messages" and request.headers["x-api-key"] == "secret-key"
+        assert request.headers["anthropic-version"] == "2023-06-01"
+        assert "authorization" not in request.headers
 
-    run(test)
+
+async def test_models_are_listed_and_a_wrong_list_is_said():
+    listed = Script([b'{"object":"list","data":[{"id":"b"},{"id":"a"}]}'], content_type="application/json")
+    wrong = Script([b"<html>"], content_type="text/html")
+    named = Script([b'{"models":[{"name":"d"},{"name":"c"},{},{"name":"d"}]}'], content_type=JSON)
+    async with running(listed, named, wrong) as server:
+        source = provider(server)
+        assert await source.list_models() == ["a", "b"]
+        assert await source.list_models() == ["c", "d"]
+        assert server.requests[0].target == "/v1/models"
+        with pytest.raises(WireError, match="no list of models"):
+            await source.list_models()
+        await source.aclose()
 
 
 @pytest.mark.parametrize(
@@ -452,44 +403,35 @@ def test_models_are_listed_and_a_wrong_list_is_said():
         ("llamacpp", ["[1]"], None, ["/props"]),
     ],
 )  # fmt: skip
-def test_the_window_of_a_local_server_is_asked(name, answers, tokens, paths):
-    async def test() -> None:
-        scripts = [Script([answer.encode()], content_type="application/json") for answer in answers]
-        async with running(*scripts) as server:
-            source = provider(server, provider=name)
-            before = source.info.window_tokens
-            assert await source.probe_window() == tokens
-            assert source.info.window_tokens == (tokens or before)
-            assert [request.target for request in server.requests] == paths
-            # Ollama is told which model is meant; everybody else is only asked.
-            methods = ["POST" if path == "/api/show" else "GET" for path in paths]
-            assert [request.method for request in server.requests] == methods
-            await source.aclose()
-
-    run(test)
+async def test_the_window_of_a_local_server_is_asked(name, answers, tokens, paths):
+    scripts = [Script([answer.encode()], content_type="application/json") for answer in answers]
+    async with running(*scripts) as server:
+        source = provider(server, provider=name)
+        before = source.info.window_tokens
+        assert await source.probe_window() == tokens
+        assert source.info.window_tokens == (tokens or before)
+        assert [request.target for request in server.requests] == paths
+        # Ollama is told which model is meant; everybody else is only asked.
+        methods = ["POST" if path == "/api/show" else "GET" for path in paths]
+        assert [request.method for request in server.requests] == methods
+        await source.aclose()
 
 
-def test_a_window_from_the_settings_is_not_asked_for():
-    async def test() -> None:
-        async with running() as server:
-            source = provider(server, provider="vllm", window_tokens=77)
-            assert await source.probe_window() is None and source.info.window_tokens == 77
-
-    run(test)
+async def test_a_window_from_the_settings_is_not_asked_for():
+    async with running() as server:
+        source = provider(server, provider="vllm", window_tokens=77)
+        assert await source.probe_window() is None and source.info.window_tokens == 77
 
 
 @pytest.mark.slow
-def test_many_sessions_share_one_provider():
-    async def test() -> None:
-        async with running(*[GOOD] * 60) as server:
-            source = provider(server)
-            links = [source.open("s", [], str(number)) for number in range(60)]
+async def test_many_sessions_share_one_provider():
+    async with running(*[GOOD] * 60) as server:
+        source = provider(server)
+        links = [source.open("s", [], str(number)) for number in range(60)]
 
-            async def one(link: Any) -> str:
-                return [item async for item in link.stream(HI)][-1].message.content
+        async def one(link: Any) -> str:
+            return [item async for item in link.stream(HI)][-1].message.content
 
-            assert set(await asyncio.gather(*map(one, links))) == {"Hello"}
-            assert all(msgspec.json.decode(request.body) for request in server.requests)
-            await source.aclose()
-
-    run(test)
+        assert set(await asyncio.gather(*map(one, links))) == {"Hello"}
+        assert all(msgspec.json.decode(request.body) for request in server.requests)
+        await source.aclose()

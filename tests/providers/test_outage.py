@@ -93,27 +93,24 @@ def test_a_longer_outage_fails_when_the_patience_is_over_and_says_the_status():
     assert 300.0 <= machine.now_s <= 301.0 and "HTTP 502" in caught.value.message
 
 
-def test_a_server_that_is_started_later_is_waited_for():
-    async def test() -> None:
-        machine = Machine()
-        async with running() as gone:
-            port = gone.port
-        server = Server()
-        server.answer(ANSWER)
-        started: list[asyncio.Server] = []
+async def test_a_server_that_is_started_later_is_waited_for():
+    machine = Machine()
+    async with running() as gone:
+        port = gone.port
+    server = Server()
+    server.answer(ANSWER)
+    started: list[asyncio.Server] = []
 
-        async def start() -> None:
-            started.append(await asyncio.start_server(server.serve, "127.0.0.1", port))
+    async def start() -> None:
+        started.append(await asyncio.start_server(server.serve, "127.0.0.1", port))
 
-        tasks: list[asyncio.Task[None]] = []
-        machine.at[40.0] = lambda: tasks.append(asyncio.create_task(start()))
-        items = await ask(provider(f"http://127.0.0.1:{port}/v1", machine.backoff(300.0)))
-        assert isinstance(items[-1], ModelReply) and machine.now_s >= 40.0
-        assert isinstance(items[0], Retry) and "is the server running" in items[0].hint
-        started[0].close()
-        await started[0].wait_closed()
-
-    asyncio.run(test())
+    tasks: list[asyncio.Task[None]] = []
+    machine.at[40.0] = lambda: tasks.append(asyncio.create_task(start()))
+    items = await ask(provider(f"http://127.0.0.1:{port}/v1", machine.backoff(300.0)))
+    assert isinstance(items[-1], ModelReply) and machine.now_s >= 40.0
+    assert isinstance(items[0], Retry) and "is the server running" in items[0].hint
+    started[0].close()
+    await started[0].wait_closed()
 
 
 @pytest.mark.parametrize("what", ["resumed", "network"])
@@ -189,24 +186,20 @@ def test_another_key_is_used_without_a_wait_and_counts_as_no_try():
     assert outage.notices == [said] and machine.slept == []
 
 
-def test_text_that_was_shown_is_void_and_the_wait_is_told():
+async def test_text_that_was_shown_is_void_and_the_wait_is_told():
     part = Script([sse(b'{"choices":[{"delta":{"content":"do"}}]}')], cut=True)
-
-    async def test() -> None:
-        machine = Machine()
-        async with running(part, ANSWER) as server:
-            items = await ask(provider(server.url, machine.backoff(300.0)))
-            assert [type(item) for item in items] == [
-                TextDelta,
-                AttemptLost,
-                StreamRestarted,
-                Retry,
-                AnswerGrew,
-                TextDelta,
-                ModelReply,
-            ]
-
-    asyncio.run(test())
+    machine = Machine()
+    async with running(part, ANSWER) as server:
+        items = await ask(provider(server.url, machine.backoff(300.0)))
+        assert [type(item) for item in items] == [
+            TextDelta,
+            AttemptLost,
+            StreamRestarted,
+            Retry,
+            AnswerGrew,
+            TextDelta,
+            ModelReply,
+        ]
 
 
 def test_a_server_that_says_not_to_try_again_is_heeded():
@@ -246,11 +239,8 @@ def test_a_dead_proxy_is_named_and_not_the_address_of_the_model(proxy: str, monk
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503, 529])
 @pytest.mark.parametrize("body", [b'{"error":{"message":"x"}}', b"<html>", b""])
-def test_the_status_is_in_the_line_of_every_answer(status: int, body: bytes):
-    async def test() -> None:
-        async with running(Script([body] if body else [], status, JSON)) as server:
-            with pytest.raises(ProviderError) as caught:
-                await ask(provider(server.url, Machine().backoff(0.0, retries=0)))
-            assert caught.value.message.count(f"HTTP {status}") == 1
-
-    asyncio.run(test())
+async def test_the_status_is_in_the_line_of_every_answer(status: int, body: bytes):
+    async with running(Script([body] if body else [], status, JSON)) as server:
+        with pytest.raises(ProviderError) as caught:
+            await ask(provider(server.url, Machine().backoff(0.0, retries=0)))
+        assert caught.value.message.count(f"HTTP {status}") == 1

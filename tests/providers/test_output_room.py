@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -45,34 +44,28 @@ OPENROUTER = (
     ("text", "room"),
     [(VLLM, 5692), (OPENROUTER, 28_768), ("maximum context length is 33000 tokens, requested 32050", 32_000)],
 )
-def test_the_output_limit_that_fits_beside_the_prompt_is_sent_and_kept(
+async def test_the_output_limit_that_fits_beside_the_prompt_is_sent_and_kept(
     text: str, room: int, tmp_path: Path
 ) -> None:
-    async def test() -> list[int]:
-        async with running(RuledServer(refuses_above(room, text))) as server:
-            for _ in range(2):
-                source = server.provider(memory=tmp_path / "model-servers.json", **LONG)
-                await ask(source.open("sys", [TOOL], "s"), *other_history())
-                await source.aclose()
-            return limits_of(server)
-
-    limits = asyncio.run(test())
+    async with running(RuledServer(refuses_above(room, text))) as server:
+        for _ in range(2):
+            source = server.provider(memory=tmp_path / "model-servers.json", **LONG)
+            await ask(source.open("sys", [TOOL], "s"), *other_history())
+            await source.aclose()
+        limits = limits_of(server)
     assert limits == ([32_000] * 2 if room == 32_000 else [32_000, room, room])
 
 
-def test_a_refusal_without_numbers_halves_the_limit() -> None:
-    async def test() -> list[int]:
-        async with running(RuledServer(refuses_above(9_000, NO_NUMBERS))) as server:
-            source = server.provider(**LONG)
-            reply = await ask(source.open("sys", [TOOL], "s"), *other_history())
-            await source.aclose()
-            assert "so 8000 is sent" in reply.notices[-1]
-            return limits_of(server)
-
-    assert asyncio.run(test()) == [32_000, 16_000, 8_000]
+async def test_a_refusal_without_numbers_halves_the_limit() -> None:
+    async with running(RuledServer(refuses_above(9_000, NO_NUMBERS))) as server:
+        source = server.provider(**LONG)
+        reply = await ask(source.open("sys", [TOOL], "s"), *other_history())
+        await source.aclose()
+        assert "so 8000 is sent" in reply.notices[-1]
+        assert limits_of(server) == [32_000, 16_000, 8_000]
 
 
-def test_a_count_that_ends_where_the_window_does_is_not_taken_for_the_prompt() -> None:
+async def test_a_count_that_ends_where_the_window_does_is_not_taken_for_the_prompt() -> None:
     """AIDotNet/OpenCowork#82: vLLM counts a prompt only until it knows that the request is too long."""
 
     def rule(body: Body) -> str:
@@ -85,18 +78,15 @@ def test_a_count_that_ends_where_the_window_does_is_not_taken_for_the_prompt() -
             else ""
         )
 
-    async def test() -> list[int]:
-        async with running(RuledServer(rule)) as server:
-            source = server.provider(max_output_tokens=128_000)
-            await ask(source.open("sys", [TOOL], "s"), Message("user", "one two three four " * 1_500))
-            await source.aclose()
-            return limits_of(server)
-
-    limits = asyncio.run(test())
+    async with running(RuledServer(rule)) as server:
+        source = server.provider(max_output_tokens=128_000)
+        await ask(source.open("sys", [TOOL], "s"), Message("user", "one two three four " * 1_500))
+        await source.aclose()
+        limits = limits_of(server)
     assert len(limits) == 2 and limits[1] > 100_000
 
 
-def test_a_prompt_that_grows_is_not_refused_at_each_step() -> None:
+async def test_a_prompt_that_grows_is_not_refused_at_each_step() -> None:
     """The server's prompt has 100 tokens more with each request."""
     server = RuledServer()
 
@@ -106,18 +96,14 @@ def test_a_prompt_that_grows_is_not_refused_at_each_step() -> None:
         return words if prompt + limit_of(body) > 32_768 else ""
 
     server.rules = (rule,)
-
-    async def test() -> None:
-        async with running(server):
-            source = server.provider(**LONG)
-            link = source.open("sys", [TOOL], "s")
-            messages = other_history()
-            for _ in range(9):
-                await ask(link, *messages)
-                messages += other_history()
-            await source.aclose()
-
-    asyncio.run(test())
+    async with running(server):
+        source = server.provider(**LONG)
+        link = source.open("sys", [TOOL], "s")
+        messages = other_history()
+        for _ in range(9):
+            await ask(link, *messages)
+            messages += other_history()
+        await source.aclose()
     assert len(server.refused) == 2 and limits_of(server)[-1] == 8_192
 
 
@@ -136,46 +122,36 @@ def test_a_prompt_that_grows_is_not_refused_at_each_step() -> None:
     ],
 )
 @pytest.mark.parametrize("settings", [LONG, {}])
-def test_a_prompt_that_is_too_long_is_not_sent_again(text: str, settings: dict[str, Any]) -> None:
+async def test_a_prompt_that_is_too_long_is_not_sent_again(text: str, settings: dict[str, Any]) -> None:
     long = Message("user", "one two three four " * 20_000)
-
-    async def test() -> None:
-        async with running(RuledServer(lambda _body: text)) as server:
-            source = server.provider(**settings)
-            with pytest.raises(ContextOverflow):
-                await ask(source.open("sys", [TOOL], "s"), long)
-            await source.aclose()
-            assert len(server.bodies) == 1
-
-    asyncio.run(test())
+    async with running(RuledServer(lambda _body: text)) as server:
+        source = server.provider(**settings)
+        with pytest.raises(ContextOverflow):
+            await ask(source.open("sys", [TOOL], "s"), long)
+        await source.aclose()
+        assert len(server.bodies) == 1
 
 
-def test_limits_that_did_not_help_are_dropped() -> None:
+async def test_limits_that_did_not_help_are_dropped() -> None:
     def rule(body: Body) -> str:
         return NO_NUMBERS if len(body["messages"][1]["content"]) > 100 else ""
 
-    async def test() -> list[int]:
-        async with running(RuledServer(rule)) as server:
-            source = server.provider(**LONG)
-            link = source.open("sys", [TOOL], "s")
-            with pytest.raises(ContextOverflow):
-                await ask(link, Message("user", "one two three " * 2_000))
-            await ask(link, USER)
-            await source.aclose()
-            return limits_of(server)
-
-    limits = asyncio.run(test())
+    async with running(RuledServer(rule)) as server:
+        source = server.provider(**LONG)
+        link = source.open("sys", [TOOL], "s")
+        with pytest.raises(ContextOverflow):
+            await ask(link, Message("user", "one two three " * 2_000))
+        await ask(link, USER)
+        await source.aclose()
+        limits = limits_of(server)
     assert limits[-1] == 32_000 > min(limits) >= 5_000
 
 
 @pytest.mark.parametrize("wire", ["anthropic_messages", "responses"])
-def test_other_formats_send_the_limit_that_fits(wire: str) -> None:
-    async def test() -> list[int]:
-        async with running(RuledServer(refuses_above(5_692, VLLM))) as server:
-            source = server.provider(format=wire, max_retries=0, **LONG)
-            with suppress(ProviderError):  # it answers in the format of Chat Completions
-                await ask(source.open("sys", [TOOL], "s"), USER)
-            await source.aclose()
-            return limits_of(server)
-
-    assert asyncio.run(test())[:2] == [32_000, 5_692]
+async def test_other_formats_send_the_limit_that_fits(wire: str) -> None:
+    async with running(RuledServer(refuses_above(5_692, VLLM))) as server:
+        source = server.provider(format=wire, max_retries=0, **LONG)
+        with suppress(ProviderError):  # it answers in the format of Chat Completions
+            await ask(source.open("sys", [TOOL], "s"), USER)
+        await source.aclose()
+        assert limits_of(server)[:2] == [32_000, 5_692]

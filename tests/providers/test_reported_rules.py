@@ -97,25 +97,18 @@ async def _sleep(_seconds: float) -> None:
     pass
 
 
-def test_refused_requests_are_sent_in_another_way_which_is_remembered() -> None:
-    async def test() -> dict[str, str]:
-        return {report.source: wrong for report in REQUESTS if (wrong := await _try_request(report))}
-
-    assert asyncio.run(test()) == {}
+async def test_refused_requests_are_sent_in_another_way_which_is_remembered() -> None:
+    assert ({report.source: wrong for report in REQUESTS if (wrong := await _try_request(report))}) == {}
 
 
-def test_another_endpoint_is_remembered_by_later_processes(tmp_path: Path) -> None:
+async def test_another_endpoint_is_remembered_by_later_processes(tmp_path: Path) -> None:
     report = next(report for report in REQUESTS if report.source == "caozhiyuan/copilot-api#102")
-
-    async def test() -> None:
-        async with running(ReportedServer(report)) as server:
-            for _ in range(2):
-                source = server.provider(memory=tmp_path / "model-servers.json")
-                assert await _run_own_turn(source.open("sys", [STRICT], "s")) == "done"
-                await source.aclose()
-            assert len(server.refused) == 1
-
-    asyncio.run(test())
+    async with running(ReportedServer(report)) as server:
+        for _ in range(2):
+            source = server.provider(memory=tmp_path / "model-servers.json")
+            assert await _run_own_turn(source.open("sys", [STRICT], "s")) == "done"
+            await source.aclose()
+        assert len(server.refused) == 1
 
 
 def test_reported_streams_are_read() -> None:
@@ -149,17 +142,13 @@ class FailingServer(RuledServer):
 
 
 @pytest.mark.parametrize("report", FAILURES, ids=lambda report: report[0])
-def test_an_error_inside_a_good_answer_is_an_error(report: tuple[str, bytes, str]) -> None:
+async def test_an_error_inside_a_good_answer_is_an_error(report: tuple[str, bytes, str]) -> None:
     _, event, says = report
-
-    async def test() -> None:
-        async with running(FailingServer(event)) as server:
-            source = server.provider()
-            with pytest.raises(ProviderError, match=says):
-                await ask(source.open("sys", [STRICT], "s"), Message("user", "one"))
-            await source.aclose()
-
-    asyncio.run(test())
+    async with running(FailingServer(event)) as server:
+        source = server.provider()
+        with pytest.raises(ProviderError, match=says):
+            await ask(source.open("sys", [STRICT], "s"), Message("user", "one"))
+        await source.aclose()
 
 
 def test_each_rule_has_a_source_of_its_own() -> None:

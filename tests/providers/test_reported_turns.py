@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -59,31 +58,27 @@ async def run_turn(
     return end, server.bodies
 
 
-def test_turns_end_right_at_every_reported_stream(home: Path, tmp_path: Path) -> None:
+async def test_turns_end_right_at_every_reported_stream(home: Path, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text(f"This is {name}.")
     raw = {source: b"\n".join([*lines, b"", b"data: [DONE]", b"", b""]) for source, lines in LINES}
     answers = {source: (body, "ok", 0) for source, body in raw.items()}
     answers |= {row.source: (sse(*row.events, DONE), row.text, len(row.calls)) for row in STREAMS}
-
-    async def main() -> dict[str, str]:
-        wrong: dict[str, str] = {}
-        for source, (first, text, count) in answers.items():
-            end, bodies = await run_turn(StreamServer(first), tmp_path, {})
-            results = [row for row in bodies[-1]["messages"] if row["role"] == "tool"]
-            expected = f"{text}\n\nThe end." if text and count else "The end." if count else text
-            if (end.reason, end.text in (expected, "The end." if count else text), len(results)) != (
-                "answered",
-                True,
-                count,
-            ):
-                wrong[source] = f"{end.reason} {end.text!r} {end.error} with {len(results)} results"
-        return wrong
-
-    assert asyncio.run(main()) == {}
+    wrong: dict[str, str] = {}
+    for source, (first, text, count) in answers.items():
+        end, bodies = await run_turn(StreamServer(first), tmp_path, {})
+        results = [row for row in bodies[-1]["messages"] if row["role"] == "tool"]
+        expected = f"{text}\n\nThe end." if text and count else "The end." if count else text
+        if (end.reason, end.text in (expected, "The end." if count else text), len(results)) != (
+            "answered",
+            True,
+            count,
+        ):
+            wrong[source] = f"{end.reason} {end.text!r} {end.error} with {len(results)} results"
+    assert wrong == {}
 
 
-def test_turns_end_right_at_every_reported_refusal(home: Path, tmp_path: Path) -> None:
+async def test_turns_end_right_at_every_reported_refusal(home: Path, tmp_path: Path) -> None:
     async def try_report(report: Report) -> str:
         settings = {f"model.{name}": value for name, value in report.settings.items()}
         end, _ = await run_turn(TurnServer(report), tmp_path, {**settings, "model.max_retries": 2})
@@ -91,7 +86,4 @@ def test_turns_end_right_at_every_reported_refusal(home: Path, tmp_path: Path) -
             "" if (end.reason, end.text) == ("answered", "done") else f"{end.reason} {end.text!r} {end.error}"
         )
 
-    async def main() -> dict[str, str]:
-        return {report.source: wrong for report in REQUESTS if (wrong := await try_report(report))}
-
-    assert asyncio.run(main()) == {}
+    assert ({report.source: wrong for report in REQUESTS if (wrong := await try_report(report))}) == {}

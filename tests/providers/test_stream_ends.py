@@ -6,32 +6,29 @@ import asyncio
 from typing import Any
 
 from tests.providers.server import Script, running, sse
-from tests.providers.test_link import FIRST, GOOD, HI, LAST, provider, run
+from tests.providers.test_link import FIRST, GOOD, HI, LAST, provider
 
 WITHOUT_END = Script([sse(FIRST, LAST)])
 
 
-def test_a_call_over_a_kept_connection_makes_no_task() -> None:
-    async def test() -> None:
-        made: list[str] = []
+async def test_a_call_over_a_kept_connection_makes_no_task() -> None:
+    made: list[str] = []
 
-        def noted(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> Any:
-            made.append(repr(work))
-            return asyncio.Task(work, loop=loop, **more)
+    def noted(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> Any:
+        made.append(repr(work))
+        return asyncio.Task(work, loop=loop, **more)
 
-        async with running(GOOD, GOOD, WITHOUT_END) as server:
-            source = provider(server)
-            link = source.open("sys", [], "s-1")
-            async for _ in link.stream(HI):  # this one connects
+    async with running(GOOD, GOOD, WITHOUT_END) as server:
+        source = provider(server)
+        link = source.open("sys", [], "s-1")
+        async for _ in link.stream(HI):  # this one connects
+            pass
+        asyncio.get_running_loop().set_task_factory(noted)
+        for _ in range(2):
+            async for _ in link.stream(HI):
                 pass
-            asyncio.get_running_loop().set_task_factory(noted)
-            for _ in range(2):
-                async for _ in link.stream(HI):
-                    pass
-                await asyncio.sleep(0)  # where the loop would begin to close what was left
-                assert made == []
-            asyncio.get_running_loop().set_task_factory(None)
-            assert server.connections == 1
-            await source.aclose()
-
-    run(test)
+            await asyncio.sleep(0)  # where the loop would begin to close what was left
+            assert made == []
+        asyncio.get_running_loop().set_task_factory(None)
+        assert server.connections == 1
+        await source.aclose()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 
 import pytest
@@ -20,25 +19,22 @@ from whet.providers.tool_schemas import ToolCuts
         ("Invalid type for 'messages[0].content[0].format'", []),
     ],
 )
-def test_tools_that_a_refusal_does_not_name_stay_as_they_are(text: str, left_out: list[str]) -> None:
+async def test_tools_that_a_refusal_does_not_name_stay_as_they_are(text: str, left_out: list[str]) -> None:
     schema = {"type": "object", "properties": {"at": {"type": "string", "format": "uri"}}}
     tools = [ToolSpec(f"tool_{number}", "Do.", schema) for number in range(6)]
 
     def names_in(body: Body) -> list[str]:
         return [tool["function"]["name"] for tool in body["tools"]]
 
-    async def test() -> None:
-        async with running(RuledServer(lambda body: text if "tool_3" in names_in(body) else "")) as server:
-            source = server.provider()
-            with suppress(BadRequest):
-                await ask(source.open("sys", tools, "s"), *other_history())
-            await source.aclose()
-            sent = server.bodies[-1]
-            assert sorted({tool.name for tool in tools} - set(names_in(sent))) == left_out
-            sent_schemas = [tool["function"]["parameters"] for tool in sent["tools"]]
-            assert all("format" in schema["properties"]["at"] for schema in sent_schemas)
-
-    asyncio.run(test())
+    async with running(RuledServer(lambda body: text if "tool_3" in names_in(body) else "")) as server:
+        source = server.provider()
+        with suppress(BadRequest):
+            await ask(source.open("sys", tools, "s"), *other_history())
+        await source.aclose()
+        sent = server.bodies[-1]
+        assert sorted({tool.name for tool in tools} - set(names_in(sent))) == left_out
+        sent_schemas = [tool["function"]["parameters"] for tool in sent["tools"]]
+        assert all("format" in schema["properties"]["at"] for schema in sent_schemas)
 
 
 def test_a_keyword_is_left_out_of_a_schema_of_any_depth() -> None:

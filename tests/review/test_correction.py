@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -100,20 +99,17 @@ def test_work_is_done_again_where_three_fifths_of_it_are_alike(now: str, before:
 
 
 @pytest.mark.slow
-def test_work_that_is_done_again_is_seen_in_the_store(tmp_path: Path) -> None:
+async def test_work_that_is_done_again_is_seen_in_the_store(tmp_path: Path) -> None:
     """The turn before is read whole, though the session goes on after it."""
 
-    async def main() -> None:
-        script = [
-            does(use("terminal", command="echo report unit=inch page=4")),
-            says("Done."),
-            does(use("terminal", command="echo report unit=mm page=4")),
-            says("Done again."),
-        ]
-        async with bench(tmp_path, script) as b:
-            await b.turn("Make the report")
-            assert not b.queued
-            await b.turn("My reports are in millimetres, please.")
-            assert len(b.queued) == 1
-
-    asyncio.run(main())
+    script = [
+        does(use("terminal", command="echo report unit=inch page=4")),
+        says("Done."),
+        does(use("terminal", command="echo report unit=mm page=4")),
+        says("Done again."),
+    ]
+    async with bench(tmp_path, script) as b:
+        await b.turn("Make the report")
+        assert not b.queued
+        await b.turn("My reports are in millimetres, please.")
+        assert len(b.queued) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
@@ -35,42 +34,37 @@ def fill(place: Path) -> Path:
     return filler
 
 
-def test_a_review_that_finds_no_room_is_done_once_there_is_some(tmp_path: Path, disk: Path) -> None:
-    async def main() -> None:
-        with PracticeServer(script=corrected(does(LESSON), says("Saved."), says("Saved."))) as server:
-            async with bench(tmp_path, server=server) as b:
-                await talk(b)
-                filler = fill(disk)
-                with pytest.raises(StoreFull, match="no space"):
-                    await b.review()
-                assert b.memory() == ""
-                filler.unlink()
-                b.app.database.write_now(lambda db: db.execute("UPDATE jobs SET run_after = created"))
-            async with bench(tmp_path, server=server, session_id=b.session.id) as b:
-                assert [done.state for done in await b.review()] == ["saved"]
-                assert b.memory().count("./check --fast") == 1
-
-    asyncio.run(main())
+async def test_a_review_that_finds_no_room_is_done_once_there_is_some(tmp_path: Path, disk: Path) -> None:
+    with PracticeServer(script=corrected(does(LESSON), says("Saved."), says("Saved."))) as server:
+        async with bench(tmp_path, server=server) as b:
+            await talk(b)
+            filler = fill(disk)
+            with pytest.raises(StoreFull, match="no space"):
+                await b.review()
+            assert b.memory() == ""
+            filler.unlink()
+            b.app.database.write_now(lambda db: db.execute("UPDATE jobs SET run_after = created"))
+        async with bench(tmp_path, server=server, session_id=b.session.id) as b:
+            assert [done.state for done in await b.review()] == ["saved"]
+            assert b.memory().count("./check --fast") == 1
 
 
-def test_a_lesson_whose_file_has_no_room_is_in_force_and_written_later(tmp_path: Path, disk: Path) -> None:
+async def test_a_lesson_whose_file_has_no_room_is_in_force_and_written_later(
+    tmp_path: Path, disk: Path
+) -> None:
     """The ledger lies elsewhere than the notes: what it holds is read by new sessions all the same."""
     notes = disk / "memories"
     apart = tmp_path / "apart"
     apart.mkdir()
     (disk / "state.db").symlink_to(apart / "state.db")
-
-    async def main() -> None:
-        async with bench(tmp_path, corrected(does(LESSON), says("Saved."), says("Nothing."))) as b:
-            await talk(b)
-            notes.mkdir(exist_ok=True)
-            filler = fill(disk)
-            [done] = await b.review()
-            assert done.state == "saved" and b.memory() == ""
-            new = await b.app.learning.prompt_part(("notes",))
-            assert "./check --fast" in new.text
-            filler.unlink()
-            await b.app.learning.desk.apply()
-            assert b.memory().count("./check --fast") == 1
-
-    asyncio.run(main())
+    async with bench(tmp_path, corrected(does(LESSON), says("Saved."), says("Nothing."))) as b:
+        await talk(b)
+        notes.mkdir(exist_ok=True)
+        filler = fill(disk)
+        [done] = await b.review()
+        assert done.state == "saved" and b.memory() == ""
+        new = await b.app.learning.prompt_part(("notes",))
+        assert "./check --fast" in new.text
+        filler.unlink()
+        await b.app.learning.desk.apply()
+        assert b.memory().count("./check --fast") == 1

@@ -116,14 +116,11 @@ def test_a_judge_whose_question_would_pass_the_days_budget_is_not_asked(tmp_path
     assert not asked(tmp_path / "passes", review + int(characters / 2.5) - 1)[0]
 
 
-def test_no_second_model_is_asked_where_none_is_set(tmp_path: Path) -> None:
-    async def main() -> int:
-        async with bench(tmp_path, corrected(does(LESSON), says("Saved."))) as b:
-            await talk(b)
-            await b.review()
-            return len(b.server.requests)
-
-    assert asyncio.run(main()) == 4
+async def test_no_second_model_is_asked_where_none_is_set(tmp_path: Path) -> None:
+    async with bench(tmp_path, corrected(does(LESSON), says("Saved."))) as b:
+        await talk(b)
+        await b.review()
+        assert len(b.server.requests) == 4
 
 
 def test_a_review_that_goes_on_after_its_judge_was_asked_asks_no_second_time(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -42,22 +41,18 @@ def write_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_mended_failure_is_kept_on_a_day_without_budget(tmp_path: Path) -> None:
+async def test_a_mended_failure_is_kept_on_a_day_without_budget(tmp_path: Path) -> None:
     write_script(tmp_path)
     script = [
         does(use("terminal", command="./ship --host=amber")),
         does(use("terminal", command="./ship --host=cedar")),
         says("Done."),
     ]
-
-    async def main() -> None:
-        async with bench(tmp_path, script, settings=STARVED) as b:
-            await b.turn("Ship it")
-            assert [done.state for done in await b.review()] == ["saved"]
-            assert "`./ship --host=cedar` worked" in b.memory()
-            assert len(b.server.requests) == 3, "no model was asked"
-
-    asyncio.run(main())
+    async with bench(tmp_path, script, settings=STARVED) as b:
+        await b.turn("Ship it")
+        assert [done.state for done in await b.review()] == ["saved"]
+        assert "`./ship --host=cedar` worked" in b.memory()
+        assert len(b.server.requests) == 3, "no model was asked"
 
 
 async def correct(b: Bench) -> None:
@@ -67,7 +62,7 @@ async def correct(b: Bench) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "is_kept"), [("0.08", True), ("0", False)])
-def test_a_correction_whose_value_the_next_call_took_is_kept(
+async def test_a_correction_whose_value_the_next_call_took_is_kept(
     tmp_path: Path, share: str, is_kept: bool
 ) -> None:
     write_script(tmp_path)
@@ -77,19 +72,15 @@ def test_a_correction_whose_value_the_next_call_took_is_kept(
         does(use("terminal", command="./ship --host=cedar || true")),
         says("Done."),
     ]
-
-    async def main() -> None:
-        async with bench(tmp_path, script, settings={**STARVED, "review.share": share}) as b:
-            await correct(b)
-            await b.review()
-            assert ("the host is `--host=cedar`" in b.memory()) is is_kept
-            assert len(b.server.requests) == 4, "no model was asked"
-
-    asyncio.run(main())
+    async with bench(tmp_path, script, settings={**STARVED, "review.share": share}) as b:
+        await correct(b)
+        await b.review()
+        assert ("the host is `--host=cedar`" in b.memory()) is is_kept
+        assert len(b.server.requests) == 4, "no model was asked"
 
 
 @pytest.mark.slow
-def test_a_task_with_a_new_value_is_no_correction_because_a_call_failed(tmp_path: Path) -> None:
+async def test_a_task_with_a_new_value_is_no_correction_because_a_call_failed(tmp_path: Path) -> None:
     write_script(tmp_path)
     script = [
         does(use("terminal", command="./ship --host=amber || true")),
@@ -98,20 +89,16 @@ def test_a_task_with_a_new_value_is_no_correction_because_a_call_failed(tmp_path
         does(use("terminal", command="echo PORT=9001")),
         says("Done."),
     ]
-
-    async def main() -> None:
-        async with bench(tmp_path, script, settings=STARVED) as b:
-            await b.turn("Ship it")
-            await b.turn("Thanks. Now print the line PORT=9001 for me.")
-            await b.review()
-            assert b.memory() == ""
-
-    asyncio.run(main())
+    async with bench(tmp_path, script, settings=STARVED) as b:
+        await b.turn("Ship it")
+        await b.turn("Thanks. Now print the line PORT=9001 for me.")
+        await b.review()
+        assert b.memory() == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("settings", "asked"), [({"review.free_tokens": "0"}, True), (PLENTY, False)])
-def test_a_lesson_without_a_model_settles_no_earlier_correction(
+async def test_a_lesson_without_a_model_settles_no_earlier_correction(
     tmp_path: Path, settings: dict[str, object], asked: bool
 ) -> None:
     write_script(tmp_path)
@@ -122,22 +109,18 @@ def test_a_lesson_without_a_model_settles_no_earlier_correction(
         does(use("terminal", command="./ship --host=cedar")),
         says("Done."),
     ]
-
-    async def main() -> None:
-        async with bench(tmp_path, first, settings={**settings, "review.worker": "off"}) as b:
-            await talk(b)
-            await b.review()
-            await b.turn("No, that is wrong too, use the other folder")
-            await b.review()
-            session_id = b.session.id
-        again = {**PLENTY, "review.worker": "off"}
-        async with bench(tmp_path, [*mended, nothing], settings=again, session_id=session_id) as b:
-            await b.turn("Ship it")
-            await b.review()
-            assert "`./ship --host=cedar` worked" in b.memory()
-            assert len(b.server.requests) == 3 + asked
-
-    asyncio.run(main())
+    async with bench(tmp_path, first, settings={**settings, "review.worker": "off"}) as b:
+        await talk(b)
+        await b.review()
+        await b.turn("No, that is wrong too, use the other folder")
+        await b.review()
+        session_id = b.session.id
+    again = {**PLENTY, "review.worker": "off"}
+    async with bench(tmp_path, [*mended, nothing], settings=again, session_id=session_id) as b:
+        await b.turn("Ship it")
+        await b.review()
+        assert "`./ship --host=cedar` worked" in b.memory()
+        assert len(b.server.requests) == 3 + asked
 
 
 def test_an_error_teaches_what_the_working_call_took_from_it() -> None:

@@ -159,25 +159,22 @@ def test_without_steps_or_with_one_case_there_is_nothing_to_improve() -> None:
             improve(text, [case(("a", False))] * cases, lambda prompt: "", 1)
 
 
-def test_a_bug_in_a_review_is_one_line_and_the_next_try_comes_later(world: World) -> None:
+async def test_a_bug_in_a_review_is_one_line_and_the_next_try_comes_later(world: World) -> None:
     def broken(order: ReviewJob) -> tuple[Provider, bool]:
         raise ZeroDivisionError("a bug\nin it")
 
-    async def main() -> list[ReviewFinished | None]:
-        session, clock = await world.session([User("hello")]), SystemClock()
-        order = ReviewJob(session, 1, ("memory",), ("asked",), Runtime(ModelSettings()), 100)
-        queued = world.database.write_now(lambda db: queue_review(db, order, session, clock))
-        unused: Any = None
-        parts = ForkParts(world.database, clock, {}, *[unused] * 6)
-        told: list[ReviewFinished] = []
-        worker = ReviewWorker(parts, lambda profile: world.desk, ReviewSettings(), broken, told.append)
-        done = await worker.run_one()
-        assert done is not None and (done.job_id, done.session_id) == (queued.job_id, session)
-        assert (done.state, done.note, done.by_hand) == ("waiting", "ZeroDivisionError: a bug in it", True)
-        assert done.until > iso(clock.now()) and told == [done]
-        return [await worker.run_one()]
-
-    assert asyncio.run(main()) == [None], "it is not due yet"
+    session, clock = await world.session([User("hello")]), SystemClock()
+    order = ReviewJob(session, 1, ("memory",), ("asked",), Runtime(ModelSettings()), 100)
+    queued = world.database.write_now(lambda db: queue_review(db, order, session, clock))
+    unused: Any = None
+    parts = ForkParts(world.database, clock, {}, *[unused] * 6)
+    told: list[ReviewFinished] = []
+    worker = ReviewWorker(parts, lambda profile: world.desk, ReviewSettings(), broken, told.append)
+    done = await worker.run_one()
+    assert done is not None and (done.job_id, done.session_id) == (queued.job_id, session)
+    assert (done.state, done.note, done.by_hand) == ("waiting", "ZeroDivisionError: a bug in it", True)
+    assert done.until > iso(clock.now()) and told == [done]
+    assert [await worker.run_one()] == [None], "it is not due yet"
 
 
 def test_steps_count_from_the_last_write_of_a_skill_on() -> None:

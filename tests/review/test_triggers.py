@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -112,7 +111,7 @@ def test_another_way_is_found_within_six_calls_and_whatever_came_before(
     assert shows_recovery([tried, *other, call(command="./check")])  # edits are no calls of this kind
 
 
-def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:
+async def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:
     script = [says(f"answer {n}") for n in range(12)]
     settings = {"review.turns": "3", "review.on_correction": "false", "review.free_tokens": "1000000"}
 
@@ -124,14 +123,11 @@ def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> 
             )
             return b.session.id, [event.kinds for event in b.queued], found.turns
 
-    async def main() -> None:
-        first = await one("")
-        assert first[1:] == ([], 1)
-        assert (await one(first[0]))[1:] == ([], 2)
-        assert (await one(first[0]))[1:] == ([("memory",)], 0)
-        assert (await one(first[0]))[1:] == ([], 1)
-
-    asyncio.run(main())
+    first = await one("")
+    assert first[1:] == ([], 1)
+    assert (await one(first[0]))[1:] == ([], 2)
+    assert (await one(first[0]))[1:] == ([("memory",)], 0)
+    assert (await one(first[0]))[1:] == ([], 1)
 
 
 @pytest.mark.parametrize(
@@ -144,128 +140,103 @@ def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> 
         {"review.share": "0", "review.free_tokens": "0"},
     ],
 )
-def test_no_job_where_none_may_be(tmp_path: Path, settings: dict[str, object]) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, corrected(), settings=settings) as b:
-            await talk(b)
-            assert b.queued == [] and b.jobs() == []
-            assert await b.review() == []
-            assert len(b.server.requests) == 2
-
-    asyncio.run(main())
+async def test_no_job_where_none_may_be(tmp_path: Path, settings: dict[str, object]) -> None:
+    async with bench(tmp_path, corrected(), settings=settings) as b:
+        await talk(b)
+        assert b.queued == [] and b.jobs() == []
+        assert await b.review() == []
+        assert len(b.server.requests) == 2
 
 
-def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_next(tmp_path: Path) -> None:
+async def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_next(
+    tmp_path: Path,
+) -> None:
     from whet_lab.practice.script import server_error
 
     script = [says("I ran pytest."), server_error(), says("Right."), does(LESSON), says("Saved.")]
-
-    async def main() -> None:
-        async with bench(tmp_path, script) as b:
-            await b.turn("Run the tests")
-            assert (await b.turn(SAID)).reason == "failed"
-            assert b.queued == []
-            await b.turn("again, please")
-            assert [event.kinds for event in b.queued] == [("memory", "skill")]
-            assert [done.state for done in await b.review()] == ["saved"]
-
-    asyncio.run(main())
+    async with bench(tmp_path, script) as b:
+        await b.turn("Run the tests")
+        assert (await b.turn(SAID)).reason == "failed"
+        assert b.queued == []
+        await b.turn("again, please")
+        assert [event.kinds for event in b.queued] == [("memory", "skill")]
+        assert [done.state for done in await b.review()] == ["saved"]
 
 
 @pytest.mark.slow
-def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp_path: Path) -> None:
+async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp_path: Path) -> None:
     script = [
         does(use("terminal", command="echo tests all")),
         says("Done."),
         does(use("terminal", command="echo tests fast")),
         says("Done."),
     ]
-
-    async def main() -> None:
-        async with bench(tmp_path, script) as b:
-            await b.turn("Run the tests")
-            await b.turn(SAID)
-            found = b.app.database.read_now(outcomes.list_turn_outcomes)
-            assert [sorted(one.signals) for one in found] == [["correction"], []]
-
-    asyncio.run(main())
+    async with bench(tmp_path, script) as b:
+        await b.turn("Run the tests")
+        await b.turn(SAID)
+        found = b.app.database.read_now(outcomes.list_turn_outcomes)
+        assert [sorted(one.signals) for one in found] == [["correction"], []]
 
 
 @pytest.mark.parametrize(("free", "queued"), [(67_999, [1]), (68_000, [1, 1]), (136_000, [1, 1, 2])])
-def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
+async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     tmp_path: Path, free: int, queued: list[int]
 ) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 5
-
-    async def main() -> None:
-        settings = {"review.share": "0.5", "review.free_tokens": str(free)}
-        async with bench(tmp_path, script, settings=settings) as b:
-            await talk(b)  # a review weighs three calls as large as its last one, and what it adds: 34,000
-            await b.turn("No, that is wrong too, use the other folder")
-            b.session = await b.app.new_session()
-            await talk(b)
-            order = list(dict.fromkeys(event.job_id for event in b.queued))
-            assert [order.index(event.job_id) + 1 for event in b.queued] == queued
-
-    asyncio.run(main())
+    settings = {"review.share": "0.5", "review.free_tokens": str(free)}
+    async with bench(tmp_path, script, settings=settings) as b:
+        await talk(b)  # a review weighs three calls as large as its last one, and what it adds: 34,000
+        await b.turn("No, that is wrong too, use the other folder")
+        b.session = await b.app.new_session()
+        await talk(b)
+        order = list(dict.fromkeys(event.job_id for event in b.queued))
+        assert [order.index(event.job_id) + 1 for event in b.queued] == queued
 
 
 @pytest.mark.parametrize(("is_plain", "has_room"), [(True, True), (False, False)])
-def test_a_waiting_review_without_a_model_counts_as_nothing(
+async def test_a_waiting_review_without_a_model_counts_as_nothing(
     tmp_path: Path, is_plain: bool, has_room: bool
 ) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 2
     settings = {"review.share": "0.5", "review.free_tokens": "68000", "review.turns": "2"}
-
-    async def main() -> None:
-        async with bench(tmp_path, script, settings={**settings, "review.on_correction": "false"}) as b:
-            runtime = Runtime(ModelSettings())
-            job = ReviewJob(b.session.id, 1, ("memory",), ("recovery",), runtime, 10_000, is_plain=is_plain)
-            b.app.database.write_now(lambda db: queue_review(db, job, "another", SystemClock()))
-            await talk(b)
-            assert bool(b.queued) is has_room
-
-    asyncio.run(main())
+    async with bench(tmp_path, script, settings={**settings, "review.on_correction": "false"}) as b:
+        runtime = Runtime(ModelSettings())
+        job = ReviewJob(b.session.id, 1, ("memory",), ("recovery",), runtime, 10_000, is_plain=is_plain)
+        b.app.database.write_now(lambda db: queue_review(db, job, "another", SystemClock()))
+        await talk(b)
+        assert bool(b.queued) is has_room
 
 
-def test_jobs_of_one_conversation_fold_into_one_that_waits(tmp_path: Path) -> None:
+async def test_jobs_of_one_conversation_fold_into_one_that_waits(tmp_path: Path) -> None:
     script = [*corrected(), says("ok"), says("nothing to save")]
-
-    async def main() -> None:
-        async with bench(tmp_path, script) as b:
-            await talk(b)
-            await b.turn("No, that is wrong too, use the other folder")
-            assert len({event.job_id for event in b.queued}) == 1 and len(b.queued) == 2
-            asked = await b.app.reviews.queue_review(b.session.id, "the folder")
-            assert asked.job_id == b.queued[0].job_id
-            [job] = b.jobs()
-            order = json.loads(job.payload)
-            assert (order["turn"], order["reasons"], order["focus"]) == (
-                3,
-                ["correction", "asked"],
-                "the folder",
-            )
-            [done] = await b.review()
-            assert (done.state, done.by_hand) == ("nothing", True)
-            assert "the folder" in b.server.requests[-1].body.decode()
-
-    asyncio.run(main())
+    async with bench(tmp_path, script) as b:
+        await talk(b)
+        await b.turn("No, that is wrong too, use the other folder")
+        assert len({event.job_id for event in b.queued}) == 1 and len(b.queued) == 2
+        asked = await b.app.reviews.queue_review(b.session.id, "the folder")
+        assert asked.job_id == b.queued[0].job_id
+        [job] = b.jobs()
+        order = json.loads(job.payload)
+        assert (order["turn"], order["reasons"], order["focus"]) == (
+            3,
+            ["correction", "asked"],
+            "the folder",
+        )
+        [done] = await b.review()
+        assert (done.state, done.by_hand) == ("nothing", True)
+        assert "the folder" in b.server.requests[-1].body.decode()
 
 
-def test_a_skill_written_in_the_foreground_is_seen(tmp_path: Path) -> None:
+async def test_a_skill_written_in_the_foreground_is_seen(tmp_path: Path) -> None:
     script = [does(use("memory", action="add", content="Tests: ./check --fast here.")), says("Noted.")]
-
-    async def main() -> None:
-        async with bench(tmp_path, [says("hi"), *script], settings={"review.turns": "2"}) as b:
-            await b.turn("hello")
-            await b.turn("Remember: Tests run with ./check --fast here.")
-            assert b.rows()[0].state == "active" and b.queued == []
-
-    asyncio.run(main())
+    async with bench(tmp_path, [says("hi"), *script], settings={"review.turns": "2"}) as b:
+        await b.turn("hello")
+        await b.turn("Remember: Tests run with ./check --fast here.")
+        assert b.rows()[0].state == "active" and b.queued == []
 
 
 @pytest.mark.parametrize(

@@ -37,27 +37,23 @@ class Owner:
         await self.log.end_turn(self.turn, "answered", "")
 
 
-def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(
+async def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(
     bench: Bench, server: PracticeServer
 ) -> None:
     server.install([says("after you")])
-
-    async def story() -> None:
-        owner = await Owner.come(bench.database, SystemClock())
-        await owner.ask("mine")
-        bench.add(session_id="held")
-        bench.clock.advance(10 * MINUTE_S)
-        for _ in range(5):
-            await bench.worker().drain()
-            bench.clock.advance(MINUTE_S)
-        assert bench.told == [] and server.count == 0
-        await owner.hear("yours")
-        await owner.ask("and more of mine")
-        await owner.hear("more of yours")
-        owner.log.close()
+    owner = await Owner.come(bench.database, SystemClock())
+    await owner.ask("mine")
+    bench.add(session_id="held")
+    bench.clock.advance(10 * MINUTE_S)
+    for _ in range(5):
         await bench.worker().drain()
-
-    asyncio.run(story())
+        bench.clock.advance(MINUTE_S)
+    assert bench.told == [] and server.count == 0
+    await owner.hear("yours")
+    await owner.ask("and more of mine")
+    await owner.hear("more of yours")
+    owner.log.close()
+    await bench.worker().drain()
     [finished] = bench.told
     assert (finished.run.result, finished.run.text) == ("answered", "after you")
     assert server.count == 1
@@ -87,68 +83,57 @@ def test_a_run_that_waits_for_its_session_comes_to_an_end_when_its_schedule_is_p
     assert bench.drain() == []
 
 
-def test_a_run_that_waits_for_its_session_is_gone_with_its_schedule(bench: Bench) -> None:
+async def test_a_run_that_waits_for_its_session_is_gone_with_its_schedule(bench: Bench) -> None:
     made = bench.add(session_id="held")
-
-    async def story() -> None:
-        owner = await Owner.come(bench.database, SystemClock())
-        await owner.ask("mine")
-        bench.clock.advance(10 * MINUTE_S)
-        await bench.worker().drain()
-        assert [run.result for run in bench.runs(made)] == [""]
-        bench.database.write_now(lambda db: schedules.remove(db, made.id))
-        await owner.hear("yours")
-        owner.log.close()
-        bench.clock.advance(MINUTE_S)
-        await bench.worker().drain()
-
-    asyncio.run(story())
+    owner = await Owner.come(bench.database, SystemClock())
+    await owner.ask("mine")
+    bench.clock.advance(10 * MINUTE_S)
+    await bench.worker().drain()
+    assert [run.result for run in bench.runs(made)] == [""]
+    bench.database.write_now(lambda db: schedules.remove(db, made.id))
+    await owner.hear("yours")
+    owner.log.close()
+    bench.clock.advance(MINUTE_S)
+    await bench.worker().drain()
     assert bench.runs(made) == [] and bench.told == []
 
 
-def test_a_run_that_was_cut_off_gives_its_own_answer_also_when_the_session_has_gone_on(
+async def test_a_run_that_was_cut_off_gives_its_own_answer_also_when_the_session_has_gone_on(
     bench: Bench, server: PracticeServer
 ) -> None:
     made = bench.add(session_id="held")
     bench.clock.advance(10 * MINUTE_S)
-
-    async def story() -> None:
-        owner = await Owner.come(bench.database, SystemClock())
-        job = bench.database.write_now(lambda db: jobs.lease(db, (schedules.KIND,), "gone", 1.0, bench.clock))
-        assert job is not None
-        firing = schedules.read_firing(job)
-        bench.database.write_now(lambda db: schedules.begin_run(db, job, firing, firing.due))
-        bench.database.write_now(lambda db: schedules.set_run_session(db, job.id, "held"))
-        await owner.ask("say hello")
-        key = bench.database.read_now(lambda db: sessions.key_of(db, "held"))
-        bench.database.write_now(lambda db: schedules.record_prompt(db, job.id, key))
-        await owner.hear("the schedule's")
-        await owner.ask("mine")
-        await owner.hear("yours")
-        owner.log.close()
-        bench.clock.advance(MINUTE_S)
-        await bench.worker().drain()
-
-    asyncio.run(story())
+    owner = await Owner.come(bench.database, SystemClock())
+    job = bench.database.write_now(lambda db: jobs.lease(db, (schedules.KIND,), "gone", 1.0, bench.clock))
+    assert job is not None
+    firing = schedules.read_firing(job)
+    bench.database.write_now(lambda db: schedules.begin_run(db, job, firing, firing.due))
+    bench.database.write_now(lambda db: schedules.set_run_session(db, job.id, "held"))
+    await owner.ask("say hello")
+    key = bench.database.read_now(lambda db: sessions.key_of(db, "held"))
+    bench.database.write_now(lambda db: schedules.record_prompt(db, job.id, key))
+    await owner.hear("the schedule's")
+    await owner.ask("mine")
+    await owner.hear("yours")
+    owner.log.close()
+    bench.clock.advance(MINUTE_S)
+    await bench.worker().drain()
     assert [(run.result, run.text) for run in bench.runs(made)] == [("answered", "the schedule's")]
     assert server.count == 0
 
 
-def test_whoever_asks_for_a_run_by_hand_is_told_at_once_that_its_session_is_in_use(
+async def test_whoever_asks_for_a_run_by_hand_is_told_at_once_that_its_session_is_in_use(
     bench: Bench, server: PracticeServer
 ) -> None:
-    async def story() -> None:
-        owner = await Owner.come(bench.database, SystemClock())
-        await owner.ask("mine")
-        made = bench.add(session_id="held")
-        job_id = bench.database.write_now(lambda db: schedules.run_now(db, made.id, bench.clock))
-        finished = await bench.worker().run_one(job_id)
-        assert finished is not None and finished.run.result == "failed"
-        assert "in use" in finished.run.note
-        bench.clock.advance(2 * MINUTE_S)
-        await bench.worker().drain()
-
-    asyncio.run(story())
+    owner = await Owner.come(bench.database, SystemClock())
+    await owner.ask("mine")
+    made = bench.add(session_id="held")
+    job_id = bench.database.write_now(lambda db: schedules.run_now(db, made.id, bench.clock))
+    finished = await bench.worker().run_one(job_id)
+    assert finished is not None and finished.run.result == "failed"
+    assert "in use" in finished.run.note
+    bench.clock.advance(2 * MINUTE_S)
+    await bench.worker().drain()
     assert len(bench.told) == 1 and server.count == 0
 
 
@@ -163,7 +148,7 @@ class Watched(FixedClock):
 
 
 @pytest.mark.slow
-def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(
+async def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(
     bench: Bench, server: PracticeServer
 ) -> None:
     server.install([says("slow", fault=Fault(stall_after=0))])
@@ -171,18 +156,14 @@ def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
     bench.database.write_now(lambda db: schedules.run_now(db, made.id, bench.clock))
-
-    async def story() -> None:
-        serving = asyncio.create_task(bench.worker().serve())
-        await asyncio.to_thread(server.wait_for_stall)
-        before = clock.looks
-        await asyncio.wait({serving}, timeout=0.5)
-        assert clock.looks - before < 10
-        serving.cancel()
-        with suppress(asyncio.CancelledError):
-            await serving
-
-    asyncio.run(story())
+    serving = asyncio.create_task(bench.worker().serve())
+    await asyncio.to_thread(server.wait_for_stall)
+    before = clock.looks
+    await asyncio.wait({serving}, timeout=0.5)
+    assert clock.looks - before < 10
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
 
 
 def test_a_target_whose_links_lead_in_a_circle_is_noted(bench: Bench, server: PracticeServer) -> None:

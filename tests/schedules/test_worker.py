@@ -42,16 +42,12 @@ def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, se
     assert bench.drain() == []
 
 
-def test_two_workers_never_run_one_firing_twice(bench: Bench, server: PracticeServer) -> None:
+async def test_two_workers_never_run_one_firing_twice(bench: Bench, server: PracticeServer) -> None:
     server.install([says("once"), says("twice")])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
-
-    async def both() -> None:
-        with closing(StateDatabase.open(bench.home.database, bench.clock)) as other:
-            await asyncio.gather(bench.worker().drain(), bench.worker(database=other).drain())
-
-    asyncio.run(both())
+    with closing(StateDatabase.open(bench.home.database, bench.clock)) as other:
+        await asyncio.gather(bench.worker().drain(), bench.worker(database=other).drain())
     assert [run.result for run in bench.runs(made)] == ["answered"]
     assert server.count == 1
 
@@ -213,7 +209,7 @@ def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, ser
     assert bench.drain() == []
 
 
-def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
+async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
     bench: Bench, server: PracticeServer
 ) -> None:
     server.install([says("slow", fault=Fault(stall_after=0))])
@@ -224,21 +220,16 @@ def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
         [running] = bench.database.read_now(lambda db: list_jobs(db, state="running"))
         return running
 
-    async def main() -> None:
-        running = asyncio.create_task(bench.worker().run_one())
-        await asyncio.to_thread(server.wait_for_stall)
-        before = lease().lease_until
-        bench.clock.advance(HEARTBEAT_S)
-        await beat(bench.database, HEARTBEAT_S)
-        assert lease().lease_until > before
-        bench.database.write_now(
-            lambda db: db.execute("UPDATE jobs SET owner = 'w2' WHERE state = 'running'")
-        )
-        await beat(bench.database, HEARTBEAT_S)
-        assert await running is None
-        server.release()
-
-    asyncio.run(main())
+    running = asyncio.create_task(bench.worker().run_one())
+    await asyncio.to_thread(server.wait_for_stall)
+    before = lease().lease_until
+    bench.clock.advance(HEARTBEAT_S)
+    await beat(bench.database, HEARTBEAT_S)
+    assert lease().lease_until > before
+    bench.database.write_now(lambda db: db.execute("UPDATE jobs SET owner = 'w2' WHERE state = 'running'"))
+    await beat(bench.database, HEARTBEAT_S)
+    assert await running is None
+    server.release()
     assert [run.result for run in bench.runs(made)] == [""] and bench.told == []
 
 

@@ -89,201 +89,177 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(limited())
 
 
-def test_a_whole_answer_has_its_session_in_its_head_and_a_failure_is_raised() -> None:
-    async def main() -> None:
-        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            name("s1")
-            emit(TextDelta("a"))
-            return ended()
+async def test_a_whole_answer_has_its_session_in_its_head_and_a_failure_is_raised() -> None:
+    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+        name("s1")
+        emit(TextDelta("a"))
+        return ended()
 
-        async def failing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            return ended("failed", error="it broke")
+    async def failing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+        return ended("failed", error="it broke")
 
-        responder, request = TurnResponder(1.0, 1.0), Request(Client().scope)
-        answer = await responder.respond(request, work, Plain())
-        assert (answer.status_code, answer.headers["x-whet-session"], answer.body) == (
-            200,
-            "s1",
-            b'{"text":"Said."}',
-        )
-        with pytest.raises(ApiError, match="it broke"):
-            await responder.respond(request, failing, Plain())
-
-    run(main)
+    responder, request = TurnResponder(1.0, 1.0), Request(Client().scope)
+    answer = await responder.respond(request, work, Plain())
+    assert (answer.status_code, answer.headers["x-whet-session"], answer.body) == (
+        200,
+        "s1",
+        b'{"text":"Said."}',
+    )
+    with pytest.raises(ApiError, match="it broke"):
+        await responder.respond(request, failing, Plain())
 
 
-def test_a_client_that_hangs_up_stops_its_turn_and_a_cancel_of_ours_stays_one() -> None:
-    async def main() -> None:
-        stopped: list[str] = []
-        begun = asyncio.Event()
+async def test_a_client_that_hangs_up_stops_its_turn_and_a_cancel_of_ours_stays_one() -> None:
+    stopped: list[str] = []
+    begun = asyncio.Event()
 
-        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.append("turn")
-            raise AssertionError
+    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append("turn")
+        raise AssertionError
 
-        client, responder = Client(), TurnResponder(1.0, 1.0)
-        answering = asyncio.create_task(responder.respond(Request(client.scope), work, Plain()))
-        await begun.wait()
-        client.line.cut()
-        answer = await answering
-        assert answer.status_code == 499 and stopped == ["turn"]
-        begun.clear()
-        answering = asyncio.create_task(responder.respond(Request(Client().scope), work, Plain()))
-        await begun.wait()
-        answering.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await answering
-        assert stopped == ["turn"] * 2
-
-    run(main)
+    client, responder = Client(), TurnResponder(1.0, 1.0)
+    answering = asyncio.create_task(responder.respond(Request(client.scope), work, Plain()))
+    await begun.wait()
+    client.line.cut()
+    answer = await answering
+    assert answer.status_code == 499 and stopped == ["turn"]
+    begun.clear()
+    answering = asyncio.create_task(responder.respond(Request(Client().scope), work, Plain()))
+    await begun.wait()
+    answering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert stopped == ["turn"] * 2
 
 
-def test_a_stream_gives_pieces_as_they_come_and_ends() -> None:
-    async def main() -> None:
-        client = Client()
+async def test_a_stream_gives_pieces_as_they_come_and_ends() -> None:
+    client = Client()
 
-        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            name("s1")
-            emit(TextDelta("a"))
-            await client.came.wait()
-            emit(TextDelta("b"))
-            return ended()
+    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+        name("s1")
+        emit(TextDelta("a"))
+        await client.came.wait()
+        emit(TextDelta("b"))
+        return ended()
 
-        assert await client.listen(work) == (200, "s1", "a b end")
-        assert [message.get("body") for message in client.sent[1:]] == [b"a ", b"b ", b"end", b""]
-
-    run(main)
+    assert await client.listen(work) == (200, "s1", "a b end")
+    assert [message.get("body") for message in client.sent[1:]] == [b"a ", b"b ", b"end", b""]
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_a_failure_is_a_status_before_the_first_piece_and_a_last_piece_after_it(is_begun: bool) -> None:
-    async def main() -> None:
-        client = Client()
+async def test_a_failure_is_a_status_before_the_first_piece_and_a_last_piece_after_it(is_begun: bool) -> None:
+    client = Client()
 
-        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            if is_begun:
-                emit(TextDelta("a"))
-                await client.came.wait()
-            raise StoreBusy("busy")
-
-        status, _, said = await client.listen(work)
-        assert (status, said) == (200, "a failed 409 busy") if is_begun else status == 409 and "busy" in said
-        other = Client()
-
-        async def refusing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            if is_begun:
-                emit(TextDelta("a"))
-                await other.came.wait()
-            return ended("failed", error="it broke", hint="try later")
-
-        status, _, said = await other.listen(refusing)
-        told = "it broke (try later)"
-        assert (status, said) == (200, f"a failed 502 {told}") if is_begun else status == 502 and told in said
-
-    run(main)
-
-
-@pytest.mark.parametrize("is_begun", [False, True])
-def test_a_token_that_is_revoked_meanwhile_ends_its_stream(is_begun: bool) -> None:
-    async def main() -> None:
-        stopped: list[str] = []
-
-        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            if is_begun:
-                emit(TextDelta("a"))
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.append("turn")
-            raise AssertionError
-
-        looks: list[int] = []
-
-        def may_go_on() -> bool:
-            looks.append(1)
-            return len(looks) < 2
-
-        status, _, said = await Client().listen(work, beat_s=0.02, may_go_on=may_go_on)
+    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
         if is_begun:
-            assert (status, said.replace("beat ", "")) == (200, "a failed 401 this token was revoked")
-        else:
-            assert status == 401 and "this token was revoked" in said
-        assert stopped == ["turn"] and len(looks) == 2
-
-    run(main)
-
-
-def test_a_stream_is_silent_until_its_head_is_due_and_then_beats() -> None:
-    async def main() -> None:
-        client = Client()
-        hush = asyncio.Event()
-
-        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-            await hush.wait()
-            return ended()
-
-        listening = asyncio.create_task(client.listen(work, beat_s=0.02, head_wait_s=0.1))
-        began_s = asyncio.get_running_loop().time()
-        await client.came.wait()
-        assert asyncio.get_running_loop().time() - began_s > 0.09
-        while len(client.sent) < 4:
-            client.came.clear()
-            await client.came.wait()
-        hush.set()
-        status, _, said = await listening
-        assert status == 200 and said.startswith("beat beat beat ") and said.endswith("end")
-
-    run(main)
-
-
-def test_a_client_that_leaves_a_stream_stops_its_turn() -> None:
-    async def main() -> None:
-        client, stopped = Client(), list[str]()
-
-        async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
             emit(TextDelta("a"))
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.append("turn")
-            raise AssertionError
+            await client.came.wait()
+        raise StoreBusy("busy")
 
-        listening = asyncio.create_task(client.listen(work))
+    status, _, said = await client.listen(work)
+    assert (status, said) == (200, "a failed 409 busy") if is_begun else status == 409 and "busy" in said
+    other = Client()
+
+    async def refusing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+        if is_begun:
+            emit(TextDelta("a"))
+            await other.came.wait()
+        return ended("failed", error="it broke", hint="try later")
+
+    status, _, said = await other.listen(refusing)
+    told = "it broke (try later)"
+    assert (status, said) == (200, f"a failed 502 {told}") if is_begun else status == 502 and told in said
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_a_token_that_is_revoked_meanwhile_ends_its_stream(is_begun: bool) -> None:
+    stopped: list[str] = []
+
+    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+        if is_begun:
+            emit(TextDelta("a"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append("turn")
+        raise AssertionError
+
+    looks: list[int] = []
+
+    def may_go_on() -> bool:
+        looks.append(1)
+        return len(looks) < 2
+
+    status, _, said = await Client().listen(work, beat_s=0.02, may_go_on=may_go_on)
+    if is_begun:
+        assert (status, said.replace("beat ", "")) == (200, "a failed 401 this token was revoked")
+    else:
+        assert status == 401 and "this token was revoked" in said
+    assert stopped == ["turn"] and len(looks) == 2
+
+
+async def test_a_stream_is_silent_until_its_head_is_due_and_then_beats() -> None:
+    client = Client()
+    hush = asyncio.Event()
+
+    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+        await hush.wait()
+        return ended()
+
+    listening = asyncio.create_task(client.listen(work, beat_s=0.02, head_wait_s=0.1))
+    began_s = asyncio.get_running_loop().time()
+    await client.came.wait()
+    assert asyncio.get_running_loop().time() - began_s > 0.09
+    while len(client.sent) < 4:
+        client.came.clear()
         await client.came.wait()
-        client.line.cut()
-        assert await listening == (200, "", "a ") and stopped == ["turn"]
+    hush.set()
+    status, _, said = await listening
+    assert status == 200 and said.startswith("beat beat beat ") and said.endswith("end")
 
-    run(main)
+
+async def test_a_client_that_leaves_a_stream_stops_its_turn() -> None:
+    client, stopped = Client(), list[str]()
+
+    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
+        emit(TextDelta("a"))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append("turn")
+        raise AssertionError
+
+    listening = asyncio.create_task(client.listen(work))
+    await client.came.wait()
+    client.line.cut()
+    assert await listening == (200, "", "a ") and stopped == ["turn"]
 
 
-def test_an_inbox_gives_what_is_there_or_what_comes_in_time() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        gone: asyncio.Future[None] = loop.create_future()
-        inbox, events = EventInbox(gone), list[Event]([TextDelta("a"), TextDelta("b")])
-        assert await inbox.take(0.01) == []
-        for event in events:
-            inbox.add(event)
-        assert await inbox.take(60) == events and inbox.events == []
-        waiting = asyncio.create_task(inbox.take(60))
-        await asyncio.sleep(0)
-        inbox.add(events[0])
-        assert await waiting == events[:1]
-        waiting = asyncio.create_task(inbox.take(60))
-        await asyncio.sleep(0)
-        inbox.ring()
-        inbox.ring()
-        assert await waiting == []
-        waiting = asyncio.create_task(inbox.take(60))
-        await asyncio.sleep(0)
-        gone.set_result(None)
-        assert await waiting == [] and await inbox.take(60) == []
-
-    run(main)
+async def test_an_inbox_gives_what_is_there_or_what_comes_in_time() -> None:
+    loop = asyncio.get_running_loop()
+    gone: asyncio.Future[None] = loop.create_future()
+    inbox, events = EventInbox(gone), list[Event]([TextDelta("a"), TextDelta("b")])
+    assert await inbox.take(0.01) == []
+    for event in events:
+        inbox.add(event)
+    assert await inbox.take(60) == events and inbox.events == []
+    waiting = asyncio.create_task(inbox.take(60))
+    await asyncio.sleep(0)
+    inbox.add(events[0])
+    assert await waiting == events[:1]
+    waiting = asyncio.create_task(inbox.take(60))
+    await asyncio.sleep(0)
+    inbox.ring()
+    inbox.ring()
+    assert await waiting == []
+    waiting = asyncio.create_task(inbox.take(60))
+    await asyncio.sleep(0)
+    gone.set_result(None)
+    assert await waiting == [] and await inbox.take(60) == []
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_pdf_without_its_reader_is_refused_with_the_command_that_installs_it(
     assert "reading PDF needs pypdf (pip install 'whet-agent[documents]')" in answer.text
 
 
-def test_only_new_documents_are_parsed_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_new_documents_are_parsed_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter is set to a missing program, so that every new process fails."""
     pool = ToolPool()
     attachments = Attachments(pool, WebLimits())
@@ -120,15 +120,12 @@ def test_only_new_documents_are_parsed_in_a_process(monkeypatch: pytest.MonkeyPa
         await attachments.include(messages, "messages")
         return messages[0]["content"][0]["text"]
 
-    async def run() -> None:
-        first = await include(pdf("Due in May"))
-        monkeypatch.setattr(sys, "executable", "/no/such/program")
-        assert "plain" in await include(b"plain")
-        assert await include(pdf("Due in May")) == first
-        with pytest.raises(FileNotFoundError):
-            await include(pdf("Due in June"))
-
-    asyncio.run(run())
+    first = await include(pdf("Due in May"))
+    monkeypatch.setattr(sys, "executable", "/no/such/program")
+    assert "plain" in await include(b"plain")
+    assert await include(pdf("Due in May")) == first
+    with pytest.raises(FileNotFoundError):
+        await include(pdf("Due in June"))
     pool.close()
 
 

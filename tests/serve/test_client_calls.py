@@ -61,159 +61,141 @@ def test_a_tool_is_read_with_what_is_left_out_of_it() -> None:
     assert spec_of("a", "A.", {"properties": {}}, "t") == ToolSpec("a", "A.", {"properties": {}})
 
 
-def test_calls_wait_for_their_results_and_those_without_one_are_told_so() -> None:
-    async def main() -> None:
-        tools, asked = ClientTools(), list[str]()
-        tools.asked = asked.append
-        assert tools.extras(SESSION) is NO_EXTRAS
-        tools.offer(SESSION, [SPEC])
-        (made,) = tools.extras(SESSION).tools
-        assert (made.spec, made.toolset, made.effects, made.parallel, made.repeatable) == (
-            SPEC,
-            "client",
-            {"read"},
-            True,
-            True,
-        )
-        assert made.timeout_s is None and made.tags == {"untrusted"}
-        running = [asyncio.create_task(made.run(context(name), {"q": 1})) for name in ("c1", "c2", "c3")]
-        while len(asked) < 3:
-            await asyncio.sleep(0)
-        waiting = tools.waiting_calls(SESSION)
-        assert [(call.name, call.arguments) for call in waiting] == [("look", '{"q":1}')] * 3
-        ids = [call.id for call in waiting]
-        assert ids == [public_id(context(name)) for name in ("c1", "c2", "c3")] and asked == [SESSION] * 3
-        assert tools.waiting_calls("other") == ()
-        results = [CallResult(ids[0], "4", images=(IMAGE,)), CallResult(ids[1], "no", is_error=True)]
-        assert tools.deliver(SESSION, results) is True and tools.waiting_calls(SESSION) == ()
-        assert await asyncio.gather(*running) == [
-            ToolOutput("4", images=(IMAGE,)),
-            ToolOutput("no", "failed"),
-            ToolOutput("The program gave no result for this call.", error_kind="cancelled"),
-        ]
-        tools.withdraw(SESSION)
-        with pytest.raises(ToolError, match="look belongs to a program that is not there now"):
-            await made.run(context(), {})
-
-    asyncio.run(main())
+async def test_calls_wait_for_their_results_and_those_without_one_are_told_so() -> None:
+    tools, asked = ClientTools(), list[str]()
+    tools.asked = asked.append
+    assert tools.extras(SESSION) is NO_EXTRAS
+    tools.offer(SESSION, [SPEC])
+    (made,) = tools.extras(SESSION).tools
+    assert (made.spec, made.toolset, made.effects, made.parallel, made.repeatable) == (
+        SPEC,
+        "client",
+        {"read"},
+        True,
+        True,
+    )
+    assert made.timeout_s is None and made.tags == {"untrusted"}
+    running = [asyncio.create_task(made.run(context(name), {"q": 1})) for name in ("c1", "c2", "c3")]
+    while len(asked) < 3:
+        await asyncio.sleep(0)
+    waiting = tools.waiting_calls(SESSION)
+    assert [(call.name, call.arguments) for call in waiting] == [("look", '{"q":1}')] * 3
+    ids = [call.id for call in waiting]
+    assert ids == [public_id(context(name)) for name in ("c1", "c2", "c3")] and asked == [SESSION] * 3
+    assert tools.waiting_calls("other") == ()
+    results = [CallResult(ids[0], "4", images=(IMAGE,)), CallResult(ids[1], "no", is_error=True)]
+    assert tools.deliver(SESSION, results) is True and tools.waiting_calls(SESSION) == ()
+    assert await asyncio.gather(*running) == [
+        ToolOutput("4", images=(IMAGE,)),
+        ToolOutput("no", "failed"),
+        ToolOutput("The program gave no result for this call.", error_kind="cancelled"),
+    ]
+    tools.withdraw(SESSION)
+    with pytest.raises(ToolError, match="look belongs to a program that is not there now"):
+        await made.run(context(), {})
 
 
-def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_withdrawn() -> None:
-    async def main() -> None:
-        tools = ClientTools()
-        tools.offer(SESSION, [SPEC])
-        (made,) = tools.tools([SPEC])
-        ids = [public_id(context(name)) for name in ("c1", "c2")]
-        foreign = public_id(context("c1", "o" * 16))
-        given = [CallResult(one, one) for one in (*ids, foreign, "x")]
-        assert tools.deliver(SESSION, given) is False
-        assert await made.run(context("c1"), {}) == ToolOutput(ids[0], "")
-        tools.withdraw(SESSION)
-        tools.offer(SESSION, [SPEC])
-        late = asyncio.create_task(made.run(context("c2"), {}))
+async def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_withdrawn() -> None:
+    tools = ClientTools()
+    tools.offer(SESSION, [SPEC])
+    (made,) = tools.tools([SPEC])
+    ids = [public_id(context(name)) for name in ("c1", "c2")]
+    foreign = public_id(context("c1", "o" * 16))
+    given = [CallResult(one, one) for one in (*ids, foreign, "x")]
+    assert tools.deliver(SESSION, given) is False
+    assert await made.run(context("c1"), {}) == ToolOutput(ids[0], "")
+    tools.withdraw(SESSION)
+    tools.offer(SESSION, [SPEC])
+    late = asyncio.create_task(made.run(context("c2"), {}))
+    while not tools.waiting_calls(SESSION):
+        await asyncio.sleep(0)
+    late.cancel()
+    await asyncio.gather(late, return_exceptions=True)
+    assert tools.waiting_calls(SESSION) == ()
+
+
+async def test_calls_that_are_wanted_one_by_one_wait_for_each_other() -> None:
+    tools = ClientTools()
+    tools.offer(SESSION, [SPEC], one_by_one=True)
+    (made,) = tools.tools([SPEC])
+    running = [asyncio.create_task(made.run(context(name), {})) for name in ("c1", "c2")]
+    for name in ("c1", "c2"):
         while not tools.waiting_calls(SESSION):
             await asyncio.sleep(0)
-        late.cancel()
-        await asyncio.gather(late, return_exceptions=True)
-        assert tools.waiting_calls(SESSION) == ()
-
-    asyncio.run(main())
-
-
-def test_calls_that_are_wanted_one_by_one_wait_for_each_other() -> None:
-    async def main() -> None:
-        tools = ClientTools()
-        tools.offer(SESSION, [SPEC], one_by_one=True)
-        (made,) = tools.tools([SPEC])
-        running = [asyncio.create_task(made.run(context(name), {})) for name in ("c1", "c2")]
-        for name in ("c1", "c2"):
-            while not tools.waiting_calls(SESSION):
-                await asyncio.sleep(0)
-            (call,) = tools.waiting_calls(SESSION)
-            assert call.id == public_id(context(name))
-            tools.deliver(SESSION, [CallResult(call.id, name)])
-            while any(one.id == call.id for one in tools.waiting_calls(SESSION)):
-                await asyncio.sleep(0)
-        assert [one.text for one in await asyncio.gather(*running)] == ["c1", "c2"]
-
-    asyncio.run(main())
+        (call,) = tools.waiting_calls(SESSION)
+        assert call.id == public_id(context(name))
+        tools.deliver(SESSION, [CallResult(call.id, name)])
+        while any(one.id == call.id for one in tools.waiting_calls(SESSION)):
+            await asyncio.sleep(0)
+    assert [one.text for one in await asyncio.gather(*running)] == ["c1", "c2"]
 
 
 # A turn that is held.
 
 
-def test_a_turn_is_held_for_the_program_and_goes_on_with_its_next_request() -> None:
-    async def main() -> None:
-        tools, heard = ClientTools(), list[Any]()
-        tools.offer(SESSION, [SPEC])
-        (made,) = tools.tools([SPEC])
-        held = SuspendedTurn(SESSION, tools, 60.0)
-        tools.asked = lambda session_id: held.note_waiting_call()
+async def test_a_turn_is_held_for_the_program_and_goes_on_with_its_next_request() -> None:
+    tools, heard = ClientTools(), list[Any]()
+    tools.offer(SESSION, [SPEC])
+    (made,) = tools.tools([SPEC])
+    held = SuspendedTurn(SESSION, tools, 60.0)
+    tools.asked = lambda session_id: held.note_waiting_call()
 
-        async def work(emit: Any) -> TurnEnd:
-            emit(StepFinished(1, Usage(prompt_tokens=3, total_tokens=3)))
-            results = await asyncio.gather(*(made.run(context(name), {}) for name in ("c1", "c2")))
-            emit(TextDelta(results[0].text))
-            emit(StepFinished(2, Usage(prompt_tokens=5, total_tokens=5)))
-            return TurnEnd(SESSION, "t", "answered", "Done.", 2, Usage(total_tokens=8), 0.1)
+    async def work(emit: Any) -> TurnEnd:
+        emit(StepFinished(1, Usage(prompt_tokens=3, total_tokens=3)))
+        results = await asyncio.gather(*(made.run(context(name), {}) for name in ("c1", "c2")))
+        emit(TextDelta(results[0].text))
+        emit(StepFinished(2, Usage(prompt_tokens=5, total_tokens=5)))
+        return TurnEnd(SESSION, "t", "answered", "Done.", 2, Usage(total_tokens=8), 0.1)
 
-        held.start(work)
-        first = await held.run_round(heard.append)
-        assert (first.reason, first.usage.total_tokens, first.session_id) == ("answered", 3, SESSION)
-        assert isinstance(heard[-1], HandedOver) and len(heard[-1].calls) == 2 and not held.task.done()
-        calls, heard = heard[-1].calls, list[Any]()
-        tools.deliver(SESSION, [CallResult(call.id, "4") for call in calls])
-        second = await held.run_round(heard.append)
-        assert (second.text, second.usage.total_tokens) == ("Done.", 5)
-        assert heard == [TextDelta("4"), StepFinished(2, Usage(prompt_tokens=5, total_tokens=5))]
-
-    asyncio.run(main())
+    held.start(work)
+    first = await held.run_round(heard.append)
+    assert (first.reason, first.usage.total_tokens, first.session_id) == ("answered", 3, SESSION)
+    assert isinstance(heard[-1], HandedOver) and len(heard[-1].calls) == 2 and not held.task.done()
+    calls, heard = heard[-1].calls, list[Any]()
+    tools.deliver(SESSION, [CallResult(call.id, "4") for call in calls])
+    second = await held.run_round(heard.append)
+    assert (second.text, second.usage.total_tokens) == ("Done.", 5)
+    assert heard == [TextDelta("4"), StepFinished(2, Usage(prompt_tokens=5, total_tokens=5))]
 
 
-def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
-    async def main() -> None:
-        tools = ClientTools()
-        tools.offer(SESSION, [SPEC])
-        (made,) = tools.tools([SPEC])
-        held = SuspendedTurn(SESSION, tools, 0.01)
-        tools.asked = lambda session_id: held.note_waiting_call()
-        missed: list[Event] = []
+async def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
+    tools = ClientTools()
+    tools.offer(SESSION, [SPEC])
+    (made,) = tools.tools([SPEC])
+    held = SuspendedTurn(SESSION, tools, 0.01)
+    tools.asked = lambda session_id: held.note_waiting_call()
+    missed: list[Event] = []
 
-        async def work(emit: Any) -> TurnEnd:
-            await made.run(context(), {})
-            raise AssertionError
+    async def work(emit: Any) -> TurnEnd:
+        await made.run(context(), {})
+        raise AssertionError
 
-        held.start(work)
-        await held.run_round(lambda event: None)
-        await asyncio.wait((held.task,))
-        end = await held.run_round(missed.append)  # type: ignore[arg-type]
-        assert end.reason == "cancelled" and held.task.cancelled() and missed == []
-
-    asyncio.run(main())
+    held.start(work)
+    await held.run_round(lambda event: None)
+    await asyncio.wait((held.task,))
+    end = await held.run_round(missed.append)  # type: ignore[arg-type]
+    assert end.reason == "cancelled" and held.task.cancelled() and missed == []
 
 
-def test_a_caller_that_goes_takes_its_turn_along() -> None:
-    async def main() -> None:
-        held = SuspendedTurn(SESSION, ClientTools(), 60.0)
-        stopped: list[str] = []
+async def test_a_caller_that_goes_takes_its_turn_along() -> None:
+    held = SuspendedTurn(SESSION, ClientTools(), 60.0)
+    stopped: list[str] = []
 
-        async def work(emit: Any) -> TurnEnd:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.append("turn")
-            raise AssertionError
+    async def work(emit: Any) -> TurnEnd:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append("turn")
+        raise AssertionError
 
-        held.start(work)
-        asking = asyncio.create_task(held.run_round(lambda event: None))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        assert stopped == ["turn"] and held.task.cancelled()
-
-    asyncio.run(main())
+    held.start(work)
+    asking = asyncio.create_task(held.run_round(lambda event: None))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert stopped == ["turn"] and held.task.cancelled()
 
 
 # By what a conversation is known.

@@ -19,65 +19,51 @@ async def first_of(feeds: Feeds, session_id: str, last_id: str) -> str:
     return said.decode()
 
 
-def test_a_feed_that_had_to_go_is_told_as_a_gap_and_never_taken_for_the_old_one() -> None:
-    async def main() -> None:
-        feeds = Feeds("abc", all_bytes=2_000)
-        feeds.add("one", TextDelta("early"))
-        old_id = feeds.feed_of("one").last_id
-        for number in range(30):
-            feeds.add("two", TextDelta(f"{number} " + "x" * 100))
-        for text in ("late", "later"):
-            feeds.add("one", TextDelta(text))
-        said = await first_of(feeds, "one", old_id)
-        assert "event: gap" in said and "late" in said and "early" not in said
-        assert "event: gap" not in await first_of(
-            feeds, "one", feeds.feed_of("one").last_id.replace("-2", "-1")
-        )
-
-    asyncio.run(main())
+async def test_a_feed_that_had_to_go_is_told_as_a_gap_and_never_taken_for_the_old_one() -> None:
+    feeds = Feeds("abc", all_bytes=2_000)
+    feeds.add("one", TextDelta("early"))
+    old_id = feeds.feed_of("one").last_id
+    for number in range(30):
+        feeds.add("two", TextDelta(f"{number} " + "x" * 100))
+    for text in ("late", "later"):
+        feeds.add("one", TextDelta(text))
+    said = await first_of(feeds, "one", old_id)
+    assert "event: gap" in said and "late" in said and "early" not in said
+    assert "event: gap" not in await first_of(feeds, "one", feeds.feed_of("one").last_id.replace("-2", "-1"))
 
 
-def test_events_that_are_no_longer_kept_are_told_as_a_gap() -> None:
-    async def main() -> None:
-        feeds = Feeds("abc")
-        feeds.add("one", TextDelta("first"))
-        first_id = feeds.feed_of("one").last_id
-        for number in range(4_100):
+async def test_events_that_are_no_longer_kept_are_told_as_a_gap() -> None:
+    feeds = Feeds("abc")
+    feeds.add("one", TextDelta("first"))
+    first_id = feeds.feed_of("one").last_id
+    for number in range(4_100):
+        feeds.add("one", TextDelta(str(number)))
+    assert "event: gap" in await first_of(feeds, "one", first_id)
+    assert "event: gap" not in await first_of(feeds, "one", first_id.replace("-1", "-200"))
+
+
+async def test_a_listener_that_is_too_slow_is_told_so_and_a_busy_one_is_looked_at_too() -> None:
+    feeds = Feeds("abc", beat_s=0.02)
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    looks: list[bool] = []
+
+    def may_go_on() -> bool:
+        looks.append(True)
+        return len(looks) < 3
+
+    said: list[bytes] = []
+    async for piece in feeds.listen("one", "", gone, may_go_on):
+        said.append(piece)
+        for number in range(4_100):  # more than is kept, each time it looks; there is never a silence
             feeds.add("one", TextDelta(str(number)))
-        assert "event: gap" in await first_of(feeds, "one", first_id)
-        assert "event: gap" not in await first_of(feeds, "one", first_id.replace("-1", "-200"))
-
-    asyncio.run(main())
+    assert len(looks) == 3 and b": beat\n\n" not in said
+    assert said[1].startswith(b"event: gap")
 
 
-def test_a_listener_that_is_too_slow_is_told_so_and_a_busy_one_is_looked_at_too() -> None:
-    async def main() -> None:
-        feeds = Feeds("abc", beat_s=0.02)
-        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        looks: list[bool] = []
-
-        def may_go_on() -> bool:
-            looks.append(True)
-            return len(looks) < 3
-
-        said: list[bytes] = []
-        async for piece in feeds.listen("one", "", gone, may_go_on):
-            said.append(piece)
-            for number in range(4_100):  # more than is kept, each time it looks; there is never a silence
-                feeds.add("one", TextDelta(str(number)))
-        assert len(looks) == 3 and b": beat\n\n" not in said
-        assert said[1].startswith(b"event: gap")
-
-    asyncio.run(main())
-
-
-def test_a_feed_that_somebody_listens_to_stays() -> None:
-    async def main() -> None:
-        feeds = Feeds("abc", all_bytes=2_000)
-        feeds.add("one", TextDelta("kept"))
-        feeds.feed_of("one").listeners += 1
-        for number in range(30):
-            feeds.add(f"other{number}", TextDelta("x" * 200))
-        assert "kept" in await first_of(feeds, "one", feeds.feed_of("one").last_id.replace("-1", "-0"))
-
-    asyncio.run(main())
+async def test_a_feed_that_somebody_listens_to_stays() -> None:
+    feeds = Feeds("abc", all_bytes=2_000)
+    feeds.add("one", TextDelta("kept"))
+    feeds.feed_of("one").listeners += 1
+    for number in range(30):
+        feeds.add(f"other{number}", TextDelta("x" * 200))
+    assert "kept" in await first_of(feeds, "one", feeds.feed_of("one").last_id.replace("-1", "-0"))

@@ -32,49 +32,41 @@ async def session(api: Api, token: str = "") -> AsyncGenerator[ClientSession]:
         yield client
 
 
-def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
+async def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
     (api.workspace / "there.txt").write_text("here")
     read = PracticeCall("read_file", json.dumps({"path": "there.txt"}))
     api.say(ScriptedReply(tool_calls=(read,)), ScriptedReply(text="It says here."))
+    async with session(api) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert names[0] == "search_sessions" and names[-1] == "ask_agent"
+        assert str((await client.list_resources()).resources[0].uri) == "whet://memory/memory"
+        told: list[str | None] = []
 
-    async def test() -> None:
-        async with session(api) as client:
-            names = [tool.name for tool in (await client.list_tools()).tools]
-            assert names[0] == "search_sessions" and names[-1] == "ask_agent"
-            assert str((await client.list_resources()).resources[0].uri) == "whet://memory/memory"
-            told: list[str | None] = []
+        async def progress(progress: float, total: float | None, message: str | None) -> None:
+            told.append(message)
 
-            async def progress(progress: float, total: float | None, message: str | None) -> None:
-                told.append(message)
-
-            asked = await client.call_tool("ask_agent", {"message": "What?"}, progress_callback=progress)
-            assert asked.structured_content["text"] == "It says here." and told == ["read_file"]
-            assert "# memory" in text_of(await client.call_tool("read_memory", {}))
-
-    asyncio.run(test())
+        asked = await client.call_tool("ask_agent", {"message": "What?"}, progress_callback=progress)
+        assert asked.structured_content["text"] == "It says here." and told == ["read_file"]
+        assert "# memory" in text_of(await client.call_tool("read_memory", {}))
 
 
 @pytest.mark.slow
-def test_a_slow_answer_is_kept_alive_and_a_call_can_be_called_off(api: Api) -> None:
+async def test_a_slow_answer_is_kept_alive_and_a_call_can_be_called_off(api: Api) -> None:
     api.say(
         ScriptedReply(text="late", fault=Fault(delay_s=0.5)),
         ScriptedReply(text="never", fault=Fault(stall_after=-1)),
     )
-
-    async def test() -> None:
-        async with session(api) as client:
-            asked = await client.call_tool("ask_agent", {"message": "Slowly."})
-            assert asked.structured_content["text"] == "late"
-            with pytest.raises(MCPError, match=r"[Tt]imed out"):
-                await client.call_tool("ask_agent", {"message": "Hang."}, read_timeout_seconds=1.0)
-        try:
-            async with asyncio.timeout(30):
-                while api.hosted.running:
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            pytest.fail(f"the turn still runs:\n{api.stacks()}")
-
-    asyncio.run(test())
+    async with session(api) as client:
+        asked = await client.call_tool("ask_agent", {"message": "Slowly."})
+        assert asked.structured_content["text"] == "late"
+        with pytest.raises(MCPError, match=r"[Tt]imed out"):
+            await client.call_tool("ask_agent", {"message": "Hang."}, read_timeout_seconds=1.0)
+    try:
+        async with asyncio.timeout(30):
+            while api.hosted.running:
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        pytest.fail(f"the turn still runs:\n{api.stacks()}")
 
 
 def test_only_owners_are_let_in(api: Api) -> None:
@@ -95,14 +87,11 @@ def test_only_owners_are_let_in(api: Api) -> None:
         assert http.post("/mcp", json=ping).status_code == 401
 
 
-def test_the_sdks_newer_client_falls_back_to_the_handshake(api: Api) -> None:
-    async def test() -> None:
-        headers = {"authorization": f"Bearer {api.token}"}
-        async with (
-            asyncio.timeout(60),
-            httpx2.AsyncClient(headers=headers) as http,
-            Client(streamable_http_client(f"{api.url}/mcp", http_client=http)) as client,
-        ):
-            assert len((await client.list_tools()).tools) == 6
-
-    asyncio.run(test())
+async def test_the_sdks_newer_client_falls_back_to_the_handshake(api: Api) -> None:
+    headers = {"authorization": f"Bearer {api.token}"}
+    async with (
+        asyncio.timeout(60),
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(f"{api.url}/mcp", http_client=http)) as client,
+    ):
+        assert len((await client.list_tools()).tools) == 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from tests.store.support import answer, new_log, user
-from tests.support import FixedClock
+from tests.support import FixedClock, InLoop
 from whet.app.build import App
 from whet.app.conversations.hosted import SessionHost
 from whet.app.conversations.people import PersonRouter
@@ -70,10 +70,6 @@ def asked(query: str = "", **path: str) -> Request:
     return Request({**scope, "query_string": query.encode()})
 
 
-Test = Callable[[Told], Coroutine[Any, Any, None]]
-Run = Callable[[Test], None]
-
-
 @pytest.fixture(scope="module")
 def model() -> Any:
     with PracticeServer() as server:
@@ -81,7 +77,7 @@ def model() -> Any:
 
 
 @pytest.fixture
-def run(tmp_path: Path, model: PracticeServer) -> Run:
+def frame(tmp_path: Path, model: PracticeServer) -> InLoop[Told]:
     settings = Settings(
         model=ModelSettings(provider="practice", base_url=model.base_url, model="practice-echo"),
         review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
@@ -97,19 +93,13 @@ def run(tmp_path: Path, model: PracticeServer) -> Run:
         hosted = SessionHost(SessionOpener(services, app.sessions.helpers), people)
         site = Site(hosted, services.clock, SiteTimings(60, 0.05, 30))
         try:
-            yield Told(services, site.turns, cast("SiteTemplates", None))
+            async with asyncio.timeout(30):
+                yield Told(services, site.turns, cast("SiteTemplates", None))
         finally:
             await hosted.aclose()
             await app.aclose()
 
-    def all_of(test: Test) -> None:
-        async def main() -> None:
-            async with opened() as frame, asyncio.timeout(30):
-                await test(frame)
-
-        asyncio.run(main())
-
-    return all_of
+    return InLoop(opened())
 
 
 def sessions_of(frame: Told, count: int) -> None:
@@ -120,32 +110,29 @@ def sessions_of(frame: Told, count: int) -> None:
         frame.services.database.write_now(lambda db, new=new, at=at: sessions.create(db, new, at))
 
 
-def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(run: Run) -> None:
-    async def test(frame: Told) -> None:
-        pages = HistoryPages(frame, LiveTurns())
+async def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(frame: Told) -> None:
+    pages = HistoryPages(frame, LiveTurns())
 
-        async def listed(query: str = "") -> list[str]:
-            await pages.sessions(asked(query), VISIT)
-            return [row.row.title for row in frame.values["rows"]]
+    async def listed(query: str = "") -> list[str]:
+        await pages.sessions(asked(query), VISIT)
+        return [row.row.title for row in frame.values["rows"]]
 
-        sessions_of(frame, 40)
-        assert await listed() == [f"thing {number}" for number in range(39, -1, -1)]
-        assert (frame.template, frame.values["here"], frame.values["more"]) == (
-            "sessions.html",
-            "sessions",
-            "",
-        )
-        sessions_of_more = NewSession("s" * 16, title="thing 40")
-        frame.services.database.write_now(
-            lambda db: sessions.create(db, sessions_of_more, "2026-11-21T00:40:00.000Z")
-        )
-        assert len(await listed()) == 40 and frame.values["more"] == "2026-11-21T00:01:00.000Z"
-        assert await listed(f"before={frame.values['more']}") == ["thing 0"] and frame.values["more"] == ""
-        assert await listed("q=+thing+7+") == ["thing 7"] and frame.values["q"] == "thing 7"
-        assert await listed("q=" + "x" * 300) == [] and frame.values["q"] == "x" * 200
-        assert frame.values["running"] == set() and frame.values["hits"] == []
-
-    run(test)
+    sessions_of(frame, 40)
+    assert await listed() == [f"thing {number}" for number in range(39, -1, -1)]
+    assert (frame.template, frame.values["here"], frame.values["more"]) == (
+        "sessions.html",
+        "sessions",
+        "",
+    )
+    sessions_of_more = NewSession("s" * 16, title="thing 40")
+    frame.services.database.write_now(
+        lambda db: sessions.create(db, sessions_of_more, "2026-11-21T00:40:00.000Z")
+    )
+    assert len(await listed()) == 40 and frame.values["more"] == "2026-11-21T00:01:00.000Z"
+    assert await listed(f"before={frame.values['more']}") == ["thing 0"] and frame.values["more"] == ""
+    assert await listed("q=+thing+7+") == ["thing 7"] and frame.values["q"] == "thing 7"
+    assert await listed("q=" + "x" * 300) == [] and frame.values["q"] == "x" * 200
+    assert frame.values["running"] == set() and frame.values["hits"] == []
 
 
 async def talked(frame: Told, turns: int, id_: str = "s1") -> None:
@@ -158,47 +145,42 @@ async def talked(frame: Told, turns: int, id_: str = "s1") -> None:
     log.close()
 
 
-def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(run: Run) -> None:
-    async def test(frame: Told) -> None:
-        pages = HistoryPages(frame, LiveTurns())
-        await talked(frame, 5)
+async def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(frame: Told) -> None:
+    pages = HistoryPages(frame, LiveTurns())
+    await talked(frame, 5)
 
-        async def shown(query: str = "") -> tuple[list[int], int, int, int]:
-            await pages.session(asked(query, id="s1"), VISIT)
-            values = frame.values
-            seqs = [one.entry.seq for one in values["entries"]]
-            return seqs, values["older"], values["newer"], values["at"]
-
-        assert await shown() == ([*range(1, 11)], 0, 0, 0)
-        assert frame.status == 200 and frame.values["shown_to"] == 10 == frame.values["last"]
-        assert [one.starts_turn is not None for one in frame.values["entries"]] == [True, False] * 5
-        assert await shown("n=4") == ([7, 8, 9, 10], 3, 0, 0)
-        assert await shown("n=4&from=3") == ([3, 4, 5, 6], 1, 7, 0)
-        assert await shown("n=4&from=1") == ([1, 2, 3, 4], 0, 5, 0)
-        assert await shown("n=4&from=2") == ([2, 3, 4, 5], 1, 6, 0)
-        assert await shown("from=11") == ([], 1, 0, 0) and frame.values["shown_to"] == 10
-        assert await shown("n=4&at=6") == ([3, 4, 5, 6], 0, 0, 6)
-        assert await shown("n=4&at=2") == ([1, 2], 0, 0, 2)
+    async def shown(query: str = "") -> tuple[list[int], int, int, int]:
+        await pages.session(asked(query, id="s1"), VISIT)
         values = frame.values
-        assert (values["is_running"], values["is_elsewhere"], values["live"]) == (False, False, None)
-        assert (values["most"], values["told"], values["asks"], values["problem"]) == (1_000, "", None, "")
-        await pages.session(
-            asked(id="s1"), VISIT, problem=ApiError(409, "no\u202e"), notice="so\u202e", asks=2
-        )
-        values = frame.values
-        assert (frame.status, values["problem"], values["told"], values["asks"]) == (
-            409,
-            "no<U+202E>",
-            "so<U+202E>",
-            2,
-        )
-        log = await new_log(frame.services.database, frame.services.clock, "s2")
-        await log.begin_turn(user("on and on"))
-        await pages.session(asked(id="s2"), VISIT)
-        assert frame.values["is_elsewhere"] and not frame.values["is_running"]
-        log.close()
+        seqs = [one.entry.seq for one in values["entries"]]
+        return seqs, values["older"], values["newer"], values["at"]
 
-    run(test)
+    assert await shown() == ([*range(1, 11)], 0, 0, 0)
+    assert frame.status == 200 and frame.values["shown_to"] == 10 == frame.values["last"]
+    assert [one.starts_turn is not None for one in frame.values["entries"]] == [True, False] * 5
+    assert await shown("n=4") == ([7, 8, 9, 10], 3, 0, 0)
+    assert await shown("n=4&from=3") == ([3, 4, 5, 6], 1, 7, 0)
+    assert await shown("n=4&from=1") == ([1, 2, 3, 4], 0, 5, 0)
+    assert await shown("n=4&from=2") == ([2, 3, 4, 5], 1, 6, 0)
+    assert await shown("from=11") == ([], 1, 0, 0) and frame.values["shown_to"] == 10
+    assert await shown("n=4&at=6") == ([3, 4, 5, 6], 0, 0, 6)
+    assert await shown("n=4&at=2") == ([1, 2], 0, 0, 2)
+    values = frame.values
+    assert (values["is_running"], values["is_elsewhere"], values["live"]) == (False, False, None)
+    assert (values["most"], values["told"], values["asks"], values["problem"]) == (1_000, "", None, "")
+    await pages.session(asked(id="s1"), VISIT, problem=ApiError(409, "no\u202e"), notice="so\u202e", asks=2)
+    values = frame.values
+    assert (frame.status, values["problem"], values["told"], values["asks"]) == (
+        409,
+        "no<U+202E>",
+        "so<U+202E>",
+        2,
+    )
+    log = await new_log(frame.services.database, frame.services.clock, "s2")
+    await log.begin_turn(user("on and on"))
+    await pages.session(asked(id="s2"), VISIT)
+    assert frame.values["is_elsewhere"] and not frame.values["is_running"]
+    log.close()
 
 
 @pytest.mark.parametrize(
@@ -300,84 +282,71 @@ def spending(label: str, usd: float = 0.0, prompt: int = 100) -> Spending:
     return Spending(label, 2, prompt, 25, 10, usd, 1)
 
 
-def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(run: Run) -> None:
-    async def test(frame: Told) -> None:
-        home = HomePages(frame)
-        days = [spending("2026-11-20"), spending("2026-11-21", prompt=0), spending("2026-01-01", 9.0)]
-        tokens, cache, cost = home.make_charts(days, 2)
-        assert [chart.title for chart in (tokens, cache, cost)] == ["Tokens", "Prompt cache", "Cost"]
-        assert [spot.title for spot in tokens.spots] == [
-            "2026-11-20: 25 cached, 75 new, 10 written",
-            "2026-11-21: 25 cached, -25 new, 10 written",
-        ]
-        assert [spot.title for spot in cache.spots] == [
-            "2026-11-20: 25% of the prompts from the cache",
-            "2026-11-21: no requests",
-        ]
-        assert len(home.make_charts(days[:2], 2)) == 2, "no day cost anything"
-        mixed = home.make_charts([spending("2026-11-20"), spending("2026-11-21", 0.5)], 3)
-        assert [spot.title for spot in mixed[2].spots] == [
-            "2026-11-19: $0.00 spent",
-            "2026-11-20: $0.00 spent",
-            "2026-11-21: $0.50 spent",
-        ]
-        assert home.since(1) == "2026-11-21" and home.since(14) == "2026-11-08"
-        assert sum_spending([spending("a", 0.5), spending("b", 1.0)]) == Spending(
-            "all", 4, 200, 50, 20, 1.5, 2
-        )
-
-    run(test)
+async def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(frame: Told) -> None:
+    home = HomePages(frame)
+    days = [spending("2026-11-20"), spending("2026-11-21", prompt=0), spending("2026-01-01", 9.0)]
+    tokens, cache, cost = home.make_charts(days, 2)
+    assert [chart.title for chart in (tokens, cache, cost)] == ["Tokens", "Prompt cache", "Cost"]
+    assert [spot.title for spot in tokens.spots] == [
+        "2026-11-20: 25 cached, 75 new, 10 written",
+        "2026-11-21: 25 cached, -25 new, 10 written",
+    ]
+    assert [spot.title for spot in cache.spots] == [
+        "2026-11-20: 25% of the prompts from the cache",
+        "2026-11-21: no requests",
+    ]
+    assert len(home.make_charts(days[:2], 2)) == 2, "no day cost anything"
+    mixed = home.make_charts([spending("2026-11-20"), spending("2026-11-21", 0.5)], 3)
+    assert [spot.title for spot in mixed[2].spots] == [
+        "2026-11-19: $0.00 spent",
+        "2026-11-20: $0.00 spent",
+        "2026-11-21: $0.50 spent",
+    ]
+    assert home.since(1) == "2026-11-21" and home.since(14) == "2026-11-08"
+    assert sum_spending([spending("a", 0.5), spending("b", 1.0)]) == Spending("all", 4, 200, 50, 20, 1.5, 2)
 
 
-def test_the_first_page_lists_eight_sessions_and_the_costs_those_of_a_month(run: Run) -> None:
-    async def test(frame: Told) -> None:
-        home = HomePages(frame)
-        sessions_of(frame, 9)
-        await home.home(asked(), VISIT)
-        assert [row.row.title for row in frame.values["latest"]] == [f"thing {n}" for n in range(8, 0, -1)]
-        assert (frame.template, frame.status, frame.values["problem"]) == ("home.html", 200, "")
-        assert frame.values["today"] is None and frame.values["running"] == set()
-        assert [len(group.rows) for group in frame.values["side"].groups] == [9]
-        assert frame.values["active"] == frame.values["elsewhere"] == []
-        await home.costs(asked(), VISIT)
-        assert frame.values["days"] == 30 and len(frame.values["charts"][0].spots) == 30
-        assert [what for what, _ in frame.values["groups"]] == ["model", "source", "kind"]
-        await home.confirmations(asked(), VISIT)
-        assert (frame.values["days"], frame.values["decided"], frame.values["service"]) == (30, [], "")
-
-    run(test)
+async def test_the_first_page_lists_eight_sessions_and_the_costs_those_of_a_month(frame: Told) -> None:
+    home = HomePages(frame)
+    sessions_of(frame, 9)
+    await home.home(asked(), VISIT)
+    assert [row.row.title for row in frame.values["latest"]] == [f"thing {n}" for n in range(8, 0, -1)]
+    assert (frame.template, frame.status, frame.values["problem"]) == ("home.html", 200, "")
+    assert frame.values["today"] is None and frame.values["running"] == set()
+    assert [len(group.rows) for group in frame.values["side"].groups] == [9]
+    assert frame.values["active"] == frame.values["elsewhere"] == []
+    await home.costs(asked(), VISIT)
+    assert frame.values["days"] == 30 and len(frame.values["charts"][0].spots) == 30
+    assert [what for what, _ in frame.values["groups"]] == ["model", "source", "kind"]
+    await home.confirmations(asked(), VISIT)
+    assert (frame.values["days"], frame.values["decided"], frame.values["service"]) == (30, [], "")
 
 
-def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(run: Run) -> None:
-    async def test(frame: Told) -> None:
-        pages = LearningPages(frame)
+async def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(frame: Told) -> None:
+    pages = LearningPages(frame)
 
-        def learn(first: int, last: int) -> None:
-            frame.services.database.write_now(
-                lambda db: [learned(db, number) for number in range(first, last)]
-            )
+    def learn(first: int, last: int) -> None:
+        frame.services.database.write_now(lambda db: [learned(db, number) for number in range(first, last)])
 
-        def learned(db: apsw.Connection, number: int) -> None:
-            change = NewRow("memory", "memory", "add", "active", Origin("user"), after=f"fact {number}")
-            ledger.insert_row(db, change, "2026-11-21T09:00:00.000Z")
+    def learned(db: apsw.Connection, number: int) -> None:
+        change = NewRow("memory", "memory", "add", "active", Origin("user"), after=f"fact {number}")
+        ledger.insert_row(db, change, "2026-11-21T09:00:00.000Z")
 
-        learn(0, 41)
+    learn(0, 41)
 
-        async def listed(query: str = "") -> tuple[int, int]:
-            await pages.ledger(asked(query), VISIT)
-            return len(frame.values["rows"]), frame.values["more"]
+    async def listed(query: str = "") -> tuple[int, int]:
+        await pages.ledger(asked(query), VISIT)
+        return len(frame.values["rows"]), frame.values["more"]
 
-        assert await listed() == (40, 80) and await listed("n=41") == (41, 0) == await listed("n=2000")
-        assert await listed("kind=memory&n=50") == (41, 0) and frame.values["kind"] == "memory"
-        assert await listed("kind=skill") == (0, 0) and await listed("kind=odd") == (40, 80)
-        assert frame.values["kind"] == ""
-        assert await listed("state=undone") == (0, 0) and frame.values["state"] == "undone"
-        assert await listed("state=odd") == (40, 80) and frame.values["state"] == ""
-        learn(41, 1_001)
-        assert await listed("n=2000") == (1_000, 1_040)
-        assert "staged" not in frame.values["states"] and "active" in frame.values["states"]
-
-    run(test)
+    assert await listed() == (40, 80) and await listed("n=41") == (41, 0) == await listed("n=2000")
+    assert await listed("kind=memory&n=50") == (41, 0) and frame.values["kind"] == "memory"
+    assert await listed("kind=skill") == (0, 0) and await listed("kind=odd") == (40, 80)
+    assert frame.values["kind"] == ""
+    assert await listed("state=undone") == (0, 0) and frame.values["state"] == "undone"
+    assert await listed("state=odd") == (40, 80) and frame.values["state"] == ""
+    learn(41, 1_001)
+    assert await listed("n=2000") == (1_000, 1_040)
+    assert "staged" not in frame.values["states"] and "active" in frame.values["states"]
 
 
 # Saying something.
@@ -433,63 +402,57 @@ def told(news: bytes) -> list[tuple[str, Any]]:
     return found
 
 
-def test_a_page_is_told_what_is_new_to_it_once(run: Run) -> None:
-    async def test(frame: Told) -> None:
-        live = LiveTurns()
-        await talked(frame, 1)
-        follower = Follower(frame, live, "s1")
-        feeds = frame.turns.feeds
-        feeds.listeners.append(live.handle_event)
-        assert told(follower.take_events()) == [("stored", {})] and follower.take_events() == b""
-        feeds.add("s1", TextDelta("Hello 😀 "))
-        quiet = {"calls": [], "note": "", "thinking": False}
-        first = [("text", {"step": 0, "at": 0, "text": "Hello 😀 "}), ("calls", quiet)]
-        assert told(follower.take_events()) == first and follower.take_events() == b""
-        feeds.add("s1", TextDelta("and\nmore "))
-        assert told(follower.take_events()) == [("text", {"step": 0, "at": 9, "text": "and\nmore "})]
-        feeds.add("s1", TextDelta("of it "))
-        assert told(follower.take_events()) == [("text", {"step": 0, "at": 18, "text": "of it "})]
-        feeds.add("s1", ToolStarted("c1", "terminal", '{"command": "make"}'))
-        feeds.add("s1", ToolProgress("c1", "built"))
-        call = {"name": "terminal", "about": "make", "tail": "built"}
-        assert told(follower.take_events()) == [("calls", {**quiet, "calls": [call]})]
-        feeds.add("s1", Notice("wait\u202e"))
-        assert told(follower.take_events())[-1] == (
-            "calls",
-            {**quiet, "calls": [call], "note": "wait<U+202E>"},
-        )
-        feeds.add("s1", Retry(1, 2.0, "slow"))
-        assert told(follower.take_events())[-1][1]["note"] == "slow; tried again in 2 s"
-        feeds.add("s1", StepFinished(1, Usage()))
-        assert [name for name, _ in told(follower.take_events())] == ["calls"]
-        feeds.add("s1", TextDelta("Next "))
-        assert told(follower.take_events())[0] == ("text", {"step": 1, "at": 0, "text": "Next "})
-        feeds.add("s2", TextDelta("elsewhere "))
-        assert follower.take_events() == b""
-        frame.turns.questions.new_question("s1", "question", "Which?")
-        late = Follower(frame, live, "s1")
-        assert [name for name, _ in told(late.take_events())] == ["stored", "text", "calls"]
-        late.close()
-        follower.close()
-        assert feeds.listeners == [live.handle_event] and frame.turns.questions.listeners == []
-
-    run(test)
+async def test_a_page_is_told_what_is_new_to_it_once(frame: Told) -> None:
+    live = LiveTurns()
+    await talked(frame, 1)
+    follower = Follower(frame, live, "s1")
+    feeds = frame.turns.feeds
+    feeds.listeners.append(live.handle_event)
+    assert told(follower.take_events()) == [("stored", {})] and follower.take_events() == b""
+    feeds.add("s1", TextDelta("Hello 😀 "))
+    quiet = {"calls": [], "note": "", "thinking": False}
+    first = [("text", {"step": 0, "at": 0, "text": "Hello 😀 "}), ("calls", quiet)]
+    assert told(follower.take_events()) == first and follower.take_events() == b""
+    feeds.add("s1", TextDelta("and\nmore "))
+    assert told(follower.take_events()) == [("text", {"step": 0, "at": 9, "text": "and\nmore "})]
+    feeds.add("s1", TextDelta("of it "))
+    assert told(follower.take_events()) == [("text", {"step": 0, "at": 18, "text": "of it "})]
+    feeds.add("s1", ToolStarted("c1", "terminal", '{"command": "make"}'))
+    feeds.add("s1", ToolProgress("c1", "built"))
+    call = {"name": "terminal", "about": "make", "tail": "built"}
+    assert told(follower.take_events()) == [("calls", {**quiet, "calls": [call]})]
+    feeds.add("s1", Notice("wait\u202e"))
+    assert told(follower.take_events())[-1] == (
+        "calls",
+        {**quiet, "calls": [call], "note": "wait<U+202E>"},
+    )
+    feeds.add("s1", Retry(1, 2.0, "slow"))
+    assert told(follower.take_events())[-1][1]["note"] == "slow; tried again in 2 s"
+    feeds.add("s1", StepFinished(1, Usage()))
+    assert [name for name, _ in told(follower.take_events())] == ["calls"]
+    feeds.add("s1", TextDelta("Next "))
+    assert told(follower.take_events())[0] == ("text", {"step": 1, "at": 0, "text": "Next "})
+    feeds.add("s2", TextDelta("elsewhere "))
+    assert follower.take_events() == b""
+    frame.turns.questions.new_question("s1", "question", "Which?")
+    late = Follower(frame, live, "s1")
+    assert [name for name, _ in told(late.take_events())] == ["stored", "text", "calls"]
+    late.close()
+    follower.close()
+    assert feeds.listeners == [live.handle_event] and frame.turns.questions.listeners == []
 
 
-def test_a_follower_wakes_for_events_and_beats_where_there_are_none(run: Run) -> None:
-    async def test(frame: Told) -> None:
-        await talked(frame, 1)
-        follower = Follower(frame, LiveTurns(), "s1")
-        follower.take_events()
-        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        assert await follower.wait(gone, 0.02) is False
-        waiting = asyncio.create_task(follower.wait(gone, 60))
-        await asyncio.sleep(0)
-        frame.turns.feeds.add("s1", TextDelta("x"))
-        assert await waiting is True
-        follower.take_events()
-        gone.set_result(None)
-        assert await follower.wait(gone, 60) is True
-        follower.close()
-
-    run(test)
+async def test_a_follower_wakes_for_events_and_beats_where_there_are_none(frame: Told) -> None:
+    await talked(frame, 1)
+    follower = Follower(frame, LiveTurns(), "s1")
+    follower.take_events()
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    assert await follower.wait(gone, 0.02) is False
+    waiting = asyncio.create_task(follower.wait(gone, 60))
+    await asyncio.sleep(0)
+    frame.turns.feeds.add("s1", TextDelta("x"))
+    assert await waiting is True
+    follower.take_events()
+    gone.set_result(None)
+    assert await follower.wait(gone, 60) is True
+    follower.close()

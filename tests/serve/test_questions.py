@@ -17,19 +17,16 @@ from whet.serve.questions import Asker, PendingQuestion, QuestionReply, Question
 from whet.serve.wire import ApiError
 
 
-def test_an_answer_that_comes_second_is_not_taken_for_one_that_counts() -> None:
-    async def main() -> None:
-        questions = Questions(FixedClock(), 60.0)
-        asked = questions.new_question("session", "approval", "rm -r build")
-        waiting = asyncio.ensure_future(questions.ask(asked))
-        await asyncio.sleep(0)
-        await questions.answer(asked.id, "once")
-        with pytest.raises(NotFound, match="was answered"):
-            await questions.answer(asked.id, "no")  # before the one who asked has heard the first
-        assert await waiting == "once"
-        assert questions.pending() == []
-
-    asyncio.run(main())
+async def test_an_answer_that_comes_second_is_not_taken_for_one_that_counts() -> None:
+    questions = Questions(FixedClock(), 60.0)
+    asked = questions.new_question("session", "approval", "rm -r build")
+    waiting = asyncio.ensure_future(questions.ask(asked))
+    await asyncio.sleep(0)
+    await questions.answer(asked.id, "once")
+    with pytest.raises(NotFound, match="was answered"):
+        await questions.answer(asked.id, "no")  # before the one who asked has heard the first
+    assert await waiting == "once"
+    assert questions.pending() == []
 
 
 def asked(kind: Literal["approval", "question"] = "approval", **more: Any) -> PendingQuestion:
@@ -95,7 +92,7 @@ def test_an_answer_that_does_not_fit_is_refused(
     assert (error.status, error.message, error.param, error.code) == told
 
 
-def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
+async def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
     request = ApprovalRequest(
         "s2",
         "c1",
@@ -109,77 +106,70 @@ def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         opening="the network",
         digest="d",
     )
+    questions, looks = Questions(FixedClock(), 60.0), list[int]()
+    questions.listeners.append(lambda: looks.append(1))
+    person = Asker(questions, "s1", may_clarify=True)
 
-    async def main() -> None:
-        questions, looks = Questions(FixedClock(), 60.0), list[int]()
-        questions.listeners.append(lambda: looks.append(1))
-        person = Asker(questions, "s1", may_clarify=True)
+    async def answered(
+        waits: Coroutine[Any, Any, Any], answer: str, more: QuestionReply | None = None
+    ) -> tuple[PendingQuestion, Any]:
+        task = asyncio.create_task(waits)
+        while not questions.pending():
+            await asyncio.sleep(0)
+        (question,) = questions.pending()
+        assert await questions.answer(question.id, answer, more) == question
+        return question, await task
 
-        async def answered(
-            waits: Coroutine[Any, Any, Any], answer: str, more: QuestionReply | None = None
-        ) -> tuple[PendingQuestion, Any]:
-            task = asyncio.create_task(waits)
-            while not questions.pending():
-                await asyncio.sleep(0)
-            (question,) = questions.pending()
-            assert await questions.answer(question.id, answer, more) == question
-            return question, await task
-
-        question, reply = await answered(person.approve(request), "once")
-        assert reply == "once" and looks == [1, 1]
-        assert msgspec.structs.asdict(question) | {"id": "", "body": (), "title": ""} == {
-            "id": "",
-            "kind": "approval",
-            "session_id": "s2",
-            "call_id": "c1",
-            "tool": "terminal",
-            "subject": "ls -l",
-            "reasons": ("it lists",),
-            "choices": (),
-            "grant": "ls",
-            "asked": "2026-11-21T09:00:00.000Z",
-            "expires": "2026-11-21T09:01:00.000Z",
-            "title": "",
-            "body": (),
-            "scopes": ("terminal(ls *)", "terminal(ls -l)"),
-            "folder": "/work",
-            "opening": "the network",
-            "digest": "d",
-            "keeps": (True, False),
-            "draft": "ls -l",
-        }
-        assert (question.title, question.body) == (
-            build_question(request).title,
-            build_question(request).body,
-        )
-        always = await answered(person.approve(request), "always", QuestionReply(scope=1, reason="so"))
-        assert always[1] == Reply("always", 1, "so")
-        edited = await answered(person.approve(request), "once", QuestionReply(draft="ls"))
-        assert edited[1] == Reply("once", arguments={"command": "ls"})
-        kept = await answered(person.approve(request), "no", QuestionReply(draft="ls"))
-        assert kept[1] == "no", "what was edited and refused is no other call"
-        question, said = await answered(person.clarify("Which?", ["a", "b"]), "b")
-        assert said == "b" and (question.choices, question.session_id) == (("a", "b"), "s1")
-        assert await Asker(questions, "s1", may_clarify=False).clarify("Which?", []) is None
-        hidden = msgspec.structs.replace(request, arguments={"command": "ls \u202e\t"})
-        question, _ = await answered(person.approve(hidden), "no")
-        assert question.draft == "", "a page would not give it back as it is"
-        tabbed = msgspec.structs.replace(request, arguments={"command": "x\t" * 10_000})
-        question, _ = await answered(person.approve(tabbed), "no")
-        assert question.draft == "x\t" * 10_000
-        longer = msgspec.structs.replace(request, arguments={"command": "x\t" * 10_000 + "x"})
-        question, _ = await answered(person.approve(longer), "no")
-        assert question.draft == ""
-        with pytest.raises(NotFound, match="no such question"):
-            await questions.answer("none", "no")
-
-    asyncio.run(main())
+    question, reply = await answered(person.approve(request), "once")
+    assert reply == "once" and looks == [1, 1]
+    assert msgspec.structs.asdict(question) | {"id": "", "body": (), "title": ""} == {
+        "id": "",
+        "kind": "approval",
+        "session_id": "s2",
+        "call_id": "c1",
+        "tool": "terminal",
+        "subject": "ls -l",
+        "reasons": ("it lists",),
+        "choices": (),
+        "grant": "ls",
+        "asked": "2026-11-21T09:00:00.000Z",
+        "expires": "2026-11-21T09:01:00.000Z",
+        "title": "",
+        "body": (),
+        "scopes": ("terminal(ls *)", "terminal(ls -l)"),
+        "folder": "/work",
+        "opening": "the network",
+        "digest": "d",
+        "keeps": (True, False),
+        "draft": "ls -l",
+    }
+    assert (question.title, question.body) == (
+        build_question(request).title,
+        build_question(request).body,
+    )
+    always = await answered(person.approve(request), "always", QuestionReply(scope=1, reason="so"))
+    assert always[1] == Reply("always", 1, "so")
+    edited = await answered(person.approve(request), "once", QuestionReply(draft="ls"))
+    assert edited[1] == Reply("once", arguments={"command": "ls"})
+    kept = await answered(person.approve(request), "no", QuestionReply(draft="ls"))
+    assert kept[1] == "no", "what was edited and refused is no other call"
+    question, said = await answered(person.clarify("Which?", ["a", "b"]), "b")
+    assert said == "b" and (question.choices, question.session_id) == (("a", "b"), "s1")
+    assert await Asker(questions, "s1", may_clarify=False).clarify("Which?", []) is None
+    hidden = msgspec.structs.replace(request, arguments={"command": "ls \u202e\t"})
+    question, _ = await answered(person.approve(hidden), "no")
+    assert question.draft == "", "a page would not give it back as it is"
+    tabbed = msgspec.structs.replace(request, arguments={"command": "x\t" * 10_000})
+    question, _ = await answered(person.approve(tabbed), "no")
+    assert question.draft == "x\t" * 10_000
+    longer = msgspec.structs.replace(request, arguments={"command": "x\t" * 10_000 + "x"})
+    question, _ = await answered(person.approve(longer), "no")
+    assert question.draft == ""
+    with pytest.raises(NotFound, match="no such question"):
+        await questions.answer("none", "no")
 
 
-def test_a_question_that_nobody_answers_is_over() -> None:
-    async def main() -> None:
-        questions = Questions(FixedClock(), 0.01)
-        assert await questions.ask(questions.new_question("s", "question", "Which?")) is None
-        assert questions.pending() == []
-
-    asyncio.run(main())
+async def test_a_question_that_nobody_answers_is_over() -> None:
+    questions = Questions(FixedClock(), 0.01)
+    assert await questions.ask(questions.new_question("s", "question", "Which?")) is None
+    assert questions.pending() == []

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.serve.test_page_values import VISIT, Run, Told, model, run, talked
+from tests.serve.test_page_values import VISIT, Told, frame, model, talked
 from whet.rewind.planning import Change, Conflict
 from whet.rewind.rewinding import Outcome
 from whet.rewind.taking_back import RewindResult
@@ -22,7 +22,7 @@ from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.web.sessions import Sessions
 
-__all__ = ["model", "run"]  # fixtures
+__all__ = ["frame", "model"]  # fixtures
 
 
 def posted(form: dict[str, str], session_id: str = "s1", *, by_script: bool = True) -> Request:
@@ -51,56 +51,44 @@ def told(answer: Response) -> tuple[int, str]:
         ("stop", {}, 409, "Nothing of this session runs in this server."),
     ],
 )
-def test_what_cannot_be_done_in_a_session_is_told_with_its_status(
-    run: Run, name: str, form: dict[str, str], status: int, said: str
+async def test_what_cannot_be_done_in_a_session_is_told_with_its_status(
+    frame: Told, name: str, form: dict[str, str], status: int, said: str
 ) -> None:
-    async def test(frame: Told) -> None:
-        await talked(frame, 1)
-        answer = await getattr(desk(frame), name)(posted(form), VISIT)
-        found = told(answer)
-        assert found[0] == status and found[1].startswith(said), found
-        await getattr(desk(frame), name)(posted(form, by_script=False), VISIT)
-        assert frame.status == status and frame.values["problem"] == found[1]
-
-    run(test)
+    await talked(frame, 1)
+    answer = await getattr(desk(frame), name)(posted(form), VISIT)
+    found = told(answer)
+    assert found[0] == status and found[1].startswith(said), found
+    await getattr(desk(frame), name)(posted(form, by_script=False), VISIT)
+    assert frame.status == status and frame.values["problem"] == found[1]
 
 
 @pytest.mark.parametrize("name", ["say", "fork", "rewind", "plan"])
-def test_a_session_that_is_no_chat_takes_nothing(run: Run, name: str) -> None:
-    async def test(frame: Told) -> None:
-        await talked(frame, 1)
-        review = NewSession("r1", parent_session_id="s1", kind="review")
-        frame.services.database.write_now(lambda db: sessions.create(db, review, "2026-11-21T09:00:00.000Z"))
-        answer = await getattr(desk(frame), name)(posted({"text": "x", "turn": "1"}, "r1"), VISIT)
-        status, said = told(answer)
-        assert status == 400
-        assert said in ("A review takes no messages.", "a review has no plan of a person's")
-
-    run(test)
+async def test_a_session_that_is_no_chat_takes_nothing(frame: Told, name: str) -> None:
+    await talked(frame, 1)
+    review = NewSession("r1", parent_session_id="s1", kind="review")
+    frame.services.database.write_now(lambda db: sessions.create(db, review, "2026-11-21T09:00:00.000Z"))
+    answer = await getattr(desk(frame), name)(posted({"text": "x", "turn": "1"}, "r1"), VISIT)
+    status, said = told(answer)
+    assert status == 400
+    assert said in ("A review takes no messages.", "a review has no plan of a person's")
 
 
-def test_nothing_is_taken_back_while_a_turn_runs_or_was_begun(run: Run) -> None:
-    async def test(frame: Told) -> None:
-        await talked(frame, 1)
-        turn = await frame.turns.begin("s1", TurnInput("go on"))
-        assert told(await desk(frame).rewind(posted({"turn": "1"}), VISIT)) == (
-            409,
-            "A turn is running; stop it first.",
-        )
-        await turn
-
-    run(test)
+async def test_nothing_is_taken_back_while_a_turn_runs_or_was_begun(frame: Told) -> None:
+    await talked(frame, 1)
+    turn = await frame.turns.begin("s1", TurnInput("go on"))
+    assert told(await desk(frame).rewind(posted({"turn": "1"}), VISIT)) == (
+        409,
+        "A turn is running; stop it first.",
+    )
+    await turn
 
 
 @pytest.mark.parametrize("text", ["", "/plan", "/plan go", "/plan off", "/plan steps\nx"])
-def test_nothing_begins_with_nothing_to_do(run: Run, text: str) -> None:
-    async def test(frame: Told) -> None:
-        with pytest.raises(ApiError) as caught:
-            await desk(frame).begin(posted({"text": text}), VISIT)
-        assert caught.value.status == 400
-        assert frame.services.database.read_now(lambda db: sessions.list_sessions(db, 9)) == []
-
-    run(test)
+async def test_nothing_begins_with_nothing_to_do(frame: Told, text: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        await desk(frame).begin(posted({"text": text}), VISIT)
+    assert caught.value.status == 400
+    assert frame.services.database.read_now(lambda db: sessions.list_sessions(db, 9)) == []
 
 
 def outcome(*changes: str, conflicts: tuple[Conflict, ...] = (), failed: str = "") -> Outcome:

@@ -67,16 +67,13 @@ def test_a_process_whose_claim_was_taken_over_starts_no_call(db, clock):
     asyncio.run(main())
 
 
-def test_a_call_that_may_run_twice_is_started_again(db, clock):
-    async def main() -> None:
-        log, turn, call = await asked(db, clock)
-        await log.store_call_start(turn, call, "rule")
-        (again,) = log.open_calls(turn)
-        assert again.started
-        await log.store_call_start(turn, again, "rule")
-        with pytest.raises(StoreBusy, match="taken over this session"):
-            await log.store_call_start(turn, call, "rule")  # by one who does not know of the first start
-        await finish(log, turn, again)
-        await log.end_turn(turn, "answered", "")
-
-    asyncio.run(main())
+async def test_a_call_that_may_run_twice_is_started_again(db, clock):
+    log, turn, call = await asked(db, clock)
+    await log.store_call_start(turn, call, "rule")
+    (again,) = log.open_calls(turn)
+    assert again.started
+    await log.store_call_start(turn, again, "rule")
+    with pytest.raises(StoreBusy, match="taken over this session"):
+        await log.store_call_start(turn, call, "rule")  # by one who does not know of the first start
+    await finish(log, turn, again)
+    await log.end_turn(turn, "answered", "")

@@ -92,16 +92,13 @@ def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
     assert seen == [(key, "a", 0, "good"), (key, "c", 1, "bad")]
 
 
-def test_only_sessions_that_ended_well_are_learned_from(db, clock):
-    async def main() -> None:
-        await worked(db, clock, "good", workspace="/w", source="cli")
-        await worked(db, clock, "hidden", private=True)
-        await worked(db, clock, "review", kind="review")
-        await (await new_log(db, clock, "open")).begin_turn(user("still at it"))
-        failed = await new_log(db, clock, "failed")
-        await failed.end_turn(await failed.begin_turn(user("x")), "failed", "no model")
-
-    asyncio.run(main())
+async def test_only_sessions_that_ended_well_are_learned_from(db, clock):
+    await worked(db, clock, "good", workspace="/w", source="cli")
+    await worked(db, clock, "hidden", private=True)
+    await worked(db, clock, "review", kind="review")
+    await (await new_log(db, clock, "open")).begin_turn(user("still at it"))
+    failed = await new_log(db, clock, "failed")
+    await failed.end_turn(await failed.begin_turn(user("x")), "failed", "no model")
     assert [one.id for one in db.read_now(lambda c: calls.find_finished_sessions(c))] == ["good"]
     assert db.read_now(lambda c: calls.find_finished_sessions(c, workspace="/elsewhere")) == []
     [one] = db.read_now(lambda c: calls.find_finished_sessions(c, source="cli", workspace="/w", limit=1))

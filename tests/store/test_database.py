@@ -60,25 +60,21 @@ def test_every_commit_is_synced(db):
     assert db.write_now(lambda c: (c.pragma("journal_mode"), c.pragma("synchronous"))) == ("wal", 2)
 
 
-def test_a_write_is_seen_by_readers_when_it_returns(db):
-    async def main():
-        await db.write(_table)
-        assert await db.append(_add(1)) == 1
-        assert await db.read(_all) == [1]
-
-    asyncio.run(main())
+async def test_a_write_is_seen_by_readers_when_it_returns(db):
+    await db.write(_table)
+    assert await db.append(_add(1)) == 1
+    assert await db.read(_all) == [1]
     assert db.submit(_add(2)).result(10) == 2
     assert db.write_now(_add(3)) == 3
     assert db.read_now(_all) == [1, 2, 3]
 
 
-def test_a_failing_write_fails_alone(db):
-    async def main():
-        await db.write(_table)
-        works = [_add(1), _add(1), lambda c: 1 // 0, _add(2)]
-        return await asyncio.gather(*(db.append(work) for work in works), return_exceptions=True)
-
-    first, second, third, fourth = asyncio.run(main())
+async def test_a_failing_write_fails_alone(db):
+    await db.write(_table)
+    works = [_add(1), _add(1), lambda c: 1 // 0, _add(2)]
+    first, second, third, fourth = await asyncio.gather(
+        *(db.append(work) for work in works), return_exceptions=True
+    )
     assert (first, fourth) == (1, 2)
     assert isinstance(second, StoreError) and isinstance(third, ZeroDivisionError)
     assert db.read_now(_all) == [1, 2]
@@ -107,37 +103,29 @@ def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
     assert db.read_now(_all) == [*range(9), 10, 20]
 
 
-def test_a_lone_row_is_on_disk_or_refused(db):
+async def test_a_lone_row_is_on_disk_or_refused(db):
     put = RowStatement("INSERT INTO t VALUES (?)", conflict="it is taken")
     db.write_now(_table)
-
-    async def main():
-        for n in range(6):  # the later ones are committed without a detour over the loop
-            await db.append(((put, (n,)),))
-        with pytest.raises(StoreBusy, match="taken"):
-            await db.append(((put, (3,)),))
-        await db.append(((put, (6,)),))
-
-    asyncio.run(main())
+    for n in range(6):  # the later ones are committed without a detour over the loop
+        await db.append(((put, (n,)),))
+    with pytest.raises(StoreBusy, match="taken"):
+        await db.append(((put, (3,)),))
+    await db.append(((put, (6,)),))
     assert db.read_now(_all) == list(range(7))
 
 
-def test_a_lone_row_waits_for_another_process(tmp_path, clock):
+async def test_a_lone_row_waits_for_another_process(tmp_path, clock):
     db = StateDatabase.open(tmp_path / "state.db", clock, patience_s=30.0)
     put = RowStatement("INSERT INTO t VALUES (?)")
     db.write_now(_table)
     other = apsw.Connection(str(db.path))
-
-    async def main():
-        for n in range(4):
-            await db.append(((put, (n,)),))
-        other.execute("BEGIN IMMEDIATE")
-        waiting = asyncio.create_task(db.append(((put, (4,)),)))
-        await asyncio.sleep(0)
-        other.execute("ROLLBACK")
-        await waiting
-
-    asyncio.run(main())
+    for n in range(4):
+        await db.append(((put, (n,)),))
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(db.append(((put, (4,)),)))
+    await asyncio.sleep(0)
+    other.execute("ROLLBACK")
+    await waiting
     assert db.read_now(_all) == list(range(5))
     other.close()
     db.close()
@@ -164,25 +152,21 @@ def test_writes_that_wait_together_share_a_commit(db):
     assert len(db.read_now(_all)) == 50
 
 
-def test_a_cancelled_waiter_undoes_nothing_and_memory_follows(db):
+async def test_a_cancelled_waiter_undoes_nothing_and_memory_follows(db):
     db.write_now(_table)
     seen = []
-
-    async def main():
-        held, go = threading.Event(), threading.Event()
-        blocker = asyncio.create_task(db.write(lambda c: (held.set(), go.wait(10))))
-        await asyncio.to_thread(held.wait, 10)
-        task = asyncio.create_task(db.append(_add(7), lambda value, error: seen.append((value, error))))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        go.set()
-        await blocker
-        await db.write(lambda c: None)
-
-    asyncio.run(main())
+    held, go = threading.Event(), threading.Event()
+    blocker = asyncio.create_task(db.write(lambda c: (held.set(), go.wait(10))))
+    await asyncio.to_thread(held.wait, 10)
+    task = asyncio.create_task(db.append(_add(7), lambda value, error: seen.append((value, error))))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go.set()
+    await blocker
+    await db.write(lambda c: None)
     assert db.read_now(_all) == [7] and seen == [(7, None)]
 
 

@@ -53,15 +53,12 @@ def test_markdown_reads_like_a_conversation(db, session):
     ("text", "fence"),
     [("plain", "```"), ("`a` ``b``", "```"), ("```\nx\n```", "````"), ("a ````` ``", "``````")],
 )
-def test_a_result_stands_in_a_fence_that_nothing_in_it_closes(db, clock, text, fence):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("go"))
-        await log.append_reply(turn, asking("terminal"), USAGE, "m")
-        await finish(log, turn, log.open_calls(turn)[0], text)
-        log.close()
-
-    asyncio.run(main())
+async def test_a_result_stands_in_a_fence_that_nothing_in_it_closes(db, clock, text, fence):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("go"))
+    await log.append_reply(turn, asking("terminal"), USAGE, "m")
+    await finish(log, turn, log.open_calls(turn)[0], text)
+    log.close()
     assert lines(db, export.as_markdown)[-1] == f"Result of `terminal`:\n\n{fence}\n{text}\n{fence}\n\n"
 
 

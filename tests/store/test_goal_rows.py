@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 import pytest
 
@@ -75,17 +73,14 @@ def test_a_round_is_asked_and_judged_once_and_only_while_the_goal_is_open(db):
         on(db, goals.note_round_message, msgspec.structs.replace(over, round=2))
 
 
-def test_a_goals_steps_are_those_of_its_turns(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        for steps in (3, 1, 2):
-            turn = await log.begin_turn(user("x"))
-            for _ in range(steps):
-                await log.append_reply(turn, answer("ok"), USAGE, "m")
-            await log.end_turn(turn, "answered", "")
-        return log.live.key
-
-    key = asyncio.run(main())
+async def test_a_goals_steps_are_those_of_its_turns(db, clock):
+    log = await new_log(db, clock)
+    for steps in (3, 1, 2):
+        turn = await log.begin_turn(user("x"))
+        for _ in range(steps):
+            await log.append_reply(turn, answer("ok"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+    key = log.live.key
     assert [on(db, goals.count_steps, key, first) for first in (1, 2, 3, 4)] == [6, 3, 2, 0]
 
 

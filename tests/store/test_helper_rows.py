@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 import pytest
 
@@ -91,14 +89,10 @@ def test_results_are_delivered_once_oldest_first(db, clock):
     assert read(db, one).delivered == "t3"
 
 
-def test_what_people_see_of_helpers(db, clock):
+async def test_what_people_see_of_helpers(db, clock):
     one, two, three = added(db, row("a"), row("b", worktree=True, background=True), row("c", worktree=True))
-
-    async def main():
-        await new_log(db, clock, "s1.a")
-        await talk(db, clock, "s1.b", "x")
-
-    asyncio.run(main())
+    await new_log(db, clock, "s1.a")
+    await talk(db, clock, "s1.b", "x")
     db.write_now(lambda c: helper_rows.set_owner(c, one.id, claims.owner_name("mine")))
     tree = WorkingTree("/t", "/r", "c0")
     db.write_now(lambda c: helper_rows.store_tree(c, two.id, tree))
@@ -123,14 +117,11 @@ def test_what_people_see_of_helpers(db, clock):
         assert words in lines()[2] and read(db, three).merge == plan
 
 
-def test_a_session_is_listed_with_the_usage_of_its_helpers(db, clock):
-    async def main():
-        await talk(db, clock, "s1", "go")
-        calls = ("1.0.0", "1.0.1", "2.0.0")
-        for helper in added(db, *map(row, calls)):
-            await talk(db, clock, helper.session, "x")
-
-    asyncio.run(main())
+async def test_a_session_is_listed_with_the_usage_of_its_helpers(db, clock):
+    await talk(db, clock, "s1", "go")
+    calls = ("1.0.0", "1.0.1", "2.0.0")
+    for helper in added(db, *map(row, calls)):
+        await talk(db, clock, helper.session, "x")
     (listed,) = db.read_now(lambda c: [s for s in sessions.list_sessions(c, 9) if s.id == "s1"])
     own = db.read_now(lambda c: sessions.get(c, "s1")).usage
     assert listed.usage.total_tokens == own.total_tokens + 3 * 15
@@ -138,12 +129,9 @@ def test_a_session_is_listed_with_the_usage_of_its_helpers(db, clock):
     assert db.read_now(lambda c: helper_rows.helper_usage(c, "s1.1.0.0")).total_tokens == 0
 
 
-def test_a_deleted_session_takes_its_helpers_with_it_and_itself_from_its_parents(db, clock):
-    async def main():
-        for id_ in ("s1", "s2", "s1.a"):
-            await new_log(db, clock, id_)
-
-    asyncio.run(main())
+async def test_a_deleted_session_takes_its_helpers_with_it_and_itself_from_its_parents(db, clock):
+    for id_ in ("s1", "s2", "s1.a"):
+        await new_log(db, clock, id_)
     _, other = added(db, row("a"), row("c", "s2"))
     db.write_now(lambda c: session_deletion.delete_session(c, "s1.a"))
     assert db.read_now(lambda c: helper_rows.list_helpers(c, "s1")) == []

@@ -47,49 +47,40 @@ class Work:
         await beat(self.db, seconds)
 
 
-def test_a_lease_is_renewed_while_its_work_goes_on(db, clock):
-    async def main():
-        work = Work(db, clock)
-        first = work.stored().lease_until
-        await work.passes(HEARTBEAT_S / 2)
-        assert work.stored().lease_until == first, "not before its time"
-        for _ in range(8):
-            before = work.stored().lease_until
-            await work.passes(HEARTBEAT_S)
-            assert work.stored().lease_until > before
-            assert take(db, clock, "w2") is None
-        let_pass(LEASE_S)
-        work.go.set()
-        return await work.running, work.events
-
-    assert asyncio.run(main()) == ("done", ["begun"])
+async def test_a_lease_is_renewed_while_its_work_goes_on(db, clock):
+    work = Work(db, clock)
+    first = work.stored().lease_until
+    await work.passes(HEARTBEAT_S / 2)
+    assert work.stored().lease_until == first, "not before its time"
+    for _ in range(8):
+        before = work.stored().lease_until
+        await work.passes(HEARTBEAT_S)
+        assert work.stored().lease_until > before
+        assert take(db, clock, "w2") is None
+    let_pass(LEASE_S)
+    work.go.set()
+    assert (await work.running, work.events) == ("done", ["begun"])
     assert HEARTBEAT_S * 3 <= LEASE_S, "two beats may be missed"
 
 
-def test_a_lost_lease_ends_the_work_first(db, clock):
-    async def main():
-        work = Work(db, clock)
-        await work.passes(LEASE_S / 2)
-        clock.advance(LEASE_S)
-        assert take(db, clock, "w2").id == work.job.id
-        await work.passes(HEARTBEAT_S)
-        with pytest.raises(LeaseLost):
-            await work.running
-        return work.events, work.stored().owner
-
-    assert asyncio.run(main()) == (["begun", "ended"], "w2")
+async def test_a_lost_lease_ends_the_work_first(db, clock):
+    work = Work(db, clock)
+    await work.passes(LEASE_S / 2)
+    clock.advance(LEASE_S)
+    assert take(db, clock, "w2").id == work.job.id
+    await work.passes(HEARTBEAT_S)
+    with pytest.raises(LeaseLost):
+        await work.running
+    assert (work.events, work.stored().owner) == (["begun", "ended"], "w2")
 
 
-def test_a_stopped_worker_ends_the_work_then_puts_the_job_back(db, clock):
-    async def main():
-        work = Work(db, clock)
-        await work.passes(1)
-        work.running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work.running
-        return work.events
-
-    assert asyncio.run(main()) == ["begun", "ended", "stopped"]
+async def test_a_stopped_worker_ends_the_work_then_puts_the_job_back(db, clock):
+    work = Work(db, clock)
+    await work.passes(1)
+    work.running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work.running
+    assert work.events == ["begun", "ended", "stopped"]
 
 
 def test_what_the_work_raises_is_raised_and_nothing_is_put_back(db, clock):

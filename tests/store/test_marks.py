@@ -114,15 +114,11 @@ def test_of_each_way_to_where_it_was_said_the_last_that_is_there_counts():
     assert list(find_nearest([[1, 2, 3]], {1, 3})) == [1] and list(find_nearest([[1]], {2})) == []
 
 
-def test_a_grant_is_kept_once_and_taken_back_once(db, clock):
+async def test_a_grant_is_kept_once_and_taken_back_once(db, clock):
     repository = GrantRepository(db, clock)
-
-    async def main():
-        for tool, pattern, workspace in (("t", "p", ""), ("t", "p", "/w"), ("t", "p", "")):
-            await repository.add(tool, pattern, workspace)
-        return await repository.all()
-
-    first, second = asyncio.run(main())
+    for tool, pattern, workspace in (("t", "p", ""), ("t", "p", "/w"), ("t", "p", "")):
+        await repository.add(tool, pattern, workspace)
+    first, second = await repository.all()
     assert first == GrantRow(first.id, "t", "p", "", "2026-11-21T09:00:00.000Z")
     assert (second.workspace, second.id > first.id) == ("/w", True)
     assert on(db, grants.add, "t", "p", "", "later") == first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,14 @@ from whet.store.transcript import Transcript
 
 
 @pytest.mark.soak
-def test_a_million_messages_stay_whole_and_searchable(tmp_path: Path) -> None:
+async def test_a_million_messages_stay_whole_and_searchable(tmp_path: Path) -> None:
     database = StateDatabase.open(tmp_path / "state.db", SystemClock())
     fill(database, 500_000)
-
-    async def plant() -> str:
-        clock = SystemClock()
-        log = await Transcript.create(database, NewSession(id=clock.new_id()), clock)
-        turn = await log.begin_turn(Message(role="user", content="the zugzwangish needle 独角兽"))
-        await log.end_turn(turn, "answered", "")
-        return log.session.id
-
-    planted = asyncio.run(plant())
+    clock = SystemClock()
+    log = await Transcript.create(database, NewSession(id=clock.new_id()), clock)
+    turn = await log.begin_turn(Message(role="user", content="the zugzwangish needle 独角兽"))
+    await log.end_turn(turn, "answered", "")
+    planted = log.session.id
     fill(database, 500_000)
     for query in ("zugzwangish", "独角", '"needle 独角兽"'):
         assert [hit.session_id for hit in find_now(database, query, 3)] == [planted]

@@ -227,17 +227,14 @@ def test_a_day_begins_with_its_first_moment_and_ends_before_the_next(db):
     assert found(db, "report 2026-11-03") == ["last 1", "first 1", "next 1", "before 1"]
 
 
-def test_what_others_say_just_now_comes_in_its_place(db, clock):
-    async def main():
-        await talk(db, clock, "old", "the deploy port, or the port of the deploy: a harbour word among many")
-        mine, other = [await new_log(db, clock, id_) for id_ in ("s1", "s2")]
-        open_ = [await log.begin_turn(user("deploy port")) for log in (mine, other)]
-        hits = await search.find(db, "deploy port", asking="s1")
-        for log, turn in zip((mine, other), open_, strict=True):
-            await log.end_turn(turn, "answered", "")
-        return [hit.session_id for hit in hits]
-
-    assert asyncio.run(main()) == ["s2", "old", "s1"]
+async def test_what_others_say_just_now_comes_in_its_place(db, clock):
+    await talk(db, clock, "old", "the deploy port, or the port of the deploy: a harbour word among many")
+    mine, other = [await new_log(db, clock, id_) for id_ in ("s1", "s2")]
+    open_ = [await log.begin_turn(user("deploy port")) for log in (mine, other)]
+    hits = await search.find(db, "deploy port", asking="s1")
+    for log, turn in zip((mine, other), open_, strict=True):
+        await log.end_turn(turn, "answered", "")
+    assert [hit.session_id for hit in hits] == ["s2", "old", "s1"]
 
 
 def test_marks_of_others_cannot_be_typed(db):

@@ -188,7 +188,7 @@ def test_what_a_review_is_shown_is_the_list_of_its_turns_last_request(db, clock)
     assert on(db, compactions.counts_after, key, 1) == [90]
 
 
-def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
+async def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
     begun = clock.unix_ms()
 
     async def call(log, turn, name: str, seconds: float, **effects):
@@ -202,19 +202,16 @@ def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
         log.live.fold_results()
         clock.advance(1)
 
-    async def main():
-        log = await new_log(db, clock, workspace="/w")
-        turn = await log.begin_turn(user("go"))
-        await call(log, turn, "make", 10)
-        await call(log, turn, "server", 1, runs_on="p1")
-        await call(log, turn, "poll", 1, over="p2")
-        await call(log, turn, "stop", 1, over="p1")
-        await log.append_reply(turn, asking("ask"), USAGE, "m")
-        [one] = log.open_calls(turn)
-        await log.store_call_start(turn, one, "rule")
-        clock.advance(5)
-
-    asyncio.run(main())
+    log = await new_log(db, clock, workspace="/w")
+    turn = await log.begin_turn(user("go"))
+    await call(log, turn, "make", 10)
+    await call(log, turn, "server", 1, runs_on="p1")
+    await call(log, turn, "poll", 1, over="p2")
+    await call(log, turn, "stop", 1, over="p1")
+    await log.append_reply(turn, asking("ask"), USAGE, "m")
+    [one] = log.open_calls(turn)
+    await log.store_call_start(turn, one, "rule")
+    clock.advance(5)
 
     def running(second: float) -> list[str]:
         found = db.read_now(lambda c: list(calls.find_running_calls(c, begun + round(second * 1000))))
@@ -258,38 +255,35 @@ def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
     ]
 
 
-def test_the_calls_of_a_tool_that_worked_are_read_again(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        for text, kinds in (("one", ("", "failed", "")), ("two", ("",))):
-            turn = await log.begin_turn(user(text))
-            made = tuple(
-                ToolCall(f"c{number}", "b" if number == 2 else "a", f'{{"command": "{text}{number}"}}')
-                for number in range(len(kinds))
-            )
-            await log.append_reply(turn, Message("assistant", "", made), USAGE, "m")
-            for code, (one, kind) in enumerate(zip(log.open_calls(turn), kinds, strict=True)):
-                output = ToolOutput("x", kind, code)
-                await log.store_call_result(turn, one, result(one), output=output, duration_s=0.0)
-            log.live.fold_results()
-            await log.append_reply(turn, asking("a"), USAGE, "m")
-            await log.end_turn(turn, "answered", "")
-        steps, _ = db.read_now(lambda c: trail.read_trail(c, "s1", ("command",), 0, 9))
-        assert [(step.seq, step.item.value, step.exit_code) for step in steps] == [
-            (9, "two0", 0),
-            (2, "one0", 0),
-            (2, "one1", 1),
-            (2, "one2", 2),
-        ]
-        assert db.read_now(lambda c: trail.list_arguments(c, "s1", "a")) == [
-            '{"command": "one0"}',
-            '{"command": "two0"}',
-        ]
-        assert db.read_now(lambda c: trail.list_arguments(c, "s1", "b")) == ['{"command": "one2"}']
-        await log.undo_last_turn()
-        assert db.read_now(lambda c: trail.list_arguments(c, "s1", "a")) == ['{"command": "one0"}']
-
-    asyncio.run(main())
+async def test_the_calls_of_a_tool_that_worked_are_read_again(db, clock):
+    log = await new_log(db, clock)
+    for text, kinds in (("one", ("", "failed", "")), ("two", ("",))):
+        turn = await log.begin_turn(user(text))
+        made = tuple(
+            ToolCall(f"c{number}", "b" if number == 2 else "a", f'{{"command": "{text}{number}"}}')
+            for number in range(len(kinds))
+        )
+        await log.append_reply(turn, Message("assistant", "", made), USAGE, "m")
+        for code, (one, kind) in enumerate(zip(log.open_calls(turn), kinds, strict=True)):
+            output = ToolOutput("x", kind, code)
+            await log.store_call_result(turn, one, result(one), output=output, duration_s=0.0)
+        log.live.fold_results()
+        await log.append_reply(turn, asking("a"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+    steps, _ = db.read_now(lambda c: trail.read_trail(c, "s1", ("command",), 0, 9))
+    assert [(step.seq, step.item.value, step.exit_code) for step in steps] == [
+        (9, "two0", 0),
+        (2, "one0", 0),
+        (2, "one1", 1),
+        (2, "one2", 2),
+    ]
+    assert db.read_now(lambda c: trail.list_arguments(c, "s1", "a")) == [
+        '{"command": "one0"}',
+        '{"command": "two0"}',
+    ]
+    assert db.read_now(lambda c: trail.list_arguments(c, "s1", "b")) == ['{"command": "one2"}']
+    await log.undo_last_turn()
+    assert db.read_now(lambda c: trail.list_arguments(c, "s1", "a")) == ['{"command": "one0"}']
 
 
 def test_a_clients_key_leads_to_one_session(db, clock):
@@ -303,47 +297,41 @@ def test_a_clients_key_leads_to_one_session(db, clock):
     assert on(db, api.find_owner, "s4") is None
 
 
-def test_the_newest_step_with_tools_is_the_sessions_newest_until_something_is_said(db, clock):
-    async def main() -> None:
-        log = await new_log(db, clock, "s1")
-        assert on(db, api.last_step, "s1") == ((), False)
-        for word in ("a", "b"):
-            turn = await log.begin_turn(user("go"))
-            await log.append_reply(turn, asking("look", "read", ids=(f"{word}1", f"{word}2")), USAGE, "m")
-            assert on(db, api.last_step, "s1") == (((turn.id, f"{word}1"), (turn.id, f"{word}2")), True)
-            for one in log.open_calls(turn):
-                await log.store_call_result(turn, one, result(one), output=ToolOutput("ok"), duration_s=0)
-            log.live.fold_results()
-            assert on(db, api.last_step, "s1")[1]
-            await log.append_reply(turn, answer("ok"), USAGE, "m")
-            assert on(db, api.last_step, "s1") == (((turn.id, f"{word}1"), (turn.id, f"{word}2")), False)
-            await log.end_turn(turn, "answered", "")
-        await log.undo_last_turn()
-        assert [call for _, call in on(db, api.last_step, "s1")[0]] == ["a1", "a2"]
-
-    asyncio.run(main())
+async def test_the_newest_step_with_tools_is_the_sessions_newest_until_something_is_said(db, clock):
+    log = await new_log(db, clock, "s1")
+    assert on(db, api.last_step, "s1") == ((), False)
+    for word in ("a", "b"):
+        turn = await log.begin_turn(user("go"))
+        await log.append_reply(turn, asking("look", "read", ids=(f"{word}1", f"{word}2")), USAGE, "m")
+        assert on(db, api.last_step, "s1") == (((turn.id, f"{word}1"), (turn.id, f"{word}2")), True)
+        for one in log.open_calls(turn):
+            await log.store_call_result(turn, one, result(one), output=ToolOutput("ok"), duration_s=0)
+        log.live.fold_results()
+        assert on(db, api.last_step, "s1")[1]
+        await log.append_reply(turn, answer("ok"), USAGE, "m")
+        assert on(db, api.last_step, "s1") == (((turn.id, f"{word}1"), (turn.id, f"{word}2")), False)
+        await log.end_turn(turn, "answered", "")
+    await log.undo_last_turn()
+    assert [call for _, call in on(db, api.last_step, "s1")[0]] == ["a1", "a2"]
 
 
-def test_a_tip_finds_the_session_whose_newest_turn_it_is_and_none_of_two(db, clock):
-    async def main() -> None:
-        turns = []
-        for id_ in ("s1", "s2"):
-            log = await new_log(db, clock, id_)
-            turns.append((await log.begin_turn(user("hi"))).id)
-        on(db, api.keep_tips, "s1", "no such turn", ["tip:1"])
-        assert on(db, api.find_response, "tip:1") is None
-        on(db, api.keep_tips, "s1", turns[0], ["tip:1"])
-        assert on(db, api.find_response, "tip:1") == ("s1", True)
-        on(db, api.keep_tips, "s1", turns[0], ["tip:2"])
-        assert on(db, api.find_response, "tip:1") is None
-        on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
-        assert on(db, api.find_response, "tip:2") == ("s1", False)
-        on(db, api.keep_tips, "s1", turns[0], ["tip:3"])
-        on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
-        assert on(db, api.find_response, "tip:2") == ("s1", False), "for good"
-        assert on(db, api.find_response, "tip:3") == ("s1", True)
-
-    asyncio.run(main())
+async def test_a_tip_finds_the_session_whose_newest_turn_it_is_and_none_of_two(db, clock):
+    turns = []
+    for id_ in ("s1", "s2"):
+        log = await new_log(db, clock, id_)
+        turns.append((await log.begin_turn(user("hi"))).id)
+    on(db, api.keep_tips, "s1", "no such turn", ["tip:1"])
+    assert on(db, api.find_response, "tip:1") is None
+    on(db, api.keep_tips, "s1", turns[0], ["tip:1"])
+    assert on(db, api.find_response, "tip:1") == ("s1", True)
+    on(db, api.keep_tips, "s1", turns[0], ["tip:2"])
+    assert on(db, api.find_response, "tip:1") is None
+    on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
+    assert on(db, api.find_response, "tip:2") == ("s1", False)
+    on(db, api.keep_tips, "s1", turns[0], ["tip:3"])
+    on(db, api.keep_tips, "s2", turns[1], ["tip:2"])
+    assert on(db, api.find_response, "tip:2") == ("s1", False), "for good"
+    assert on(db, api.find_response, "tip:3") == ("s1", True)
 
 
 @ONLY_SQLITE

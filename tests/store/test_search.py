@@ -156,15 +156,12 @@ def test_a_text_is_found_by_itself(db, clock, text):
         assert id_ in found(db, f'"{text}"', 1000)
 
 
-def test_private_reviews_and_undone_are_hidden_unless_named(db, clock):
-    async def main():
-        await talk(db, clock, "open", "zebra one")
-        await talk(db, clock, "hidden", "zebra two", private=True)
-        await talk(db, clock, "review", "zebra three", kind="review")
-        log = await talk(db, clock, "undone", "zebra four")
-        await log.undo_last_turn()
-
-    asyncio.run(main())
+async def test_private_reviews_and_undone_are_hidden_unless_named(db, clock):
+    await talk(db, clock, "open", "zebra one")
+    await talk(db, clock, "hidden", "zebra two", private=True)
+    await talk(db, clock, "review", "zebra three", kind="review")
+    log = await talk(db, clock, "undone", "zebra four")
+    await log.undo_last_turn()
     assert found(db, "zebra") == ["open"]
     assert sorted(found(db, "zebra", include_private=True)) == ["hidden", "open"]
     for id_ in ("hidden", "review", "undone"):
@@ -175,16 +172,13 @@ def test_private_reviews_and_undone_are_hidden_unless_named(db, clock):
         found(db, "zebra", session_id="none")
 
 
-def test_role_and_time_restrict(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("tiger question"))
-        await log.append_reply(turn, Message(role="assistant", content="tiger answer"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        clock.advance(86400)
-        await talk(db, clock, "s2", "tiger again")
-
-    asyncio.run(main())
+async def test_role_and_time_restrict(db, clock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("tiger question"))
+    await log.append_reply(turn, Message(role="assistant", content="tiger answer"), USAGE, "m")
+    await log.end_turn(turn, "answered", "")
+    clock.advance(86400)
+    await talk(db, clock, "s2", "tiger again")
     assert [h.seq for h in search.find_now(db, "tiger", role="assistant")] == [2]
     assert found(db, "tiger", since="2026-11-22") == ["s2"]
     assert len(found(db, "tiger")) == 3 and len(found(db, "tiger", 1)) == 1
@@ -192,52 +186,42 @@ def test_role_and_time_restrict(db, clock):
         found(db, "tiger", since="yesterday")
 
 
-def test_calls_and_results_are_found(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("x"))
-        call = ToolCall("c1", "terminal", '{"command": "grep\\nneedleone \\u00fcber"}')
-        await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "m")
-        await finish(log, turn, log.open_calls(turn)[0], "needletwo")
-        await log.end_turn(turn, "budget", "")
-
-    asyncio.run(main())
+async def test_calls_and_results_are_found(db, clock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("x"))
+    call = ToolCall("c1", "terminal", '{"command": "grep\\nneedleone \\u00fcber"}')
+    await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "m")
+    await finish(log, turn, log.open_calls(turn)[0], "needletwo")
+    await log.end_turn(turn, "budget", "")
     for query, seq in (("needleone", 2), ("uber", 2), ("terminal", 2), ("needletwo", 3)):
         assert [hit.seq for hit in search.find_now(db, query)] == [seq]
 
 
 @pytest.mark.parametrize("depth", [600, 5_000])
-def test_arguments_nested_without_measure_do_not_stop_the_index(db, clock, depth):
+async def test_arguments_nested_without_measure_do_not_stop_the_index(db, clock, depth):
     deep = '{"text": "needleone\\n", "x": ' + "[" * depth + "]" * depth + "}"
-
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("x"))
-        call = ToolCall("c1", "terminal", deep)
-        await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "m")
-        await finish(log, turn, log.open_calls(turn)[0], "needletwo")
-        await log.end_turn(turn, "budget", "")
-
-    asyncio.run(main())
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("x"))
+    call = ToolCall("c1", "terminal", deep)
+    await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "m")
+    await finish(log, turn, log.open_calls(turn)[0], "needletwo")
+    await log.end_turn(turn, "budget", "")
     for query, seq in (("needleone", 2), ("needletwo", 3)):
         assert [hit.seq for hit in search.find_now(db, query)] == [seq]
 
 
-def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("alpha"))
-        await log.append_reply(turn, asking("a", "b"), USAGE, "m")
-        first, second = log.open_calls(turn)
-        await finish(log, turn, second, "second result")
-        assert [h.seq for h in await search.find(db, "alpha")] == [1]
-        await finish(log, turn, first, "first result")
-        await log.append_reply(turn, answer("omega"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        assert sorted(h.seq for h in await search.find(db, "result")) == [3, 4]
-        assert [h.seq for h in await search.find(db, "omega")] == [5]
-
-    asyncio.run(main())
+async def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("alpha"))
+    await log.append_reply(turn, asking("a", "b"), USAGE, "m")
+    first, second = log.open_calls(turn)
+    await finish(log, turn, second, "second result")
+    assert [h.seq for h in await search.find(db, "alpha")] == [1]
+    await finish(log, turn, first, "first result")
+    await log.append_reply(turn, answer("omega"), USAGE, "m")
+    await log.end_turn(turn, "answered", "")
+    assert sorted(h.seq for h in await search.find(db, "result")) == [3, 4]
+    assert [h.seq for h in await search.find(db, "omega")] == [5]
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM sessions WHERE dirty").fetchone()) == (0,)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.store.support import USAGE, asking, finish, new_log, result, talk, user
@@ -23,59 +21,52 @@ def listed(db, limit, **more):
     return on(db, sessions.list_sessions, limit, token="ann", **more)
 
 
-def test_a_clients_conversation_is_a_session(db, clock):
-    async def main():
-        log = await talk(db, clock, "s1", "one", "two")
-        for id_ in ("s2", "s3"):
-            clock.advance(1)
-            await new_log(db, clock, id_)
-        on(db, api.set_owner, "s1", "ann", "k")
-        on(db, api.set_owner, "s1", "bob", "other")
-        on(db, api.set_owner, "s2", "ann")
-        on(db, api.set_instructions, "s1", "h")
-        assert on(db, api.find_owner, "s1") == SessionOwner("ann", "k", "h")
-        assert (
-            on(db, api.find_owner, "s2") == SessionOwner("ann", "", "")
-            and on(db, api.find_owner, "s3") is None
-        )
-        assert on(db, api.find_session, "ann", "k") == "s1"
-        assert on(db, api.find_session, "ann", "") == "" == on(db, api.find_session, "bob", "k")
-        begun = listed(db, 9)
-        assert [row.id for row in begun] == ["s2", "s1"]
-        assert [row.id for row in listed(db, 1)] == ["s2"]
-        assert [row.id for row in listed(db, 9, before=begun[0].last_active)] == ["s1"]
-        on(db, api.mark_as_helper, "s2")
-        assert [row.id for row in listed(db, 9)] == ["s1"]
-        on(db, api.store_response, "r0", "s3")
-        on(db, api.store_response, "r2", "s1")
-        assert on(db, api.find_response, "r2") == ("s1", True) and on(db, api.find_response, "x") is None
-        assert on(db, api.find_response, "r0") == ("s3", True)
-        assert on(db, api.list_user_texts, "s1") == ["one", "two"]
-        await log.undo_last_turn()
-        assert on(db, api.list_user_texts, "s1") == ["one"]
-        assert on(db, api.find_response, "r2") == ("s1", False)
-
-    asyncio.run(main())
+async def test_a_clients_conversation_is_a_session(db, clock):
+    log = await talk(db, clock, "s1", "one", "two")
+    for id_ in ("s2", "s3"):
+        clock.advance(1)
+        await new_log(db, clock, id_)
+    on(db, api.set_owner, "s1", "ann", "k")
+    on(db, api.set_owner, "s1", "bob", "other")
+    on(db, api.set_owner, "s2", "ann")
+    on(db, api.set_instructions, "s1", "h")
+    assert on(db, api.find_owner, "s1") == SessionOwner("ann", "k", "h")
+    assert (
+        on(db, api.find_owner, "s2") == SessionOwner("ann", "", "") and on(db, api.find_owner, "s3") is None
+    )
+    assert on(db, api.find_session, "ann", "k") == "s1"
+    assert on(db, api.find_session, "ann", "") == "" == on(db, api.find_session, "bob", "k")
+    begun = listed(db, 9)
+    assert [row.id for row in begun] == ["s2", "s1"]
+    assert [row.id for row in listed(db, 1)] == ["s2"]
+    assert [row.id for row in listed(db, 9, before=begun[0].last_active)] == ["s1"]
+    on(db, api.mark_as_helper, "s2")
+    assert [row.id for row in listed(db, 9)] == ["s1"]
+    on(db, api.store_response, "r0", "s3")
+    on(db, api.store_response, "r2", "s1")
+    assert on(db, api.find_response, "r2") == ("s1", True) and on(db, api.find_response, "x") is None
+    assert on(db, api.find_response, "r0") == ("s3", True)
+    assert on(db, api.list_user_texts, "s1") == ["one", "two"]
+    await log.undo_last_turn()
+    assert on(db, api.list_user_texts, "s1") == ["one"]
+    assert on(db, api.find_response, "r2") == ("s1", False)
 
 
 @pytest.mark.slow
-def test_a_tokens_sessions_are_searched_before_the_list_is_cut(db, clock):
-    async def main():
-        for number in range(30):
-            clock.advance(1)
-            await new_log(db, clock, f"s{number:02}")
-            on(db, sessions.rename, f"s{number:02}", "Tea" if number in (1, 2) else "Fix build")
-            on(db, api.set_owner, f"s{number:02}", "bob" if number == 2 else "ann")
+async def test_a_tokens_sessions_are_searched_before_the_list_is_cut(db, clock):
+    for number in range(30):
+        clock.advance(1)
+        await new_log(db, clock, f"s{number:02}")
+        on(db, sessions.rename, f"s{number:02}", "Tea" if number in (1, 2) else "Fix build")
+        on(db, api.set_owner, f"s{number:02}", "bob" if number == 2 else "ann")
 
-        def found(limit, **more):
-            return [row.id for row in listed(db, limit, **more)]
+    def found(limit, **more):
+        return [row.id for row in listed(db, limit, **more)]
 
-        assert found(3, query="tea") == ["s01"] == found(3, query="S01") and found(3, query="ea_") == []
-        assert found(2, query="build") == ["s29", "s28"]
-        on(db, sessions.set_archive_time, "s29", "2026-11-24T00:00:00Z")
-        assert found(2) == ["s28", "s27"] and found(9, query="s29") == ["s29"]  # as the owner's list
-
-    asyncio.run(main())
+    assert found(3, query="tea") == ["s01"] == found(3, query="S01") and found(3, query="ea_") == []
+    assert found(2, query="build") == ["s29", "s28"]
+    on(db, sessions.set_archive_time, "s29", "2026-11-24T00:00:00Z")
+    assert found(2) == ["s28", "s27"] and found(9, query="s29") == ["s29"]  # as the owner's list
 
 
 def test_warm_starts_and_what_came_of_their_templates(db):
@@ -123,22 +114,19 @@ def test_the_next_session_of_a_folder_starts_with_what_was_asked_for(db):
     assert [on(db, learned.read_next, folder) for folder in ("/a", "/b", "/c")] == ["db", "", ""]
 
 
-def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
-    async def main():
-        await talk(db, clock, "s1", "one", "two", model="m1", source="cli")
-        clock.advance(24 * 3600)
-        log = await new_log(db, clock, "s2", model="m2", source="api")
-        turn = await log.begin_turn(user("x"))
-        await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m2")
-        first, second, _ = log.open_calls(turn)
-        await log.store_call_start(turn, first, "rule")
-        await finish(log, turn, first)
-        denied = ToolOutput("no", "denied")
-        await log.store_call_result(turn, second, result(second), output=denied, duration_s=0.0)
-        assert db.read_now(counts.count_unfinished_calls) == 1
-        await log.end_turn(turn, "answered", "")
-
-    asyncio.run(main())
+async def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
+    await talk(db, clock, "s1", "one", "two", model="m1", source="cli")
+    clock.advance(24 * 3600)
+    log = await new_log(db, clock, "s2", model="m2", source="api")
+    turn = await log.begin_turn(user("x"))
+    await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m2")
+    first, second, _ = log.open_calls(turn)
+    await log.store_call_start(turn, first, "rule")
+    await finish(log, turn, first)
+    denied = ToolOutput("no", "denied")
+    await log.store_call_result(turn, second, result(second), output=denied, duration_s=0.0)
+    assert db.read_now(counts.count_unfinished_calls) == 1
+    await log.end_turn(turn, "answered", "")
     by_day = db.read_now(lambda c: costs.sum_spending(c, "day", ""))
     assert [(one.label, one.turns) for one in by_day] == [("2026-11-21", 2), ("2026-11-22", 1)]
     one, two = db.read_now(lambda c: costs.sum_spending(c, "model", ""))

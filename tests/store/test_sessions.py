@@ -85,14 +85,11 @@ def test_what_is_noted_of_a_session_is_read_again_and_of_none_refused(db):
     assert db.read_now(lambda c: sessions.is_planning(c, "abc1")) is False
 
 
-def test_the_list_is_newest_first_and_filtered(db, clock):
-    async def main():
-        for n in range(5):
-            clock.advance(60)
-            await talk(db, clock, f"s{n}", "hi", source="api" if n % 2 else "cli", workspace=f"/w{n}")
-        await talk(db, clock, "kid", "hi", kind="child", parent_session_id="s0")
-
-    asyncio.run(main())
+async def test_the_list_is_newest_first_and_filtered(db, clock):
+    for n in range(5):
+        clock.advance(60)
+        await talk(db, clock, f"s{n}", "hi", source="api" if n % 2 else "cli", workspace=f"/w{n}")
+    await talk(db, clock, "kid", "hi", kind="child", parent_session_id="s0")
 
     def listed(limit=9, **filters):
         return ids(db.read_now(lambda c: sessions.list_sessions(c, limit, **filters)))

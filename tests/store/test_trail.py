@@ -86,21 +86,18 @@ def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_num
         db.read_now(lambda c: read_trail(c, "nowhere", kinds, 0, 9))
 
 
-def test_a_command_of_a_trail_has_its_exit_code_and_of_a_session_beside_it_nothing_is_read(
+async def test_a_command_of_a_trail_has_its_exit_code_and_of_a_session_beside_it_nothing_is_read(
     db: StateDatabase, clock: FixedClock
 ):
-    async def story():
-        log = await new_log(db, clock)
-        await talk(db, clock, "s2", "hello")
-        turn = await log.begin_turn(user("go"))
-        asked = [ToolCall(name, "run", f'{{"command": "{name}"}}') for name in ("one", "two")]
-        await log.append_reply(turn, Message("assistant", "", tuple(asked)), USAGE, "m")
-        for call, code in zip(log.open_calls(turn), (3, None), strict=True):
-            output = ToolOutput("x", exit_code=code)
-            await log.store_call_result(turn, call, result(call), output=output, duration_s=1.0)
-        await log.end_turn(turn, "answered", "")
-
-    asyncio.run(story())
+    log = await new_log(db, clock)
+    await talk(db, clock, "s2", "hello")
+    turn = await log.begin_turn(user("go"))
+    asked = [ToolCall(name, "run", f'{{"command": "{name}"}}') for name in ("one", "two")]
+    await log.append_reply(turn, Message("assistant", "", tuple(asked)), USAGE, "m")
+    for call, code in zip(log.open_calls(turn), (3, None), strict=True):
+        output = ToolOutput("x", exit_code=code)
+        await log.store_call_result(turn, call, result(call), output=output, duration_s=1.0)
+    await log.end_turn(turn, "answered", "")
     steps, rest = db.read_now(lambda c: read_trail(c, "s1", ("command",), 2, 9))
     assert (steps, rest) == ([], 0), "below the message that asks"
     for before in (0, 3, rows.SEQ_LIMIT, rows.SEQ_LIMIT + 9):

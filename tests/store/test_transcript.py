@@ -78,40 +78,34 @@ def test_a_turn_is_kept_whole(db, clock):
     assert [job.kind for job in db.read_now(list_jobs)] == ["review"]
 
 
-def test_what_belongs_to_a_message_is_stored_with_it_or_not_at_all(db, clock):
+async def test_what_belongs_to_a_message_is_stored_with_it_or_not_at_all(db, clock):
     def refuse(connection):
         one_job(clock)(connection)
         raise StoreBusy("not now")
 
-    async def main():
-        log = await new_log(db, clock)
-        with pytest.raises(StoreBusy, match="not now"):
-            await log.begin_turn(user("one"), refuse)
-        turn = await log.begin_turn(user("one"), one_job(clock))
-        with pytest.raises(StoreBusy, match="not now"):
-            await log.append_user(turn, user("two"), refuse)
-        assert texts(log) == texts(await Transcript.open(db, "s1", clock)) == [("user", "one")]
-        assert len(await db.read(list_jobs)) == 1
-        await log.append_user(turn, user("two"), one_job(clock))
-        await log.append_user(turn, user("three"))
-        await log.end_turn(turn, "answered", "")
-        assert [text for _, text in texts(log)] == ["one", "two", "three"]
-        assert len(await db.read(list_jobs)) == 2
-
-    asyncio.run(main())
+    log = await new_log(db, clock)
+    with pytest.raises(StoreBusy, match="not now"):
+        await log.begin_turn(user("one"), refuse)
+    turn = await log.begin_turn(user("one"), one_job(clock))
+    with pytest.raises(StoreBusy, match="not now"):
+        await log.append_user(turn, user("two"), refuse)
+    assert texts(log) == texts(await Transcript.open(db, "s1", clock)) == [("user", "one")]
+    assert len(await db.read(list_jobs)) == 1
+    await log.append_user(turn, user("two"), one_job(clock))
+    await log.append_user(turn, user("three"))
+    await log.end_turn(turn, "answered", "")
+    assert [text for _, text in texts(log)] == ["one", "two", "three"]
+    assert len(await db.read(list_jobs)) == 2
 
 
-def test_duplicate_call_ids_keep_their_own_results(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("x"))
-        await log.append_reply(turn, asking("a", "a", ids=("same", "same")), USAGE, "m")
-        for call in reversed(log.open_calls(turn)):
-            await finish(log, turn, call, f"result {call.index}")
-        await log.end_turn(turn, "answered", "")
-        return (await Transcript.open(db, "s1", clock)).messages[2:]
-
-    assert [m.text for m in asyncio.run(main())] == ["result 0", "result 1"]
+async def test_duplicate_call_ids_keep_their_own_results(db, clock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("x"))
+    await log.append_reply(turn, asking("a", "a", ids=("same", "same")), USAGE, "m")
+    for call in reversed(log.open_calls(turn)):
+        await finish(log, turn, call, f"result {call.index}")
+    await log.end_turn(turn, "answered", "")
+    assert [m.text for m in (await Transcript.open(db, "s1", clock)).messages[2:]] == ["result 0", "result 1"]
 
 
 @pytest.mark.parametrize(
@@ -130,37 +124,27 @@ def test_duplicate_call_ids_keep_their_own_results(db, clock):
         Message(role="tool", content="no", tool_call_id="c", tool_name="t", is_error=True),
     ],
 )
-def test_every_field_survives(db, clock, message):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("x"))
-        await log.append_reply(turn, message, USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        return (await Transcript.open(db, "s1", clock)).messages[1]
-
-    assert fields(asyncio.run(main())) == fields(message)
+async def test_every_field_survives(db, clock, message):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("x"))
+    await log.append_reply(turn, message, USAGE, "m")
+    await log.end_turn(turn, "answered", "")
+    assert fields((await Transcript.open(db, "s1", clock)).messages[1]) == fields(message)
 
 
-def test_a_lone_surrogate_becomes_a_mark_in_memory_too(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("a\ud800b"))
-        await log.end_turn(turn, "answered", "")
-        return log.messages[0].text, (await Transcript.open(db, "s1", clock)).messages[0].text
-
-    live, stored = asyncio.run(main())
+async def test_a_lone_surrogate_becomes_a_mark_in_memory_too(db, clock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("a\ud800b"))
+    await log.end_turn(turn, "answered", "")
+    live, stored = log.messages[0].text, (await Transcript.open(db, "s1", clock)).messages[0].text
     assert live == stored and live.startswith("a�") and live.endswith("b")
 
 
 @pytest.mark.slow
-def test_ten_megabytes_are_kept(db, clock):
+async def test_ten_megabytes_are_kept(db, clock):
     text = "pasted text " * 900_000
-
-    async def main():
-        log = await talk(db, clock, "s1", text)
-        return (await Transcript.open(db, "s1", clock)).messages[0].content == log.messages[0].content == text
-
-    assert asyncio.run(main())
+    log = await talk(db, clock, "s1", text)
+    assert (await Transcript.open(db, "s1", clock)).messages[0].content == log.messages[0].content == text
 
 
 def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
@@ -194,85 +178,70 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
     assert (row.messages, row.tool_calls, row.usage.total_tokens) == (6, 3, 30)
 
 
-def test_a_new_message_closes_a_crashed_turn(db, clock):
-    async def main():
-        first = await new_log(db, clock)
-        await first.begin_turn(user("one"))
-        first.close()
-        log = await Transcript.open(db, "s1", clock)
-        turn = await log.begin_turn(user("two"))
-        await log.end_turn(turn, "answered", "")
-        return texts(log), await log.claim_unfinished_turn()
-
-    assert asyncio.run(main()) == ([("user", "one"), ("user", "two")], None)
+async def test_a_new_message_closes_a_crashed_turn(db, clock):
+    first = await new_log(db, clock)
+    await first.begin_turn(user("one"))
+    first.close()
+    log = await Transcript.open(db, "s1", clock)
+    turn = await log.begin_turn(user("two"))
+    await log.end_turn(turn, "answered", "")
+    assert (texts(log), await log.claim_unfinished_turn()) == ([("user", "one"), ("user", "two")], None)
     reasons = db.read_now(lambda c: c.execute("SELECT reason FROM turns ORDER BY number").fetchall())
     assert reasons == [("crashed",), ("answered",)]
 
 
-def test_a_turn_that_another_one_ended_is_over_here_too(db, clock):
-    async def main():
-        first = await new_log(db, clock)
-        await first.begin_turn(user("one"))
-        first.close()
-        log = await Transcript.open(db, "s1", clock)
-        turn = await log.claim_unfinished_turn()
-        assert turn is not None
-        await log.end_turn(turn, "cancelled", "")
-        assert first.live.open_turn is not None
-        await first.writer.refresh()
-        assert first.live.open_turn is None
-        assert texts(first) == [("user", "one")]
-
-    asyncio.run(main())
+async def test_a_turn_that_another_one_ended_is_over_here_too(db, clock):
+    first = await new_log(db, clock)
+    await first.begin_turn(user("one"))
+    first.close()
+    log = await Transcript.open(db, "s1", clock)
+    turn = await log.claim_unfinished_turn()
+    assert turn is not None
+    await log.end_turn(turn, "cancelled", "")
+    assert first.live.open_turn is not None
+    await first.writer.refresh()
+    assert first.live.open_turn is None
+    assert texts(first) == [("user", "one")]
 
 
-def test_the_list_of_a_turn_holds_nothing_of_the_session_beside_it(db, clock):
-    async def main():
-        log = await talk(db, clock, "s1", "one", "two")
-        await talk(db, clock, "s2", "other")
-        return log.live.key
-
-    key = asyncio.run(main())
+async def test_the_list_of_a_turn_holds_nothing_of_the_session_beside_it(db, clock):
+    log = await talk(db, clock, "s1", "one", "two")
+    await talk(db, clock, "s2", "other")
+    key = log.live.key
     assert db.read_now(lambda c: compactions.view_after(c, key, 2)) == "[1,2,3,4]"
     assert db.read_now(lambda c: compactions.view_after(c, key, 1)) == "[1,2]"
 
 
-def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("x"))
-        task = asyncio.create_task(log.append_reply(turn, asking("a"), USAGE, "m"))
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await log.end_turn(turn, "cancelled", "")
-        again = await log.begin_turn(user("y"))
-        await log.end_turn(again, "answered", "")
-        return texts(log), texts(await Transcript.open(db, "s1", clock))
-
-    live, stored = asyncio.run(main())
+async def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("x"))
+    task = asyncio.create_task(log.append_reply(turn, asking("a"), USAGE, "m"))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await log.end_turn(turn, "cancelled", "")
+    again = await log.begin_turn(user("y"))
+    await log.end_turn(again, "answered", "")
+    live, stored = texts(log), texts(await Transcript.open(db, "s1", clock))
     assert live == stored and live[-1] == ("user", "y")
 
 
-def test_one_session_has_one_turn_at_a_time(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("x"))
-        other = await Transcript.open(db, "s1", clock)
-        with pytest.raises(StoreBusy, match=f"in use by process {os.getpid()}"):
-            await other.begin_turn(user("y"))
-        assert await other.claim_unfinished_turn() is None
-        assert isinstance(other.live.resume_error(), StoreBusy)
-        with pytest.raises(StoreBusy):
-            await other.undo_last_turn()
-        await log.append_reply(turn, answer("a"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        kept = list(other.messages)
-        await other.end_turn(await other.begin_turn(user("y")), "answered", "")
-        assert texts(other) == [("user", "x"), ("assistant", "a"), ("user", "y")]
-        assert other.messages[0] is kept[0]
-
-    asyncio.run(main())
+async def test_one_session_has_one_turn_at_a_time(db, clock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("x"))
+    other = await Transcript.open(db, "s1", clock)
+    with pytest.raises(StoreBusy, match=f"in use by process {os.getpid()}"):
+        await other.begin_turn(user("y"))
+    assert await other.claim_unfinished_turn() is None
+    assert isinstance(other.live.resume_error(), StoreBusy)
+    with pytest.raises(StoreBusy):
+        await other.undo_last_turn()
+    await log.append_reply(turn, answer("a"), USAGE, "m")
+    await log.end_turn(turn, "answered", "")
+    kept = list(other.messages)
+    await other.end_turn(await other.begin_turn(user("y")), "answered", "")
+    assert texts(other) == [("user", "x"), ("assistant", "a"), ("user", "y")]
+    assert other.messages[0] is kept[0]
 
 
 _HOLD = """
@@ -369,49 +338,40 @@ def test_a_failed_write_leaves_memory_as_it_was(db, clock):
     assert live == stored == [("user", "x"), ("assistant", "ok")]
 
 
-def test_undo_drops_the_last_turn_and_gives_its_text(db, clock):
-    async def main():
-        log = await talk(db, clock, "s1", "one", "two")
-        kept = log.messages[0]
-        assert await log.undo_last_turn() == (2, "two")
-        assert texts(log) == [("user", "one"), ("assistant", "ok")] and log.messages[0] is kept
-        turn = await log.begin_turn(user("three"))
-        await log.end_turn(turn, "answered", "")
-        assert await log.undo_last_turn() == (3, "three")
-        assert await log.undo_last_turn() == (1, "one")
-        assert await log.undo_last_turn() is None
-        assert log.messages == (await Transcript.open(db, "s1", clock)).messages == []
-
-    asyncio.run(main())
+async def test_undo_drops_the_last_turn_and_gives_its_text(db, clock):
+    log = await talk(db, clock, "s1", "one", "two")
+    kept = log.messages[0]
+    assert await log.undo_last_turn() == (2, "two")
+    assert texts(log) == [("user", "one"), ("assistant", "ok")] and log.messages[0] is kept
+    turn = await log.begin_turn(user("three"))
+    await log.end_turn(turn, "answered", "")
+    assert await log.undo_last_turn() == (3, "three")
+    assert await log.undo_last_turn() == (1, "one")
+    assert await log.undo_last_turn() is None
+    assert log.messages == (await Transcript.open(db, "s1", clock)).messages == []
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM messages").fetchone()) == (5,)
 
 
-def test_titles_endings_and_unknown_prices(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        await log.details.set_title("A name")
-        turn = await log.begin_turn(user("x"))
-        await log.append_reply(turn, answer("y"), Usage(total_tokens=1, cost_usd=None), "m")
-        await log.end_turn(turn, "failed", "the server is down")
-        await log.details.end("quit")
-        await log.details.set_private(True)
-        row = log.session
-        assert (row.title, row.end_reason, row.usage.cost_usd, row.private) == ("A name", "quit", None, True)
-        assert row.ended
-
-    asyncio.run(main())
+async def test_titles_endings_and_unknown_prices(db, clock):
+    log = await new_log(db, clock)
+    await log.details.set_title("A name")
+    turn = await log.begin_turn(user("x"))
+    await log.append_reply(turn, answer("y"), Usage(total_tokens=1, cost_usd=None), "m")
+    await log.end_turn(turn, "failed", "the server is down")
+    await log.details.end("quit")
+    await log.details.set_private(True)
+    row = log.session
+    assert (row.title, row.end_reason, row.usage.cost_usd, row.private) == ("A name", "quit", None, True)
+    assert row.ended
 
 
-def test_a_deleted_session_takes_no_more(db, clock):
-    async def main():
-        log = await talk(db, clock, "s1", "one")
-        await db.write(lambda c: session_deletion.delete_session(c, "s1"))
-        with pytest.raises(NotFound, match="deleted"):
-            await log.begin_turn(user("two"))
-        with pytest.raises(NotFound):
-            await Transcript.open(db, "s1", clock)
-
-    asyncio.run(main())
+async def test_a_deleted_session_takes_no_more(db, clock):
+    log = await talk(db, clock, "s1", "one")
+    await db.write(lambda c: session_deletion.delete_session(c, "s1"))
+    with pytest.raises(NotFound, match="deleted"):
+        await log.begin_turn(user("two"))
+    with pytest.raises(NotFound):
+        await Transcript.open(db, "s1", clock)
 
 
 _CRASH = """
@@ -445,24 +405,20 @@ asyncio.run(main(int(sys.argv[2])))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", range(1, 9))
-def test_what_was_written_before_a_crash_is_there(tmp_path, clock, stop):
+async def test_what_was_written_before_a_crash_is_there(tmp_path, clock, stop):
     path = tmp_path / "state.db"
     process = child(_CRASH, str(path), str(stop))
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 9, output
     db = StateDatabase.open(path, clock)
-
-    async def main():
-        log = await Transcript.open(db, "s1", clock)
-        turn = await log.claim_unfinished_turn()
-        assert (turn is None) == (stop == 8)
-        counts = {1: 1, 2: 2, 3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5}
-        assert len(log.messages) == counts[stop]
-        if turn is not None:
-            open_calls = {2: [(0, False), (1, False)], 3: [(0, True), (1, False)]}
-            open_calls |= {4: [(0, True), (1, True)], 5: [(0, True)]}
-            assert [(c.index, c.started) for c in log.open_calls(turn)] == open_calls.get(stop, [])
-        return len(await db.read(list_jobs))
-
-    assert asyncio.run(main()) == (1 if stop == 8 else 0)
+    log = await Transcript.open(db, "s1", clock)
+    turn = await log.claim_unfinished_turn()
+    assert (turn is None) == (stop == 8)
+    counts = {1: 1, 2: 2, 3: 2, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5}
+    assert len(log.messages) == counts[stop]
+    if turn is not None:
+        open_calls = {2: [(0, False), (1, False)], 3: [(0, True), (1, False)]}
+        open_calls |= {4: [(0, True), (1, True)], 5: [(0, True)]}
+        assert [(c.index, c.started) for c in log.open_calls(turn)] == open_calls.get(stop, [])
+    assert len(await db.read(list_jobs)) == (1 if stop == 8 else 0)
     db.close()

@@ -136,66 +136,54 @@ def test_a_living_workers_session_is_not_taken_however_long_it_is_silent(url):
 
 
 @pytest.mark.slow
-def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
+async def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
     """Two workers can't both record that a call begins."""
     with opened(url, 0.0) as one, opened(url, 30.0) as other:  # the first one's lease has run out at once
         one.keeper.close()
-
-        async def main() -> None:
-            log = await new_log(one, SystemClock())
-            turn = await log.begin_turn(user("x"))
-            await log.append_reply(turn, asking("t"), USAGE, "m")
-            theirs = await Transcript.open(other, "s1", SystemClock())
-            again = await theirs.claim_unfinished_turn()
-            assert again is not None
-            (call,) = theirs.open_calls(again)
-            with pytest.raises(StoreBusy, match="another worker has taken over"):
-                await log.store_call_start(turn, log.open_calls(turn)[0], "rule")
-            assert not (await Transcript.open(other, "s1", SystemClock())).open_calls(again)[0].started
-            await theirs.store_call_start(again, call, "rule")
-            await finish(theirs, again, call)
-            with pytest.raises(StoreBusy):
-                await log.end_turn(turn, "answered", "")
-            await theirs.end_turn(again, "answered", "")
-
-        asyncio.run(main())
-
-
-@pytest.mark.slow
-def test_a_killed_connection_is_made_again_and_nothing_is_lost_or_doubled(url, cluster):
-    with opened(url, 30.0) as db:
-
-        async def main() -> list[str]:
-            log = await new_log(db, SystemClock())
-            turn = await log.begin_turn(user("x"))
-            for number in range(20):
-                if number % 4 == 0:
-                    cluster.cut(url)
-                await log.append_reply(turn, answer(str(number)), USAGE, "m")
+        log = await new_log(one, SystemClock())
+        turn = await log.begin_turn(user("x"))
+        await log.append_reply(turn, asking("t"), USAGE, "m")
+        theirs = await Transcript.open(other, "s1", SystemClock())
+        again = await theirs.claim_unfinished_turn()
+        assert again is not None
+        (call,) = theirs.open_calls(again)
+        with pytest.raises(StoreBusy, match="another worker has taken over"):
+            await log.store_call_start(turn, log.open_calls(turn)[0], "rule")
+        assert not (await Transcript.open(other, "s1", SystemClock())).open_calls(again)[0].started
+        await theirs.store_call_start(again, call, "rule")
+        await finish(theirs, again, call)
+        with pytest.raises(StoreBusy):
             await log.end_turn(turn, "answered", "")
-            return texts(await Transcript.open(db, "s1", SystemClock()))
-
-        assert asyncio.run(main()) == ["x", *map(str, range(20))]
+        await theirs.end_turn(again, "answered", "")
 
 
 @pytest.mark.slow
-def test_a_server_that_stops_and_comes_back_is_waited_for(url, cluster):
+async def test_a_killed_connection_is_made_again_and_nothing_is_lost_or_doubled(url, cluster):
+    with opened(url, 30.0) as db:
+        log = await new_log(db, SystemClock())
+        turn = await log.begin_turn(user("x"))
+        for number in range(20):
+            if number % 4 == 0:
+                cluster.cut(url)
+            await log.append_reply(turn, answer(str(number)), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        assert texts(await Transcript.open(db, "s1", SystemClock())) == ["x", *map(str, range(20))]
+
+
+@pytest.mark.slow
+async def test_a_server_that_stops_and_comes_back_is_waited_for(url, cluster):
     if cluster.own is None:
         pytest.skip("only a server of the tests' own is restarted")
     with opened(url, 30.0) as db:
-
-        async def main() -> list[str]:
-            log = await new_log(db, SystemClock())
-            turn = await log.begin_turn(user("x"))
-            restart = asyncio.create_task(asyncio.to_thread(cluster.restart))
-            for number in range(30):
-                await log.append_reply(turn, answer(str(number)), USAGE, "m")
-                await asyncio.sleep(0.02)
-            await restart
-            await log.end_turn(turn, "answered", "")
-            return texts(await Transcript.open(db, "s1", SystemClock()))
-
-        assert asyncio.run(main()) == ["x", *map(str, range(30))]
+        log = await new_log(db, SystemClock())
+        turn = await log.begin_turn(user("x"))
+        restart = asyncio.create_task(asyncio.to_thread(cluster.restart))
+        for number in range(30):
+            await log.append_reply(turn, answer(str(number)), USAGE, "m")
+            await asyncio.sleep(0.02)
+        await restart
+        await log.end_turn(turn, "answered", "")
+        assert texts(await Transcript.open(db, "s1", SystemClock())) == ["x", *map(str, range(30))]
 
 
 @pytest.mark.slow

@@ -116,18 +116,17 @@ def test_a_commit_that_a_failover_lost_is_made_again_though_its_number_was_given
 
 
 @pytest.mark.slow
-def test_a_commit_that_was_answered_to_nobody_counts_once(url, cluster):
+async def test_a_commit_that_was_answered_to_nobody_counts_once(url, cluster):
     """The connection is cut while rows are on their way: each is there once, in its order."""
     with closing(TeamDatabase.open_url(url)) as db:
-
-        async def main() -> list[str]:
-            log = await new_log(db, SystemClock())
-            turn = await log.begin_turn(user("x"))
-            for number in range(30):
-                cutting = asyncio.create_task(asyncio.to_thread(cluster.cut, url))
-                await log.append_reply(turn, answer(str(number)), USAGE, "m")
-                await cutting
-            await log.end_turn(turn, "answered", "")
-            return [one.text for one in (await Transcript.open(db, "s1", SystemClock())).messages]
-
-        assert asyncio.run(main()) == ["x", *map(str, range(30))]
+        log = await new_log(db, SystemClock())
+        turn = await log.begin_turn(user("x"))
+        for number in range(30):
+            cutting = asyncio.create_task(asyncio.to_thread(cluster.cut, url))
+            await log.append_reply(turn, answer(str(number)), USAGE, "m")
+            await cutting
+        await log.end_turn(turn, "answered", "")
+        assert [one.text for one in (await Transcript.open(db, "s1", SystemClock())).messages] == [
+            "x",
+            *map(str, range(30)),
+        ]

@@ -87,22 +87,19 @@ def do_nothing(connection: object) -> tuple[()]:
     return ()
 
 
-def test_a_turn_runs_while_another_sessions_transaction_is_open(url: str, db: TeamDatabase) -> None:
-    async def main() -> None:
-        clock = SystemClock()
-        for session_id in ("a", "b"):
-            (await new_log(db, clock, session_id)).close()
-        with holding(url, "a") as (held, done):
-            log = await Transcript.open(db, "b", clock)
-            turn = await log.begin_turn(user("y"), also=do_nothing)
-            await log.append_reply(turn, answer("z"), USAGE, "m")
-            await log.end_turn(turn, "answered", "")
-            await new_log(db, clock, "c")
-            assert held.runs == 1 and not done.done()
-        await asyncio.wrap_future(done)
-        assert held.runs == 1
-
-    asyncio.run(main())
+async def test_a_turn_runs_while_another_sessions_transaction_is_open(url: str, db: TeamDatabase) -> None:
+    clock = SystemClock()
+    for session_id in ("a", "b"):
+        (await new_log(db, clock, session_id)).close()
+    with holding(url, "a") as (held, done):
+        log = await Transcript.open(db, "b", clock)
+        turn = await log.begin_turn(user("y"), also=do_nothing)
+        await log.append_reply(turn, answer("z"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        await new_log(db, clock, "c")
+        assert held.runs == 1 and not done.done()
+    await asyncio.wrap_future(done)
+    assert held.runs == 1
 
 
 def test_two_sessions_store_the_same_prompt_at_the_same_time(url: str, db: TeamDatabase) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 import apsw
@@ -194,14 +193,11 @@ def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
 @pytest.mark.parametrize(
     ("query", "most"), [("zebra", 5), ("zebra stripes", 5), ('"black stripes" zebra', 7)]
 )
-def test_a_search_asks_the_server_a_few_times(
+async def test_a_search_asks_the_server_a_few_times(
     db: TeamDatabase, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, query: str, most: int
 ) -> None:
-    async def fill() -> None:
-        for number in range(12):
-            await talk(db, clock, f"s{number}", f"zebra {number}", "with black stripes")
-
-    asyncio.run(fill())
+    for number in range(12):
+        await talk(db, clock, f"s{number}", f"zebra {number}", "with black stripes")
     assert len(search.find_now(db, query)) >= 10
     asked: list[str] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support import InLoop
 from tests.team.cluster import Cluster, shared
 from whet.app.build import App
 from whet.app.conversations.hosted import Receipt, SessionHost
@@ -105,11 +106,10 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-Run = Callable[[Callable[[Serving], Coroutine[Any, Any, None]]], None]
-
-
 @pytest.fixture
-def run(place: str, model: PracticeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def there(
+    place: str, model: PracticeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> InLoop[Serving]:
     monkeypatch.setenv("WHET_STORE_URL", place)
     settings = Settings(
         model=ModelSettings(provider="practice", base_url=model.base_url, model="practice-echo"),
@@ -118,7 +118,7 @@ def run(place: str, model: PracticeServer, tmp_path: Path, monkeypatch: pytest.M
     )
 
     @asynccontextmanager
-    async def serving() -> AsyncGenerator[Serving]:
+    async def opened() -> AsyncGenerator[Serving]:
         people = PersonRouter()
         work = tmp_path / "work"
         work.mkdir()
@@ -126,167 +126,150 @@ def run(place: str, model: PracticeServer, tmp_path: Path, monkeypatch: pytest.M
         turns = turns_of_team(SessionHost(app.sessions, people), SystemClock(), 0.05, 45.0)
         turns.start()
         try:
-            yield Serving(turns)
+            serving = Serving(turns)
+            async with asyncio.timeout(WAIT_S):
+                await serving.database.write(lambda db: db.execute("DELETE FROM team_turns"))
+                yield serving
         finally:
             await turns.aclose(0.0)
             await app.aclose()
 
-    def all_of(test: Callable[[Serving], Coroutine[Any, Any, None]]) -> None:
-        async def main() -> None:
-            async with serving() as there, asyncio.timeout(WAIT_S):
-                await there.database.write(lambda db: db.execute("DELETE FROM team_turns"))
-                await test(there)
-
-        asyncio.run(main())
-
-    return all_of
+    return InLoop(opened())
 
 
-def test_a_turn_that_was_asked_for_waits_runs_and_ends(run: Run) -> None:
-    async def test(there: Serving) -> None:
-        turns, session_id = there.turns, await there.session()
-        assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
-        task = await turns.begin(session_id, TurnInput("do it"))
-        assert turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
-        taken = there.worker.take()
-        assert (taken.session_id, taken.text) == (session_id, "do it")
-        assert taken.options == TurnOptions((), 45.0, may_clarify=True)
-        assert turns.is_busy(session_id) and turns.is_running(session_id) and turns.running == [session_id]
-        assert "\nwhet_turns_running 0\n" in (told := await turns.metrics()) and "whet_queue_waiting" in told
-        await there.worker.end(taken)
-        assert await task is True
-        assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
-
-    run(test)
+async def test_a_turn_that_was_asked_for_waits_runs_and_ends(there: Serving) -> None:
+    turns, session_id = there.turns, await there.session()
+    assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
+    task = await turns.begin(session_id, TurnInput("do it"))
+    assert turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
+    taken = there.worker.take()
+    assert (taken.session_id, taken.text) == (session_id, "do it")
+    assert taken.options == TurnOptions((), 45.0, may_clarify=True)
+    assert turns.is_busy(session_id) and turns.is_running(session_id) and turns.running == [session_id]
+    assert "\nwhet_turns_running 0\n" in (told := await turns.metrics()) and "whet_queue_waiting" in told
+    await there.worker.end(taken)
+    assert await task is True
+    assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
 
 
-def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_one(run: Run) -> None:
-    async def test(there: Serving) -> None:
-        turns, session_id = there.turns, await there.session()
-        first = await turns.begin(session_id, TurnInput("one", busy="steer"))
-        with pytest.raises(WhetError, match="a turn is running in this session"):
-            await turns.begin(session_id, TurnInput("no", busy="refuse"))
-        taken = there.worker.take()
-        assert taken.text == "one"
-        assert await (await turns.begin(session_id, TurnInput("and this", busy="steer"))) is False
-        said, _ = there.database.read_now(lambda db: orders.read_orders(db, taken.id, 0))
-        assert [text for _, text in said] == ["and this"]
-        assert await turns.run(session_id, TurnInput("that", busy="steer"), lambda event: None) is None
-        await turns.begin(session_id, TurnInput("seen", (IMAGE,), "steer", is_plain=True))
-        await turns.begin(session_id, TurnInput("later"))
-        assert there.states(session_id) == ["running", "waiting", "waiting"]
-        await there.database.write(lambda db: db.execute("DELETE FROM team_said"))
-        await there.worker.end(taken)
-        assert await first is True
-        seen = there.worker.take()
-        assert seen.text == "seen" and seen.options == TurnOptions((IMAGE,), 45.0)
-        assert await turns.cancel(session_id) is True
-        assert there.database.read_now(lambda db: orders.read_orders(db, seen.id, 0))[1]
-        assert there.states(session_id) == ["running"]
-        await there.worker.end(seen, "cancelled")
-        assert await turns.cancel(session_id) is False
-
-    run(test)
+async def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_one(there: Serving) -> None:
+    turns, session_id = there.turns, await there.session()
+    first = await turns.begin(session_id, TurnInput("one", busy="steer"))
+    with pytest.raises(WhetError, match="a turn is running in this session"):
+        await turns.begin(session_id, TurnInput("no", busy="refuse"))
+    taken = there.worker.take()
+    assert taken.text == "one"
+    assert await (await turns.begin(session_id, TurnInput("and this", busy="steer"))) is False
+    said, _ = there.database.read_now(lambda db: orders.read_orders(db, taken.id, 0))
+    assert [text for _, text in said] == ["and this"]
+    assert await turns.run(session_id, TurnInput("that", busy="steer"), lambda event: None) is None
+    await turns.begin(session_id, TurnInput("seen", (IMAGE,), "steer", is_plain=True))
+    await turns.begin(session_id, TurnInput("later"))
+    assert there.states(session_id) == ["running", "waiting", "waiting"]
+    await there.database.write(lambda db: db.execute("DELETE FROM team_said"))
+    await there.worker.end(taken)
+    assert await first is True
+    seen = there.worker.take()
+    assert seen.text == "seen" and seen.options == TurnOptions((IMAGE,), 45.0)
+    assert await turns.cancel(session_id) is True
+    assert there.database.read_now(lambda db: orders.read_orders(db, seen.id, 0))[1]
+    assert there.states(session_id) == ["running"]
+    await there.worker.end(seen, "cancelled")
+    assert await turns.cancel(session_id) is False
 
 
-def test_a_turn_is_followed_to_its_end_with_what_is_stored_beside_it(run: Run) -> None:
-    async def test(there: Serving) -> None:
-        session_id, noted = await there.session(), list[Any]()
+async def test_a_turn_is_followed_to_its_end_with_what_is_stored_beside_it(there: Serving) -> None:
+    session_id, noted = await there.session(), list[Any]()
 
-        def note(what: object) -> Sequence[QueuedJob]:
-            noted.append(what)
-            return ()
+    def note(what: object) -> Sequence[QueuedJob]:
+        noted.append(what)
+        return ()
 
-        receipt = Receipt(
-            lambda db: note("stored"),
-            lambda record, reason, text: lambda db: note((record, reason, text)),
-            lambda: noted.append("begun"),
-        )
-        heard: list[Event] = []
-        news = asyncio.Event()
+    receipt = Receipt(
+        lambda db: note("stored"),
+        lambda record, reason, text: lambda db: note((record, reason, text)),
+        lambda: noted.append("begun"),
+    )
+    heard: list[Event] = []
+    news = asyncio.Event()
 
-        def hear(event: Event) -> None:
-            heard.append(event)
-            news.set()
+    def hear(event: Event) -> None:
+        heard.append(event)
+        news.set()
 
-        following = asyncio.create_task(there.turns.run(session_id, TurnInput("x", receipt=receipt), hear))
-        await until(lambda: bool(there.states(session_id)))
-        taken = there.worker.take()
-        await there.worker.tell(taken, TextDelta("a"), None, Notice("b"))
-        await news.wait()
-        end = await there.worker.end(taken)
-        assert await following == end
-        assert heard == [TextDelta("a"), Notice("b"), end]
-        assert noted[:2] == ["stored", "begun"] and len(noted) == 3
-        record, reason, text = noted[2]
-        assert (record.id, record.session_id, record.number, record.steps, record.usage) == (
-            "t1",
-            session_id,
-            0,
-            2,
-            Usage(total_tokens=7),
-        )
-        assert (reason, text) == ("answered", "done")
-
-    run(test)
+    following = asyncio.create_task(there.turns.run(session_id, TurnInput("x", receipt=receipt), hear))
+    await until(lambda: bool(there.states(session_id)))
+    taken = there.worker.take()
+    await there.worker.tell(taken, TextDelta("a"), None, Notice("b"))
+    await news.wait()
+    end = await there.worker.end(taken)
+    assert await following == end
+    assert heard == [TextDelta("a"), Notice("b"), end]
+    assert noted[:2] == ["stored", "begun"] and len(noted) == 3
+    record, reason, text = noted[2]
+    assert (record.id, record.session_id, record.number, record.steps, record.usage) == (
+        "t1",
+        session_id,
+        0,
+        2,
+        Usage(total_tokens=7),
+    )
+    assert (reason, text) == ("answered", "done")
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
-def test_who_stops_following_calls_the_turn_off_unless_the_process_ends(run: Run, is_ending: bool) -> None:
-    async def test(there: Serving) -> None:
-        session_id = await there.session()
-        following = asyncio.create_task(there.turns.run(session_id, TurnInput("x"), lambda event: None))
-        await until(lambda: bool(there.feeds.followers))
-        there.turns.keep(following)
-        if is_ending:
-            await there.turns.aclose(0.0)
-        else:
-            following.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await following
-        assert there.states(session_id) == (["waiting"] if is_ending else [])
-        assert there.feeds.followers == {}
-
-    run(test)
-
-
-def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_who_stops_following_calls_the_turn_off_unless_the_process_ends(
+    there: Serving, is_ending: bool
 ) -> None:
-    async def test(there: Serving) -> None:
-        def ask(heard: list[Event], session_id: str) -> asyncio.Task[TurnEnd | None]:
-            return asyncio.create_task(there.turns.run(session_id, TurnInput("x"), heard.append))
+    session_id = await there.session()
+    following = asyncio.create_task(there.turns.run(session_id, TurnInput("x"), lambda event: None))
+    await until(lambda: bool(there.feeds.followers))
+    there.turns.keep(following)
+    if is_ending:
+        await there.turns.aclose(0.0)
+    else:
+        following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+    assert there.states(session_id) == (["waiting"] if is_ending else [])
+    assert there.feeds.followers == {}
 
-        ran, kept, late = list[Event](), list[Event](), list[Event]()
-        running = ask(ran, first := await there.session())
-        await until(lambda: there.states(first) == ["waiting"])
-        taken = there.worker.take()
-        monkeypatch.setattr(team_turns, "NO_WORKER_S", 0.05)
-        waiting = ask(kept, second := await there.session())
-        await until(lambda: bool(kept))
-        other = there.worker.take()
-        await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
-        slow = ask(late, third := await there.session())
-        await until(lambda: bool(late))
-        hint, line = "start one that can: whet worker --turns 8", "no worker has room for this turn yet"
-        told = [Notice(f"{line} (place {place} of the queue); {hint}") for place in (1, 2)]
-        assert (ran, kept, late) == ([], told[:1], told[1:])
-        given = [taken, there.worker.take(), there.worker.take()]
-        assert [one.session_id for one in given] == [first, second, third]
-        for one, task in zip(given, (running, waiting, slow), strict=True):
-            assert await there.worker.end(one) == await task
-        again = ask(words := list[Event](), fourth := await there.session())
-        await until(lambda: there.states(fourth) == ["waiting"])
-        other = there.worker.take()
-        await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
-        await until(lambda: bool(words))
-        assert words == [Notice(f"it has no such folder; {hint}")]
-        await there.worker.end(there.worker.take())
-        await again
 
+async def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
+    there: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(team_turns, "LOOK_S", 0.02)
     monkeypatch.setattr(team_turns, "NO_WORKER_S", 1e9)
-    run(test)
+
+    def ask(heard: list[Event], session_id: str) -> asyncio.Task[TurnEnd | None]:
+        return asyncio.create_task(there.turns.run(session_id, TurnInput("x"), heard.append))
+
+    ran, kept, late = list[Event](), list[Event](), list[Event]()
+    running = ask(ran, first := await there.session())
+    await until(lambda: there.states(first) == ["waiting"])
+    taken = there.worker.take()
+    monkeypatch.setattr(team_turns, "NO_WORKER_S", 0.05)
+    waiting = ask(kept, second := await there.session())
+    await until(lambda: bool(kept))
+    other = there.worker.take()
+    await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
+    slow = ask(late, third := await there.session())
+    await until(lambda: bool(late))
+    hint, line = "start one that can: whet worker --turns 8", "no worker has room for this turn yet"
+    told = [Notice(f"{line} (place {place} of the queue); {hint}") for place in (1, 2)]
+    assert (ran, kept, late) == ([], told[:1], told[1:])
+    given = [taken, there.worker.take(), there.worker.take()]
+    assert [one.session_id for one in given] == [first, second, third]
+    for one, task in zip(given, (running, waiting, slow), strict=True):
+        assert await there.worker.end(one) == await task
+    again = ask(words := list[Event](), fourth := await there.session())
+    await until(lambda: there.states(fourth) == ["waiting"])
+    other = there.worker.take()
+    await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
+    await until(lambda: bool(words))
+    assert words == [Notice(f"it has no such folder; {hint}")]
+    await there.worker.end(there.worker.take())
+    await again
 
 
 # What is kept of a session's events in this process.
@@ -319,83 +302,73 @@ async def written(there: Serving, session_id: str, *texts: str) -> list[int]:
     return [row[0] for row in rows][-len(texts) :]
 
 
-def test_a_listener_goes_on_from_any_event_that_is_still_stored(run: Run) -> None:
-    async def test(there: Serving) -> None:
-        feeds, one, two = there.feeds, await there.session(), await there.session()
-        ids = await written(there, one, "a", "b", "c")
-        other = await written(there, two, "elsewhere")
-        assert await feeds.position(one) == ids[-1] and await feeds.last_id(one) == f"team-{ids[-1]}"
-        assert await feeds.position(await there.session()) == other[-1], "after all that there is"
-        shown = [f"team-{id_}" for id_ in ids]
-        assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
-        assert await listened(feeds, one, shown[0], '"c"') == shown[1:], "earlier ones are read too"
-        assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
-        feed = feeds.by_session[one]
-        assert feeds.size_bytes == feed.size_bytes == len(feed.since(0)[0].partition(b"\n\n")[2])
-        await there.database.write(lambda db: db.execute("DELETE FROM team_events WHERE id <= ?", (ids[1],)))
-        fresh = TeamFeeds(there.database)
-        assert await listened(fresh, one, shown[0], '"c"') == ["event: gap", *shown[2:]]
-        assert await listened(TeamFeeds(there.database), one, shown[1], '"c"') == shown[2:]
-        await there.database.write(lambda db: db.execute("DELETE FROM team_events"))
-        emptied = await TeamFeeds(there.database).find_ready(one, shown[2])
-        assert emptied.start == other[-1], "of what came before it nothing is known to be whole"
-
-    run(test)
+async def test_a_listener_goes_on_from_any_event_that_is_still_stored(there: Serving) -> None:
+    feeds, one, two = there.feeds, await there.session(), await there.session()
+    ids = await written(there, one, "a", "b", "c")
+    other = await written(there, two, "elsewhere")
+    assert await feeds.position(one) == ids[-1] and await feeds.last_id(one) == f"team-{ids[-1]}"
+    assert await feeds.position(await there.session()) == other[-1], "after all that there is"
+    shown = [f"team-{id_}" for id_ in ids]
+    assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
+    assert await listened(feeds, one, shown[0], '"c"') == shown[1:], "earlier ones are read too"
+    assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
+    feed = feeds.by_session[one]
+    assert feeds.size_bytes == feed.size_bytes == len(feed.since(0)[0].partition(b"\n\n")[2])
+    await there.database.write(lambda db: db.execute("DELETE FROM team_events WHERE id <= ?", (ids[1],)))
+    fresh = TeamFeeds(there.database)
+    assert await listened(fresh, one, shown[0], '"c"') == ["event: gap", *shown[2:]]
+    assert await listened(TeamFeeds(there.database), one, shown[1], '"c"') == shown[2:]
+    await there.database.write(lambda db: db.execute("DELETE FROM team_events"))
+    emptied = await TeamFeeds(there.database).find_ready(one, shown[2])
+    assert emptied.start == other[-1], "of what came before it nothing is known to be whole"
 
 
-def test_what_happens_is_told_to_listeners_followers_and_pages_once(run: Run) -> None:
-    async def test(there: Serving) -> None:
-        feeds, session_id, heard = there.feeds, await there.session(), list[tuple[str, Event]]()
-        taken_ids: list[Event | None] = []
-        feeds.listeners.append(lambda name, event: heard.append((name, event)))
-        start = await feeds.position(session_id)
-        hearing = asyncio.create_task(listened(feeds, session_id, "", '"c"'))
-        await until(lambda: session_id in feeds.by_session)
-        feeds.follow(session_id, "turn", start, taken_ids.append)
-        await there.database.write(
-            lambda db: db.execute(
-                "INSERT INTO team_events (session, turn, body) VALUES (?, ?, ?)",
-                (session_id, "turn", '{"type":"notice","text":"b"}'),
-            )
+async def test_what_happens_is_told_to_listeners_followers_and_pages_once(there: Serving) -> None:
+    feeds, session_id, heard = there.feeds, await there.session(), list[tuple[str, Event]]()
+    taken_ids: list[Event | None] = []
+    feeds.listeners.append(lambda name, event: heard.append((name, event)))
+    start = await feeds.position(session_id)
+    hearing = asyncio.create_task(listened(feeds, session_id, "", '"c"'))
+    await until(lambda: session_id in feeds.by_session)
+    feeds.follow(session_id, "turn", start, taken_ids.append)
+    await there.database.write(
+        lambda db: db.execute(
+            "INSERT INTO team_events (session, turn, body) VALUES (?, ?, ?)",
+            (session_id, "turn", '{"type":"notice","text":"b"}'),
         )
-        feeds.add(session_id, Notice("a"))
-        feeds.handle_notification("")
-        await until(lambda: len(heard) == 2)
-        feeds.unfollow("turn")
-        feeds.pass_on(session_id, Notice("c"))
-        assert len(await hearing) == 3
-        await until(lambda: len(heard) == 3)
-        assert sorted(event.text for _, event in heard if isinstance(event, Notice)) == ["a", "b", "c"]
-        assert {name for name, _ in heard} == {session_id} and taken_ids == [Notice("b")]
-        feeds.handle_notification(session_id)
-        await until(lambda: feeds.reading is None)
-        assert len(heard) == 3, "what was read is told once"
+    )
+    feeds.add(session_id, Notice("a"))
+    feeds.handle_notification("")
+    await until(lambda: len(heard) == 2)
+    feeds.unfollow("turn")
+    feeds.pass_on(session_id, Notice("c"))
+    assert len(await hearing) == 3
+    await until(lambda: len(heard) == 3)
+    assert sorted(event.text for _, event in heard if isinstance(event, Notice)) == ["a", "b", "c"]
+    assert {name for name, _ in heard} == {session_id} and taken_ids == [Notice("b")]
+    feeds.handle_notification(session_id)
+    await until(lambda: feeds.reading is None)
+    assert len(heard) == 3, "what was read is told once"
 
-    run(test)
 
-
-def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
+    there: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(team_feed, "MAX_READ", 2)
     monkeypatch.setattr(team_feed, "MAX_TRACKED", 1)
-
-    async def test(there: Serving) -> None:
-        feeds, heard = TeamFeeds(there.database), list[Event | None]()
-        one, two = await there.session(), await there.session()
-        feeds.follow(one, "none", await feeds.position(one), heard.append)
-        await until(lambda: feeds.reading is None)
-        told: list[Event] = []
-        feeds.listeners.append(lambda name, event: told.append(event))
-        await written(there, one, *"abcde")
-        await written(there, two, "f")
-        feeds.handle_notification(f"{one} {two}")
-        await until(lambda: feeds.reading is None)
-        assert [event.text for event in told if isinstance(event, Notice)] == [*"abcdef"] and heard == []
-        assert [*feeds.read_to] == [one], "what nobody follows is forgotten"
-        await feeds.aclose()
-
-    run(test)
+    feeds, heard = TeamFeeds(there.database), list[Event | None]()
+    one, two = await there.session(), await there.session()
+    feeds.follow(one, "none", await feeds.position(one), heard.append)
+    await until(lambda: feeds.reading is None)
+    told: list[Event] = []
+    feeds.listeners.append(lambda name, event: told.append(event))
+    await written(there, one, *"abcde")
+    await written(there, two, "f")
+    feeds.handle_notification(f"{one} {two}")
+    await until(lambda: feeds.reading is None)
+    assert [event.text for event in told if isinstance(event, Notice)] == [*"abcdef"] and heard == []
+    assert [*feeds.read_to] == [one], "what nobody follows is forgotten"
+    await feeds.aclose()
 
 
 # Questions of a worker's turns.
@@ -405,92 +378,83 @@ def approval(draft: str) -> ApprovalRequest:
     return ApprovalRequest("s", "c", "terminal", draft, (), "rm", arguments={"command": draft}, digest="d")
 
 
-def test_an_answer_that_comes_during_a_look_is_found(run: Run) -> None:
-    async def test(there: Serving) -> None:
-        await there.turns.begin(await there.session(), TurnInput("x"))
-        taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
-        person = asking.person_of(taken)
-        assert person is not None
-        asked = [asyncio.ensure_future(person.clarify(f"{n}?", [])) for n in range(40)]
-        await until(lambda: len(there.questions.pending()) == len(asked))
-        pending = there.questions.pending()
-        (first,) = (one for one in pending if one.subject.startswith("0?"))
-        for _ in range(5):  # the look reads the first answer long before the last
-            asking.read_answers()
-            await asyncio.sleep(0)
-        assert await there.questions.answer(first.id, "yes") == first
+async def test_an_answer_that_comes_during_a_look_is_found(there: Serving) -> None:
+    await there.turns.begin(await there.session(), TurnInput("x"))
+    taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
+    person = asking.person_of(taken)
+    assert person is not None
+    asked = [asyncio.ensure_future(person.clarify(f"{n}?", [])) for n in range(40)]
+    await until(lambda: len(there.questions.pending()) == len(asked))
+    pending = there.questions.pending()
+    (first,) = (one for one in pending if one.subject.startswith("0?"))
+    for _ in range(5):  # the look reads the first answer long before the last
         asking.read_answers()
-        assert await asyncio.wait_for(asked[0], 5) == "yes"
-        for one in pending:
-            if one != first:
-                await there.questions.answer(one.id, "no")
-        asking.read_answers()
-        assert await asyncio.gather(*asked[1:]) == ["no"] * 39
-        await there.worker.end(taken)
-
-    run(test)
-
-
-def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(run: Run) -> None:
-    async def test(there: Serving) -> None:
-        session_id = await there.session()
-        await there.turns.begin(session_id, TurnInput("x"))
-        taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
-        looks: list[int] = []
-        there.questions.listeners.append(lambda: looks.append(1))
-        person = asking.person_of(taken)
-        assert person is not None
-
-        async def answered(asked: Awaitable[Any], answer: str, more: QuestionReply | None = None) -> Any:
-            task = asyncio.ensure_future(asked)
-            await until(lambda: bool(there.questions.pending()))
-            (question,) = there.questions.pending()
-            assert await there.questions.answer(question.id, answer, more) == question
-            with pytest.raises(NotFound, match="or it was answered"):
-                await there.questions.answer(question.id, answer)
-            assert there.questions.pending() == []
-            asking.read_answers()
-            return await task
-
-        assert await answered(person.clarify("Which?", ["red"]), "blue") == "blue"
-        assert await answered(person.approve(approval("ls")), "once") == "once"
-        edited = await answered(person.approve(approval("ls")), "once", QuestionReply(draft="ls -l"))
-        assert edited == Reply("once", arguments={"command": "ls -l"})
-        assert await answered(person.approve(approval("ls")), "once", QuestionReply(draft="ls")) == "once"
-        no = await answered(person.approve(approval("ls")), "no", QuestionReply(reason="so", draft="ls -l"))
-        assert no == Reply("no", words="so")
-        odd = msgspec.structs.replace(approval("x"), arguments={"n": 1})
-        broken = await answered(person.approve(odd), "once", QuestionReply(draft="{"))
-        assert isinstance(broken, Reply) and broken.answer == "no" and "no JSON object" in broken.words
-        await until(lambda: len(looks) > 6)
-        await there.worker.end(taken)
-
-    run(test)
-
-
-def test_a_question_that_nobody_answers_in_time_is_taken_back(run: Run) -> None:
-    async def test(there: Serving) -> None:
-        session_id = await there.session()
-        await there.turns.begin(session_id, TurnInput("x", is_plain=True))
-        taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
-        quick = msgspec.structs.replace(taken.options, answer_wait_s=0.05)
-        person = asking.person_of(msgspec.structs.replace(taken, options=quick))
-        assert person is not None and await person.clarify("Which?", []) is None
-        assert await person.approve(approval("ls")) is None
-        rows = await there.database.write(lambda db: db.execute("SELECT id FROM team_questions").fetchall())
-        assert rows == [] and there.questions.pending() == []
-        nobody = msgspec.structs.replace(taken.options, answer_wait_s=0.0)
-        assert asking.person_of(msgspec.structs.replace(taken, options=nobody)) is None
-        own = there.questions.new_question(session_id, "approval", "ls")
-        waiting = asyncio.ensure_future(there.questions.ask(own))
         await asyncio.sleep(0)
-        assert there.questions.pending() == [own]
-        with pytest.raises(ApiError, match="answer must be one of"):
-            await there.questions.answer(own.id, "perhaps")
-        await there.questions.answer(own.id, "no")
-        assert await waiting == "no"
-        with pytest.raises(NotFound, match="no such question"):
-            await there.questions.answer("none", "no")
-        await there.worker.end(taken)
+    assert await there.questions.answer(first.id, "yes") == first
+    asking.read_answers()
+    assert await asyncio.wait_for(asked[0], 5) == "yes"
+    for one in pending:
+        if one != first:
+            await there.questions.answer(one.id, "no")
+    asking.read_answers()
+    assert await asyncio.gather(*asked[1:]) == ["no"] * 39
+    await there.worker.end(taken)
 
-    run(test)
+
+async def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(there: Serving) -> None:
+    session_id = await there.session()
+    await there.turns.begin(session_id, TurnInput("x"))
+    taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
+    looks: list[int] = []
+    there.questions.listeners.append(lambda: looks.append(1))
+    person = asking.person_of(taken)
+    assert person is not None
+
+    async def answered(asked: Awaitable[Any], answer: str, more: QuestionReply | None = None) -> Any:
+        task = asyncio.ensure_future(asked)
+        await until(lambda: bool(there.questions.pending()))
+        (question,) = there.questions.pending()
+        assert await there.questions.answer(question.id, answer, more) == question
+        with pytest.raises(NotFound, match="or it was answered"):
+            await there.questions.answer(question.id, answer)
+        assert there.questions.pending() == []
+        asking.read_answers()
+        return await task
+
+    assert await answered(person.clarify("Which?", ["red"]), "blue") == "blue"
+    assert await answered(person.approve(approval("ls")), "once") == "once"
+    edited = await answered(person.approve(approval("ls")), "once", QuestionReply(draft="ls -l"))
+    assert edited == Reply("once", arguments={"command": "ls -l"})
+    assert await answered(person.approve(approval("ls")), "once", QuestionReply(draft="ls")) == "once"
+    no = await answered(person.approve(approval("ls")), "no", QuestionReply(reason="so", draft="ls -l"))
+    assert no == Reply("no", words="so")
+    odd = msgspec.structs.replace(approval("x"), arguments={"n": 1})
+    broken = await answered(person.approve(odd), "once", QuestionReply(draft="{"))
+    assert isinstance(broken, Reply) and broken.answer == "no" and "no JSON object" in broken.words
+    await until(lambda: len(looks) > 6)
+    await there.worker.end(taken)
+
+
+async def test_a_question_that_nobody_answers_in_time_is_taken_back(there: Serving) -> None:
+    session_id = await there.session()
+    await there.turns.begin(session_id, TurnInput("x", is_plain=True))
+    taken, asking = there.worker.take(), WorkerQuestions(there.database, SystemClock())
+    quick = msgspec.structs.replace(taken.options, answer_wait_s=0.05)
+    person = asking.person_of(msgspec.structs.replace(taken, options=quick))
+    assert person is not None and await person.clarify("Which?", []) is None
+    assert await person.approve(approval("ls")) is None
+    rows = await there.database.write(lambda db: db.execute("SELECT id FROM team_questions").fetchall())
+    assert rows == [] and there.questions.pending() == []
+    nobody = msgspec.structs.replace(taken.options, answer_wait_s=0.0)
+    assert asking.person_of(msgspec.structs.replace(taken, options=nobody)) is None
+    own = there.questions.new_question(session_id, "approval", "ls")
+    waiting = asyncio.ensure_future(there.questions.ask(own))
+    await asyncio.sleep(0)
+    assert there.questions.pending() == [own]
+    with pytest.raises(ApiError, match="answer must be one of"):
+        await there.questions.answer(own.id, "perhaps")
+    await there.questions.answer(own.id, "no")
+    assert await waiting == "no"
+    with pytest.raises(NotFound, match="no such question"):
+        await there.questions.answer("none", "no")
+    await there.worker.end(taken)

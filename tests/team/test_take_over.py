@@ -125,82 +125,66 @@ async def run_unless_started(log: Transcript, turn: TurnRecord, name: str, effec
 
 
 @pytest.mark.slow
-def test_a_call_whose_start_waited_for_a_lock_during_the_take_over_runs_once(url, bystander):
+async def test_a_call_whose_start_waited_for_a_lock_during_the_take_over_runs_once(url, bystander):
     with expiring(url) as first, opened(url) as second:
-
-        async def main() -> list[str]:
-            effects: list[str] = []
-            log, turn, _ = await asked(first)
-            bystander.append(lock := Bystander(url))
-            starting = asyncio.create_task(run_unless_started(log, turn, "first", effects))
-            await lock.until_waiting(1)
-            theirs = await Transcript.open(second, "s1", SystemClock())
-            taking = asyncio.create_task(theirs.claim_unfinished_turn())
-            await lock.until_waiting(2)  # it has read the session, and waits for the claim
-            lock.let_go()
-            taken = await taking
-            assert taken is not None
-            await run_unless_started(theirs, taken, "second", effects)
-            await starting
-            with pytest.raises(StoreBusy):
-                await log.end_turn(turn, "answered", "")
-            return effects
-
-        assert asyncio.run(main()) == ["first"]
+        effects: list[str] = []
+        log, turn, _ = await asked(first)
+        bystander.append(lock := Bystander(url))
+        starting = asyncio.create_task(run_unless_started(log, turn, "first", effects))
+        await lock.until_waiting(1)
+        theirs = await Transcript.open(second, "s1", SystemClock())
+        taking = asyncio.create_task(theirs.claim_unfinished_turn())
+        await lock.until_waiting(2)  # it has read the session, and waits for the claim
+        lock.let_go()
+        taken = await taking
+        assert taken is not None
+        await run_unless_started(theirs, taken, "second", effects)
+        await starting
+        with pytest.raises(StoreBusy):
+            await log.end_turn(turn, "answered", "")
+        assert effects == ["first"]
 
 
 @pytest.mark.slow
-def test_a_call_is_not_started_by_a_worker_that_has_not_seen_its_earlier_start(url):
+async def test_a_call_is_not_started_by_a_worker_that_has_not_seen_its_earlier_start(url):
     """What a later reader would have to know is checked by the database, too."""
     with opened(url) as db:
-
-        async def main() -> None:
-            log, turn, call = await asked(db)
-            with psycopg.connect(url) as other:
-                other.execute("UPDATE tool_calls SET started = 1")
-            with pytest.raises(StoreBusy):
-                await log.store_call_start(turn, call, "rule")
-
-        asyncio.run(main())
+        log, turn, call = await asked(db)
+        with psycopg.connect(url) as other:
+            other.execute("UPDATE tool_calls SET started = 1")
+        with pytest.raises(StoreBusy):
+            await log.store_call_start(turn, call, "rule")
 
 
 @pytest.mark.slow
-def test_a_call_does_not_run_if_the_database_has_lost_it(url):
+async def test_a_call_does_not_run_if_the_database_has_lost_it(url):
     """As after a failover to a replica that had not received the answer."""
     with opened(url) as db:
-
-        async def main() -> None:
-            log, turn, call = await asked(db)
-            with psycopg.connect(url) as other:
-                other.execute("DELETE FROM tool_calls")
-            with pytest.raises(StoreBusy):
-                await log.store_call_start(turn, call, "rule")
-
-        asyncio.run(main())
+        log, turn, call = await asked(db)
+        with psycopg.connect(url) as other:
+            other.execute("DELETE FROM tool_calls")
+        with pytest.raises(StoreBusy):
+            await log.store_call_start(turn, call, "rule")
 
 
 @pytest.mark.slow
-def test_a_take_over_waits_for_a_start_on_its_way_and_is_resumed_with_it(url, bystander):
+async def test_a_take_over_waits_for_a_start_on_its_way_and_is_resumed_with_it(url, bystander):
     with expiring(url) as first, opened(url) as second:
-
-        async def main() -> None:
-            log, turn, call = await asked(first)
-            bystander.append(lock := Bystander(url))
-            starting = asyncio.create_task(log.store_call_start(turn, call, "rule"))
-            await lock.until_waiting(1)
-            theirs = await Transcript.open(second, "s1", SystemClock())
-            taking = asyncio.create_task(theirs.claim_unfinished_turn())
-            await lock.until_waiting(2)
-            lock.let_go()
-            taken = await taking
-            await starting
-            assert taken is not None
-            (found,) = theirs.open_calls(taken)
-            assert found.started
-            await finish(theirs, taken, found, "outcome unknown")
-            await theirs.end_turn(taken, "answered", "")
-
-        asyncio.run(main())
+        log, turn, call = await asked(first)
+        bystander.append(lock := Bystander(url))
+        starting = asyncio.create_task(log.store_call_start(turn, call, "rule"))
+        await lock.until_waiting(1)
+        theirs = await Transcript.open(second, "s1", SystemClock())
+        taking = asyncio.create_task(theirs.claim_unfinished_turn())
+        await lock.until_waiting(2)
+        lock.let_go()
+        taken = await taking
+        await starting
+        assert taken is not None
+        (found,) = theirs.open_calls(taken)
+        assert found.started
+        await finish(theirs, taken, found, "outcome unknown")
+        await theirs.end_turn(taken, "answered", "")
 
 
 @contextmanager

@@ -266,23 +266,19 @@ def test_allowed_folders_can_be_read(tmp_path: Path) -> None:
     assert desk.text("read_file", path="../extra/a").startswith("1|hello")
 
 
-def test_a_cancelled_read_frees_its_thread(desk: Desk) -> None:
+async def test_a_cancelled_read_frees_its_thread(desk: Desk) -> None:
     desk = Desk(desk.workspace, workers=1)
     with (desk.workspace / "big").open("wb") as stream:
         stream.write(b"\xef\xbb\xbf")
         stream.truncate(60_000_000_000)
-
-    async def cancel() -> None:
-        task = asyncio.create_task(desk.acall("read_file", path="big", offset=2))
-        await asyncio.wait([task], timeout=0.05)
-        assert not task.done()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        async with asyncio.timeout(30):
-            await desk.acall("read_file", path=".")
-
-    asyncio.run(cancel())
+    task = asyncio.create_task(desk.acall("read_file", path="big", offset=2))
+    await asyncio.wait([task], timeout=0.05)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(30):
+        await desk.acall("read_file", path=".")
 
 
 def test_the_toolset_is_small_and_ordered(desk: Desk) -> None:

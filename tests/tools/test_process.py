@@ -54,96 +54,78 @@ def children() -> set[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
-def test_a_key_that_interrupts_us_reaches_nothing_that_we_started(tmp_path: Path) -> None:
-    async def main() -> None:
-        processes, before = Processes(), children()
-        processes.start(command("sleep 987", tmp_path))
-        started = children() - before
-        assert len(started) == 2, "the command, and who stops it should we die"
-        assert {os.getsid(pid) for pid in started} == started
-        processes.close()
-
-    asyncio.run(main())
+async def test_a_key_that_interrupts_us_reaches_nothing_that_we_started(tmp_path: Path) -> None:
+    processes, before = Processes(), children()
+    processes.start(command("sleep 987", tmp_path))
+    started = children() - before
+    assert len(started) == 2, "the command, and who stops it should we die"
+    assert {os.getsid(pid) for pid in started} == started
+    processes.close()
 
 
-def test_what_ignores_a_polite_request_is_killed(tmp_path: Path) -> None:
-    async def main() -> None:
-        processes = Processes()
-        process = processes.start(command("trap '' TERM; echo up; while :; do sleep 0.01; done", tmp_path))
-        await until(lambda: process.output.total_bytes > 0)
-        await process.stop(grace_s=0.1)
-        assert process.exit_code == 137
-        assert not is_group_alive(process.pid)
-        processes.close()
-
-    asyncio.run(main())
+async def test_what_ignores_a_polite_request_is_killed(tmp_path: Path) -> None:
+    processes = Processes()
+    process = processes.start(command("trap '' TERM; echo up; while :; do sleep 0.01; done", tmp_path))
+    await until(lambda: process.output.total_bytes > 0)
+    await process.stop(grace_s=0.1)
+    assert process.exit_code == 137
+    assert not is_group_alive(process.pid)
+    processes.close()
 
 
-def test_what_cleans_up_when_asked_is_given_the_time(tmp_path: Path) -> None:
-    async def main() -> None:
-        processes = Processes()
-        cleans = "trap 'sleep 0.1; echo clean; exit 3' TERM; echo up; while :; do sleep 0.01; done"
-        process = processes.start(command(cleans, tmp_path))
-        await until(lambda: process.output.total_bytes > 0)
-        await process.stop(grace_s=30)
-        assert process.exit_code == 3 and process.output.since(0)[0].endswith(b"clean\n")
-        processes.close()
-
-    asyncio.run(main())
+async def test_what_cleans_up_when_asked_is_given_the_time(tmp_path: Path) -> None:
+    processes = Processes()
+    cleans = "trap 'sleep 0.1; echo clean; exit 3' TERM; echo up; while :; do sleep 0.01; done"
+    process = processes.start(command(cleans, tmp_path))
+    await until(lambda: process.output.total_bytes > 0)
+    await process.stop(grace_s=30)
+    assert process.exit_code == 3 and process.output.since(0)[0].endswith(b"clean\n")
+    processes.close()
 
 
-def test_a_command_that_is_put_aside_runs_on_in_the_background(tmp_path: Path) -> None:
-    async def main() -> None:
-        processes, shown = Processes(), list[str]()
-        terminal, process = ShellTools(SharedProcesses(processes), ShellLimits(output_cap_chars=2_000))
-        ctx = context(tmp_path, shown)
-        await call(terminal, ctx, command="sleep 987", background=True)
-        running = asyncio.ensure_future(call(terminal, ctx, command="echo up; sleep 987"))
-        await until(lambda: "up" in "".join(shown))
-        assert processes.move_to_background() == 1
-        output = await running
-        assert output.text == (
-            "up\n[the person put it into the background, where it runs on as p2; see it with process]"
-        )
-        assert (output.runs_on, output.exit_code, output.error_kind) == ("p2", None, "")
-        assert "p2 running" in (await call(process, ctx, action="poll", id="p2")).text
-        assert processes.move_to_background() == 0
-        running = asyncio.ensure_future(call(terminal, ctx, command="seq 900; echo much; sleep 987"))
-        await until(lambda: "much" in "".join(shown))
-        assert processes.move_to_background() == 1
-        assert 1_500 < len((await running).text) <= 2_000
-        processes.close()
-
-    asyncio.run(main())
+async def test_a_command_that_is_put_aside_runs_on_in_the_background(tmp_path: Path) -> None:
+    processes, shown = Processes(), list[str]()
+    terminal, process = ShellTools(SharedProcesses(processes), ShellLimits(output_cap_chars=2_000))
+    ctx = context(tmp_path, shown)
+    await call(terminal, ctx, command="sleep 987", background=True)
+    running = asyncio.ensure_future(call(terminal, ctx, command="echo up; sleep 987"))
+    await until(lambda: "up" in "".join(shown))
+    assert processes.move_to_background() == 1
+    output = await running
+    assert output.text == (
+        "up\n[the person put it into the background, where it runs on as p2; see it with process]"
+    )
+    assert (output.runs_on, output.exit_code, output.error_kind) == ("p2", None, "")
+    assert "p2 running" in (await call(process, ctx, action="poll", id="p2")).text
+    assert processes.move_to_background() == 0
+    running = asyncio.ensure_future(call(terminal, ctx, command="seq 900; echo much; sleep 987"))
+    await until(lambda: "much" in "".join(shown))
+    assert processes.move_to_background() == 1
+    assert 1_500 < len((await running).text) <= 2_000
+    processes.close()
 
 
-def test_a_grandchild_that_ignores_it_is_killed_too(tmp_path: Path) -> None:
-    async def main() -> None:
-        processes = Processes()
-        text = "(trap '' TERM; echo up; while :; do sleep 0.01; done) & wait"
-        process = processes.start(command(text, tmp_path))
-        await until(lambda: process.output.total_bytes > 0)
-        await process.stop(grace_s=0.1)
-        await until(lambda: not is_group_alive(process.pid))
-        processes.close()
-
-    asyncio.run(main())
+async def test_a_grandchild_that_ignores_it_is_killed_too(tmp_path: Path) -> None:
+    processes = Processes()
+    text = "(trap '' TERM; echo up; while :; do sleep 0.01; done) & wait"
+    process = processes.start(command(text, tmp_path))
+    await until(lambda: process.output.total_bytes > 0)
+    await process.stop(grace_s=0.1)
+    await until(lambda: not is_group_alive(process.pid))
+    processes.close()
 
 
 @pytest.mark.slow
-def test_close_kills_everything_and_reaps_it(tmp_path: Path) -> None:
-    async def main() -> list[int]:
-        processes = Processes()
-        stubborn = processes.start(command("trap '' TERM; echo up; while :; do sleep 0.01; done", tmp_path))
-        polite = processes.start(command("echo up; sleep 987", tmp_path, keep_stdin=True))
-        await until(lambda: min(stubborn.output.total_bytes, polite.output.total_bytes) > 0)
-        processes.publish(polite)
-        processes.close()
-        assert (stubborn.exit_code, polite.exit_code) == (137, 143)
-        assert processes.list_background() == []
-        return [stubborn.pid, polite.pid]
-
-    assert not any(os.path.exists(f"/proc/{pid}") for pid in asyncio.run(main()))
+async def test_close_kills_everything_and_reaps_it(tmp_path: Path) -> None:
+    processes = Processes()
+    stubborn = processes.start(command("trap '' TERM; echo up; while :; do sleep 0.01; done", tmp_path))
+    polite = processes.start(command("echo up; sleep 987", tmp_path, keep_stdin=True))
+    await until(lambda: min(stubborn.output.total_bytes, polite.output.total_bytes) > 0)
+    processes.publish(polite)
+    processes.close()
+    assert (stubborn.exit_code, polite.exit_code) == (137, 143)
+    assert processes.list_background() == []
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in [stubborn.pid, polite.pid])
 
 
 def test_close_after_the_loop_has_ended(tmp_path: Path) -> None:
@@ -159,43 +141,34 @@ def test_close_after_the_loop_has_ended(tmp_path: Path) -> None:
     assert not os.path.exists(f"/proc/{pid}")
 
 
-def test_only_the_last_finished_ones_are_kept_and_the_running_stay(tmp_path: Path) -> None:
-    async def main() -> None:
-        processes = Processes(keep_finished=2)
-        running = processes.start(command("sleep 987", tmp_path))
-        processes.publish(running)
-        for _ in range(4):
-            process = processes.start(command("true", tmp_path))
-            await process.wait(30)
-            processes.publish(process)
-        assert [process.id for process in processes.list_background()] == ["p1", "p4", "p5"]
-        processes.close()
-
-    asyncio.run(main())
+async def test_only_the_last_finished_ones_are_kept_and_the_running_stay(tmp_path: Path) -> None:
+    processes = Processes(keep_finished=2)
+    running = processes.start(command("sleep 987", tmp_path))
+    processes.publish(running)
+    for _ in range(4):
+        process = processes.start(command("true", tmp_path))
+        await process.wait(30)
+        processes.publish(process)
+    assert [process.id for process in processes.list_background()] == ["p1", "p4", "p5"]
+    processes.close()
 
 
-def test_too_many_at_once_are_refused(tmp_path: Path) -> None:
-    async def main() -> None:
-        processes = Processes(max_background=1)
+async def test_too_many_at_once_are_refused(tmp_path: Path) -> None:
+    processes = Processes(max_background=1)
+    processes.check_room()
+    processes.publish(processes.start(command("sleep 987", tmp_path)))
+    with pytest.raises(ToolError, match="1 background processes run already"):
         processes.check_room()
-        processes.publish(processes.start(command("sleep 987", tmp_path)))
-        with pytest.raises(ToolError, match="1 background processes run already"):
-            processes.check_room()
-        processes.close()
-
-    asyncio.run(main())
+    processes.close()
 
 
-def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
-    async def main() -> None:
-        processes = Processes()
-        process = processes.start(command("sleep 987", tmp_path, keep_stdin=True))
+async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
+    processes = Processes()
+    process = processes.start(command("sleep 987", tmp_path, keep_stdin=True))
+    process.write(b"x" * 900_000)
+    with pytest.raises(ToolError, match="does not read"):
         process.write(b"x" * 900_000)
-        with pytest.raises(ToolError, match="does not read"):
-            process.write(b"x" * 900_000)
-        processes.close()
-
-    asyncio.run(main())
+    processes.close()
 
 
 def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:

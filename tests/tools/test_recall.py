@@ -63,41 +63,37 @@ async def work(log: Transcript, turn: TurnRecord, name: str, result: str, **argu
     log.live.fold_results()
 
 
-def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(db: StateDatabase, clock: FixedClock):
-    async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("deploy it"))
-        await work(log, turn, "terminal", "noise " * 900 + "the deploy port is 8123", command="make deploy")
-        await work(log, turn, "recall", "[#3] the deploy port is 8123", query="deploy port")
-        await work(log, turn, "recall", "again", query="deploy port")
-        other = await new_log(db, clock, "s2")
-        second = await other.begin_turn(user("the deploy port is 9999"))
-        await other.end_turn(second, "answered", "")
-        found = await recall(db, query="deploy port")
-        await log.end_turn(turn, "answered", "")
-        return found.text
-
-    text = asyncio.run(story())
+async def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(
+    db: StateDatabase, clock: FixedClock
+):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("deploy it"))
+    await work(log, turn, "terminal", "noise " * 900 + "the deploy port is 8123", command="make deploy")
+    await work(log, turn, "recall", "[#3] the deploy port is 8123", query="deploy port")
+    await work(log, turn, "recall", "again", query="deploy port")
+    other = await new_log(db, clock, "s2")
+    second = await other.begin_turn(user("the deploy port is 9999"))
+    await other.end_turn(second, "answered", "")
+    found = await recall(db, query="deploy port")
+    await log.end_turn(turn, "answered", "")
+    text = found.text
     assert "the deploy port is 8123" in text
     assert '[#3 result of terminal {"command":"make deploy"} (called in #2)]' in text
     assert "recall {" not in text
     assert "9999" not in text
 
 
-def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
+async def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
     db: StateDatabase, clock: FixedClock
 ):
-    async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("go"))
-        for number in range(12):
-            await log.append_reply(turn, answer(f"zebra {number} " + "stripe " * 400), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        for limit, count in ((2, 2), (1, 1), (0, 1)):
-            assert (await recall(db, query="zebra", limit=limit)).text.count("[#") == count
-        return (await recall(db, query="zebra", limit=30)).text
-
-    text = asyncio.run(story())
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("go"))
+    for number in range(12):
+        await log.append_reply(turn, answer(f"zebra {number} " + "stripe " * 400), USAGE, "m")
+    await log.end_turn(turn, "answered", "")
+    for limit, count in ((2, 2), (1, 1), (0, 1)):
+        assert (await recall(db, query="zebra", limit=limit)).text.count("[#") == count
+    text = (await recall(db, query="zebra", limit=30)).text
     assert len(text) <= PAGE_CHARS
     finds = [part for part in text.split("[#") if "zebra" in part]
     assert [len(one) > 1_500 for one in finds] == [True] * 3 + [False] * 5
@@ -114,19 +110,15 @@ def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
         (2_000, 0, "…" + "x" * 1_594 + " zebra"),
     ],
 )
-def test_a_find_is_shown_with_what_surrounds_it(
+async def test_a_find_is_shown_with_what_surrounds_it(
     db: StateDatabase, clock: FixedClock, before: int, after: int, shown: str
 ):
     whole = ("x" * before + " " if before else "") + "zebra" + "y" * after
-
-    async def story():
-        log = await new_log(db, clock)
-        await log.begin_turn(user(whole))
-        found = (await recall(db, query="zebra*" if after else "zebra")).text
-        log.close()
-        return found
-
-    text = asyncio.run(story())
+    log = await new_log(db, clock)
+    await log.begin_turn(user(whole))
+    found = (await recall(db, query="zebra*" if after else "zebra")).text
+    log.close()
+    text = found
     assert (
         text == f"[#1 user] {whole if shown == 'whole' else shown}\n[to read one whole: recall ref=#number]"
     )
@@ -159,50 +151,43 @@ def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateDatabas
     assert "".join(pieces).split("\n[#4")[0] == body
 
 
-def test_an_image_comes_back(db: StateDatabase, clock: FixedClock):
-    async def story():
-        log = await new_log(db, clock)
-        picture = Message(role="user", content=(TextPart("look"), ImagePart("image/png", "AAAA")))
-        turn = await log.begin_turn(picture)
-        await log.end_turn(turn, "answered", "")
-        return await recall(db, ref="#1")
-
-    output = asyncio.run(story())
+async def test_an_image_comes_back(db: StateDatabase, clock: FixedClock):
+    log = await new_log(db, clock)
+    picture = Message(role="user", content=(TextPart("look"), ImagePart("image/png", "AAAA")))
+    turn = await log.begin_turn(picture)
+    await log.end_turn(turn, "answered", "")
+    output = await recall(db, ref="#1")
     assert [image.data_base64 for image in output.images] == ["AAAA"]
 
 
-def test_no_more_than_thirty_finds_are_given(db: StateDatabase, clock: FixedClock):
-    async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("go"))
-        for number in range(31):
-            await log.append_reply(turn, answer(f"lion {number}"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        return (await recall(db, query="lion", limit=99)).text
+async def test_no_more_than_thirty_finds_are_given(db: StateDatabase, clock: FixedClock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("go"))
+    for number in range(31):
+        await log.append_reply(turn, answer(f"lion {number}"), USAGE, "m")
+    await log.end_turn(turn, "answered", "")
+    assert len((await recall(db, query="lion", limit=99)).text.splitlines()) == 31, (
+        "with the last line, that says how to go on"
+    )
 
-    assert len(asyncio.run(story()).splitlines()) == 31, "with the last line, that says how to go on"
 
-
-def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
+async def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
     db: StateDatabase, clock: FixedClock
 ):
-    async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("go"))
-        await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "a"])
-        await work(
-            log,
-            turn,
-            "read_file",
-            "x",
-            paths=[letter * (21 if letter == "u" else 400) for letter in "bcdefghijklmnopqrstuvwxyz"],
-        )
-        await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "ABC"])
-        found = [(await recall(db, ref=ref)).text for ref in ("files", "files before #5", "files before #4")]
-        await log.end_turn(turn, "answered", "")
-        return found
-
-    first, second, third = asyncio.run(story())
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("go"))
+    await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "a"])
+    await work(
+        log,
+        turn,
+        "read_file",
+        "x",
+        paths=[letter * (21 if letter == "u" else 400) for letter in "bcdefghijklmnopqrstuvwxyz"],
+    )
+    await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "ABC"])
+    found = [(await recall(db, ref=ref)).text for ref in ("files", "files before #5", "files before #4")]
+    await log.end_turn(turn, "answered", "")
+    first, second, third = found
     shown = [re.findall(r"- read (\w)", text) for text in (first, second, third)]
     assert shown[0] == [*"ABC", *"bcdefghijklmnopq"] and first.endswith(
         "\n[more: recall ref=files before #5]"
@@ -259,22 +244,19 @@ def test_the_trail_lists_everything_newest_first_in_pages(db: StateDatabase, clo
     assert "https://example.org/" in urls
 
 
-def test_bad_references_say_how_they_are_written(db: StateDatabase, clock: FixedClock):
-    async def story():
-        log = await new_log(db, clock)
-        await log.begin_turn(user("hello"))
-        for ref in ("nonsense", "#9-2", "-"):
-            with pytest.raises(BadInput):
-                await recall(db, ref=ref)
+async def test_bad_references_say_how_they_are_written(db: StateDatabase, clock: FixedClock):
+    log = await new_log(db, clock)
+    await log.begin_turn(user("hello"))
+    for ref in ("nonsense", "#9-2", "-"):
         with pytest.raises(BadInput):
-            await recall(db, query=" ?! ")
-        for ref in ("#0", "#77", "#5-99999999999"):
-            assert "no messages" in (await recall(db, ref=ref)).text
-        assert "No files" in (await recall(db, ref="files before #1")).text
-        assert "Nothing found" in (await recall(db, query="absent")).text
-        log.close()
-
-    asyncio.run(story())
+            await recall(db, ref=ref)
+    with pytest.raises(BadInput):
+        await recall(db, query=" ?! ")
+    for ref in ("#0", "#77", "#5-99999999999"):
+        assert "no messages" in (await recall(db, ref=ref)).text
+    assert "No files" in (await recall(db, ref="files before #1")).text
+    assert "Nothing found" in (await recall(db, query="absent")).text
+    log.close()
 
 
 def as_rows(log: Transcript) -> list[dict[str, Any]]:
@@ -338,17 +320,14 @@ def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
     assert compressor.compression_count == 10
 
 
-def test_what_is_asked_in_this_turn_comes_after_what_answers_it(db: StateDatabase, clock: FixedClock):
-    async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("the deploy port of the harbour is 8123"))
-        await log.append_reply(turn, answer("Noted."), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        turn = await log.begin_turn(user("which deploy port of the harbour did we choose?"))
-        found = await recall(db, query="deploy port of the harbour")
-        await log.end_turn(turn, "answered", "")
-        return found.text
-
-    text = asyncio.run(story())
+async def test_what_is_asked_in_this_turn_comes_after_what_answers_it(db: StateDatabase, clock: FixedClock):
+    log = await new_log(db, clock)
+    turn = await log.begin_turn(user("the deploy port of the harbour is 8123"))
+    await log.append_reply(turn, answer("Noted."), USAGE, "m")
+    await log.end_turn(turn, "answered", "")
+    turn = await log.begin_turn(user("which deploy port of the harbour did we choose?"))
+    found = await recall(db, query="deploy port of the harbour")
+    await log.end_turn(turn, "answered", "")
+    text = found.text
     assert text.startswith("[#1 user] the deploy port of the harbour is 8123")
     assert "[#3 user]" in text

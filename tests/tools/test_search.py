@@ -181,7 +181,7 @@ def test_too_many_matches_stop_the_search(tmp_path: Path, engine: str | None) ->
     assert "stopped at 2" in text and "narrow the search" in text
 
 
-def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path) -> None:
+async def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path) -> None:
     """asyncio leaves a pipe alone that nobody reads, and then waits for its end without an end."""
     (tmp_path / "many").write_bytes(b"a\0001:x\n" * 500_000)
     program = tmp_path / "program"
@@ -189,11 +189,9 @@ def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path) -> None:
     program.chmod(0o755)
     (tmp_path / "work").mkdir()
     desk = Desk(tmp_path / "work", ripgrep=str(program))  # none of the workspace's own is run
-
-    async def search() -> str:
-        return (await asyncio.wait_for(desk.acall("search_files", pattern="x", limit=1), 40)).text
-
-    assert "stopped at 2" in asyncio.run(search())
+    assert (
+        "stopped at 2" in (await asyncio.wait_for(desk.acall("search_files", pattern="x", limit=1), 40)).text
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -325,7 +323,7 @@ def test_a_machine_without_ripgrep_is_served(workspace: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
-def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
+async def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a" * 40 + "b\n")
     desk = Desk(tmp_path, ripgrep=None)
 
@@ -335,18 +333,15 @@ def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
         walking = [pid for pid in pids if b"whet.tools.walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         return [pid for pid in walking if os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)]
 
-    async def cancel() -> None:
-        task = asyncio.create_task(desk.acall("search_files", pattern="(a+)+$"))
-        deadline = time.monotonic() + 30
-        while not children() and time.monotonic() < deadline:
-            await asyncio.wait([task], timeout=0.01)
-        assert children()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not children()
-
-    asyncio.run(cancel())
+    task = asyncio.create_task(desk.acall("search_files", pattern="(a+)+$"))
+    deadline = time.monotonic() + 30
+    while not children() and time.monotonic() < deadline:
+        await asyncio.wait([task], timeout=0.01)
+    assert children()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not children()
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")

@@ -230,18 +230,15 @@ def test_output_is_shown_while_the_command_runs_and_not_too_often(
 
 
 @pytest.mark.parametrize("text", ["é", "漢", "😀", "aé", "漢é"])
-def test_a_character_waits_for_its_other_part_before_it_is_shown(text: str) -> None:
-    async def main() -> None:
-        for cut in range(1, len(text.encode())):
-            shown: list[str] = []
-            feed = LiveFeed(shown.append)
-            for part in (text.encode()[:cut], text.encode()[cut:], b"\x80" * 5, b"a\0b", b"x" * 5_000):
-                feed.take(part)
-                feed.close()
-            assert "".join(shown) == text + "\ufffd" * 5 + "x" * 4_096
-            assert "" not in shown
-
-    asyncio.run(main())
+async def test_a_character_waits_for_its_other_part_before_it_is_shown(text: str) -> None:
+    for cut in range(1, len(text.encode())):
+        shown: list[str] = []
+        feed = LiveFeed(shown.append)
+        for part in (text.encode()[:cut], text.encode()[cut:], b"\x80" * 5, b"a\0b", b"x" * 5_000):
+            feed.take(part)
+            feed.close()
+        assert "".join(shown) == text + "\ufffd" * 5 + "x" * 4_096
+        assert "" not in shown
 
 
 @pytest.mark.slow

@@ -251,7 +251,7 @@ def test_a_closure_keeps_what_it_closes_over() -> None:
     assert made.output_cap_chars == 10 and made.tags == frozenset({"t"})
 
 
-def test_a_cancelled_call_tells_its_thread_to_stop() -> None:
+async def test_a_cancelled_call_tells_its_thread_to_stop() -> None:
     pool = ToolPool(1)
     started, seen = threading.Event(), threading.Event()
 
@@ -263,14 +263,11 @@ def test_a_cancelled_call_tells_its_thread_to_stop() -> None:
             seen.set()
         return ""
 
-    async def cancel() -> None:
-        task = asyncio.create_task(wait.run(context(), {}))
-        await asyncio.get_running_loop().run_in_executor(None, started.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancel())
+    task = asyncio.create_task(wait.run(context(), {}))
+    await asyncio.get_running_loop().run_in_executor(None, started.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert seen.wait(10)
     assert wait.spec.parameters["properties"] == {}
     pool.close()

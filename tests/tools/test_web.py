@@ -140,23 +140,17 @@ def test_a_page_comes_as_text_marked_untrusted() -> None:
         ),
     ],
 )
-def test_this_machine_is_not_reached_however_it_is_spelt(host: str) -> None:
-    async def main() -> None:
-        async with Site({"/": reply(b"secret")}, CLOSED) as site:
-            with pytest.raises(ToolError, match=r"private or reserved|is no URL: Invalid IPv4"):
-                await Fetcher(WebLimits()).fetch(f"http://{host}:{site.port}/")
-            assert site.requests == []
-
-    asyncio.run(main())
+async def test_this_machine_is_not_reached_however_it_is_spelt(host: str) -> None:
+    async with Site({"/": reply(b"secret")}, CLOSED) as site:
+        with pytest.raises(ToolError, match=r"private or reserved|is no URL: Invalid IPv4"):
+            await Fetcher(WebLimits()).fetch(f"http://{host}:{site.port}/")
+        assert site.requests == []
 
 
-def test_private_addresses_can_be_allowed() -> None:
-    async def main() -> None:
-        async with Site({"/": reply(b"mine")}, CLOSED) as site:
-            fetched = await Fetcher(WebLimits(allow_private=True)).fetch(f"http://localhost:{site.port}/")
-            assert fetched.body == b"mine"
-
-    asyncio.run(main())
+async def test_private_addresses_can_be_allowed() -> None:
+    async with Site({"/": reply(b"mine")}, CLOSED) as site:
+        fetched = await Fetcher(WebLimits(allow_private=True)).fetch(f"http://localhost:{site.port}/")
+        assert fetched.body == b"mine"
 
 
 def test_odd_spellings_resolve_as_the_system_reads_them() -> None:
@@ -378,55 +372,48 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return self_signed(tmp_path_factory.mktemp("tls"), "secure.test")
 
 
-def test_certificates_are_checked_against_the_name(certificate: Path) -> None:
+async def test_certificates_are_checked_against_the_name(certificate: Path) -> None:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate)
     asked: list[str | None] = []
     server.sni_callback = lambda _socket, name, _context: asked.append(name)
     trusting = ssl.create_default_context(cafile=str(certificate))
+    async with Site({"/": reply(b"safe")}, trust=server) as site:
+        site_url = f"https://secure.test:{site.port}/"
+        assert (await fetcher(trust=trusting).fetch(site_url)).body == b"safe"
+        assert asked == ["secure.test"]
+        with pytest.raises(ToolError, match=r"certificate of secure\.test is not valid: self.signed"):
+            await fetcher().fetch(site_url)
+        unset = Fetcher(WebLimits(), resolve=names([OPEN]), is_open=lambda _address: True)
+        with pytest.raises(ToolError, match=r"certificate of secure\.test is not valid: self.signed"):
+            await unset.fetch(site_url)
+        with pytest.raises(ToolError, match=r"certificate of other\.test is not valid: .*mismatch"):
+            await fetcher(trust=trusting).fetch(f"https://other.test:{site.port}/")
 
-    async def main() -> None:
-        async with Site({"/": reply(b"safe")}, trust=server) as site:
-            site_url = f"https://secure.test:{site.port}/"
-            assert (await fetcher(trust=trusting).fetch(site_url)).body == b"safe"
-            assert asked == ["secure.test"]
-            with pytest.raises(ToolError, match=r"certificate of secure\.test is not valid: self.signed"):
-                await fetcher().fetch(site_url)
-            unset = Fetcher(WebLimits(), resolve=names([OPEN]), is_open=lambda _address: True)
-            with pytest.raises(ToolError, match=r"certificate of secure\.test is not valid: self.signed"):
-                await unset.fetch(site_url)
-            with pytest.raises(ToolError, match=r"certificate of other\.test is not valid: .*mismatch"):
-                await fetcher(trust=trusting).fetch(f"https://other.test:{site.port}/")
+    async def speak_plainly(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(b"plain"))
+        writer.close()
 
-        async def speak_plainly(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(reply(b"plain"))
-            writer.close()
-
-        async with listening(speak_plainly, OPEN) as port:
-            with pytest.raises(ToolError, match=r"no secure connection to site\.test"):
-                await fetcher().fetch(f"https://site.test:{port}/")
-
-    asyncio.run(main())
+    async with listening(speak_plainly, OPEN) as port:
+        with pytest.raises(ToolError, match=r"no secure connection to site\.test"):
+            await fetcher().fetch(f"https://site.test:{port}/")
 
 
-def test_with_a_proxy_the_guard_still_checks_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_with_a_proxy_the_guard_still_checks_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     async def unknown(_host: str) -> Sequence[str]:
         raise socket.gaierror(-2, "Name or service not known")
 
-    async def main() -> None:
-        pages: dict[str, Reply] = {"http://only-the-proxy-knows.test/": reply(b"proxied")}
-        async with Site(pages) as proxy:
-            monkeypatch.setenv("http_proxy", f"http://{OPEN}:{proxy.port}")
-            monkeypatch.delenv("NO_PROXY")
-            fetched = await Fetcher(WebLimits(), resolve=unknown).fetch("http://only-the-proxy-knows.test/")
-            assert fetched.body == b"proxied"
-            with pytest.raises(ToolDenied, match="private"):
-                await fetcher([CLOSED]).fetch("http://inside.test/")
-            with pytest.raises(ToolDenied, match="private"):
-                await Fetcher(WebLimits()).fetch("http://169.254.169.254/latest/meta-data/")
-            assert len(proxy.requests) == 1
-
-    asyncio.run(main())
+    pages: dict[str, Reply] = {"http://only-the-proxy-knows.test/": reply(b"proxied")}
+    async with Site(pages) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://{OPEN}:{proxy.port}")
+        monkeypatch.delenv("NO_PROXY")
+        fetched = await Fetcher(WebLimits(), resolve=unknown).fetch("http://only-the-proxy-knows.test/")
+        assert fetched.body == b"proxied"
+        with pytest.raises(ToolDenied, match="private"):
+            await fetcher([CLOSED]).fetch("http://inside.test/")
+        with pytest.raises(ToolDenied, match="private"):
+            await Fetcher(WebLimits()).fetch("http://169.254.169.254/latest/meta-data/")
+        assert len(proxy.requests) == 1
 
 
 def test_what_the_model_is_told() -> None:

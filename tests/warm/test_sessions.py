@@ -183,37 +183,33 @@ def test_a_second_session_with_the_same_template_reads_it_from_the_cache(
 
 
 @pytest.mark.slow
-def test_the_examples_are_nobodys_words(
+async def test_the_examples_are_nobodys_words(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:
     depot, template = lived
     home = Home(tmp_path / "home")
     save(home, msgspec.structs.replace(template, imported_at="x"))
-
-    async def run() -> None:
-        app = await opened(depot, home, settings(server))
-        session = await app.new_session(warm=NAME)
-        await say(session, ASK)
-        prime = decode_prime(await app.database.read(lambda db: sessions.read_prime(db, session.id)))
-        assert len(prime) == 12
-        assert not any("Past example" in message.text for message in session.log.messages)
-        assert await search.find(app.database, '"Past example"') == []
-        shown = await app.database.read(lambda db: "".join(export.as_markdown(db, session.id)))
-        assert "Past example" not in shown and "shelf count of week 31" in shown
-        counted = await session.context.status()
-        assert counted.used_tokens > 1_000
-        assert await session.log.undo_last_turn() == (1, ASK)
-        assert session.log.messages == []
-        # A review sends the same prefix; a helper begins cold.
-        kinds: tuple[tuple[SessionKind, bool], ...] = (("review", True), ("child", False))
-        for kind, same in kinds:
-            new = NewSession(id=kind, kind=kind, parent_session_id=session.id)
-            await app.database.write(lambda db, new=new: sessions.create(db, new, "now"))
-            text = await app.database.read(lambda db, kind=kind: sessions.read_prime(db, kind))
-            assert bool(text) == same
-        await app.aclose()
-
-    asyncio.run(run())
+    app = await opened(depot, home, settings(server))
+    session = await app.new_session(warm=NAME)
+    await say(session, ASK)
+    prime = decode_prime(await app.database.read(lambda db: sessions.read_prime(db, session.id)))
+    assert len(prime) == 12
+    assert not any("Past example" in message.text for message in session.log.messages)
+    assert await search.find(app.database, '"Past example"') == []
+    shown = await app.database.read(lambda db: "".join(export.as_markdown(db, session.id)))
+    assert "Past example" not in shown and "shelf count of week 31" in shown
+    counted = await session.context.status()
+    assert counted.used_tokens > 1_000
+    assert await session.log.undo_last_turn() == (1, ASK)
+    assert session.log.messages == []
+    # A review sends the same prefix; a helper begins cold.
+    kinds: tuple[tuple[SessionKind, bool], ...] = (("review", True), ("child", False))
+    for kind, same in kinds:
+        new = NewSession(id=kind, kind=kind, parent_session_id=session.id)
+        await app.database.write(lambda db, new=new: sessions.create(db, new, "now"))
+        text = await app.database.read(lambda db, kind=kind: sessions.read_prime(db, kind))
+        assert bool(text) == same
+    await app.aclose()
 
 
 @pytest.mark.slow
@@ -241,31 +237,27 @@ def test_auto_takes_what_fits_or_nothing_and_holds_out_by_lot(
 
 
 @pytest.mark.slow
-def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
+async def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:
     depot, template = lived
     home = Home(tmp_path / "home")
     save(home, msgspec.structs.replace(template, imported_at="x"))
-
-    async def run() -> None:
-        app = await opened(depot, home, settings(server, warm__default="auto", warm__holdout="0.5"))
-        arms: dict[str, str] = {}
-        for _ in range(8):
-            session = await app.new_session()
-            await say(session, ASK)
-            start = await app.database.read(lambda db, id_=session.id: warm.read_start(db, id_))
-            arms[session.id] = start.arm if start else ""
-        uses = await app.database.read(lambda db: outcomes.list_item_uses(db, ("example",)))
-        assert {use.session_id: "held_out" if use.held_out else "warm" for use in uses} == arms
-        assert all(use.randomised and use.item.name == NAME for use in uses)
-        hashes = {example.hash for example in template.examples}
-        assert {use.item.hash for use in uses} <= hashes
-        seen = WarmTemplates(home, app.database, app.clock).effects(template)
-        assert sum(one.shown.sessions + one.compared.sessions for one in seen if one) >= 8
-        await app.aclose()
-
-    asyncio.run(run())
+    app = await opened(depot, home, settings(server, warm__default="auto", warm__holdout="0.5"))
+    arms: dict[str, str] = {}
+    for _ in range(8):
+        session = await app.new_session()
+        await say(session, ASK)
+        start = await app.database.read(lambda db, id_=session.id: warm.read_start(db, id_))
+        arms[session.id] = start.arm if start else ""
+    uses = await app.database.read(lambda db: outcomes.list_item_uses(db, ("example",)))
+    assert {use.session_id: "held_out" if use.held_out else "warm" for use in uses} == arms
+    assert all(use.randomised and use.item.name == NAME for use in uses)
+    hashes = {example.hash for example in template.examples}
+    assert {use.item.hash for use in uses} <= hashes
+    seen = WarmTemplates(home, app.database, app.clock).effects(template)
+    assert sum(one.shown.sessions + one.compared.sessions for one in seen if one) >= 8
+    await app.aclose()
 
 
 @pytest.mark.slow
@@ -306,90 +298,78 @@ def test_the_evaluation_by_command(
 
 
 @pytest.mark.slow
-def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_told(
+async def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_told(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:
     depot, template = lived
     home = Home(tmp_path / "home")
     named = msgspec.structs.replace(template, imported_at="x")
     save(home, named)
-
-    async def run() -> None:
-        app = await opened(depot, home, settings(server, warm__default="auto"))
-        state = warm.TemplateState("first calls failed more often with it")
-        await app.database.write(lambda db: warm.set_state(db, named.hash, NAME, state, "now"))
-        session = await app.new_session()
-        _, notices = await say(session, ASK)
-        assert notices == [f"warm template {NAME} is switched off: first calls failed more often with it"]
-        assert await app.database.read(lambda db: sessions.read_prime(db, session.id)) == ""
-        await app.aclose()
-
-    asyncio.run(run())
+    app = await opened(depot, home, settings(server, warm__default="auto"))
+    state = warm.TemplateState("first calls failed more often with it")
+    await app.database.write(lambda db: warm.set_state(db, named.hash, NAME, state, "now"))
+    session = await app.new_session()
+    _, notices = await say(session, ASK)
+    assert notices == [f"warm template {NAME} is switched off: first calls failed more often with it"]
+    assert await app.database.read(lambda db: sessions.read_prime(db, session.id)) == ""
+    await app.aclose()
 
 
 @pytest.mark.slow
-def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
+async def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
     server: PracticeServer, tmp_path: Path
 ) -> None:
     depot = write_depot(tmp_path, 5)
+    await create_history(depot, settings(server), 6)
+    app = await opened(depot, depot.home, settings(server))
+    tool = app.services.tools.by_name["warm_session"]
+    asked = await app.new_session()
+    ctx = ToolContext(asked.id, "t", "c", depot.place, lambda text: None, lambda q, c: None)  # type: ignore[arg-type, return-value]
 
-    async def run() -> None:
-        await create_history(depot, settings(server), 6)
-        app = await opened(depot, depot.home, settings(server))
-        tool = app.services.tools.by_name["warm_session"]
-        asked = await app.new_session()
-        ctx = ToolContext(asked.id, "t", "c", depot.place, lambda text: None, lambda q, c: None)  # type: ignore[arg-type, return-value]
+    async def act(**arguments: Any) -> dict[str, Any]:
+        return json.loads((await tool.run(ctx, arguments)).text)
 
-        async def act(**arguments: Any) -> dict[str, Any]:
-            return json.loads((await tool.run(ctx, arguments)).text)
-
-        assert (await act(action="load", name="gone"))["success"] is False
-        fields: dict[str, Any] = {"max_sessions": 5, "source_filter": "cli", "tags": ["depot"]}
-        assert (await act(action="build", name="odd", min_messages=10_000, **fields))["success"] is False
-        few = await act(action="build", name="few", min_messages=1, **fields)
-        assert few["success"] and few["tags"] == ["depot"], few
-        assert few["description"].startswith(f"{few['examples']} example"), few
-        assert (await act(action="delete", name="few"))["success"]
-        built = await act(action="build", name="mine", description="depot records")
-        assert built["success"] and built["examples"] >= 3, built
-        assert built["example_count"] == built["examples"] and built["message_count"] >= 12
-        listed = await act(action="list")
-        assert [row["name"] for row in listed["templates"]] == ["mine"]
-        assert listed["count"] == 1 and listed["templates"][0]["example_count"] >= 3
-        loaded = await act(action="load", name="mine", apply=True)
-        assert loaded["message_count"] == len(loaded["messages"])
-        preview = loaded["conversation_preview"]
-        assert [set(row) for row in preview] == [{"role", "content_preview"}] * len(preview) and preview
-        assert all(said["message"] for said in (built, listed, loaded))
-        assert [row["role"] for row in loaded["messages"][:4]] == ["user", "assistant", "tool", "assistant"]
-        following = await app.new_session()
-        _, notices = await say(following, ASK)
-        assert notices == ["started warm with mine: 3 examples"]
-        after = await app.new_session()
-        assert (await say(after, ASK))[1] == []  # once only
-        assert (await act(action="delete", name="mine"))["success"]
-        assert (await act(action="delete", name="mine"))["success"] is False
-        await app.aclose()
-
-    asyncio.run(run())
+    assert (await act(action="load", name="gone"))["success"] is False
+    fields: dict[str, Any] = {"max_sessions": 5, "source_filter": "cli", "tags": ["depot"]}
+    assert (await act(action="build", name="odd", min_messages=10_000, **fields))["success"] is False
+    few = await act(action="build", name="few", min_messages=1, **fields)
+    assert few["success"] and few["tags"] == ["depot"], few
+    assert few["description"].startswith(f"{few['examples']} example"), few
+    assert (await act(action="delete", name="few"))["success"]
+    built = await act(action="build", name="mine", description="depot records")
+    assert built["success"] and built["examples"] >= 3, built
+    assert built["example_count"] == built["examples"] and built["message_count"] >= 12
+    listed = await act(action="list")
+    assert [row["name"] for row in listed["templates"]] == ["mine"]
+    assert listed["count"] == 1 and listed["templates"][0]["example_count"] >= 3
+    loaded = await act(action="load", name="mine", apply=True)
+    assert loaded["message_count"] == len(loaded["messages"])
+    preview = loaded["conversation_preview"]
+    assert [set(row) for row in preview] == [{"role", "content_preview"}] * len(preview) and preview
+    assert all(said["message"] for said in (built, listed, loaded))
+    assert [row["role"] for row in loaded["messages"][:4]] == ["user", "assistant", "tool", "assistant"]
+    following = await app.new_session()
+    _, notices = await say(following, ASK)
+    assert notices == ["started warm with mine: 3 examples"]
+    after = await app.new_session()
+    assert (await say(after, ASK))[1] == []  # once only
+    assert (await act(action="delete", name="mine"))["success"]
+    assert (await act(action="delete", name="mine"))["success"] is False
+    await app.aclose()
 
 
-def test_a_prefix_that_was_used_can_not_be_changed(
+async def test_a_prefix_that_was_used_can_not_be_changed(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:
     depot, _ = lived
-
-    async def run() -> None:
-        app = await opened(depot, Home(tmp_path / "home"), settings(server))
-        session = await app.new_session()
-        await say(session, "hello")
-        with pytest.raises(StoreError, match="can't change"):
-            await app.database.write(lambda db: sessions.set_prime(db, session.id, "other", "[]"))
-        with pytest.raises(NotFound, match="no warm template"):
-            await app.new_session(warm="gone")
-        await app.aclose()
-
-    asyncio.run(run())
+    app = await opened(depot, Home(tmp_path / "home"), settings(server))
+    session = await app.new_session()
+    await say(session, "hello")
+    with pytest.raises(StoreError, match="can't change"):
+        await app.database.write(lambda db: sessions.set_prime(db, session.id, "other", "[]"))
+    with pytest.raises(NotFound, match="no warm template"):
+        await app.new_session(warm="gone")
+    await app.aclose()
 
 
 def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import uvicorn
+from uvicorn.server import ServerState
 
 from tests.confirm.running import request
 from whet.web.line import WebConnection
@@ -116,3 +119,50 @@ def test_a_streamed_answers_head_does_not_wait_and_a_cut_line_is_heard():
         return head
 
     assert b"text/event-stream" in serve(app, play) and lines[0].is_cut
+
+
+def test_a_connection_that_rests_is_closed_and_one_that_is_used_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One timer looks at a connection, however many answers it has given."""
+
+    async def site(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    now, timers, closed, sent = [100.0], {}, [], []
+
+    def call_later(wait_s: float, work: Any) -> Any:
+        timer = SimpleNamespace(cancel=lambda: timers.pop(id(timer), None))
+        timers[id(timer)] = (now[0] + wait_s, work)
+        return timer
+
+    config = uvicorn.Config(site, loop="none", log_config=None, timeout_keep_alive=75, lifespan="off")
+    config.load()
+    loop = asyncio.new_event_loop()
+    protocol: Any = LimitedProtocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
+    monkeypatch.setattr(loop, "time", lambda: now[0])
+    monkeypatch.setattr(loop, "call_later", call_later)
+    protocol.connection_made(
+        SimpleNamespace(
+            is_closing=lambda: bool(closed),
+            close=lambda: closed.append(now[0]),
+            get_extra_info=lambda name: None,
+            set_protocol=lambda protocol: None,
+            resume_reading=lambda: None,
+            write=sent.append,
+        )
+    )
+    for now[0] in (100.0, 130.0, 140.0):
+        protocol.data_received(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        while protocol.tasks:
+            loop.run_until_complete(asyncio.sleep(0))
+    assert b"".join(sent).count(b"204 No Content") == 3
+    for due_s in (175.0, 215.0):
+        [(at_s, work)] = timers.values()
+        timers.clear()
+        assert at_s == due_s and not closed
+        now[0] = at_s
+        work()
+    assert closed == [215.0] and not timers
+    loop.close()

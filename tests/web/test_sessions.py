@@ -56,37 +56,33 @@ def request(cookie: str = "", body: bytes = b"", kind: str = "application/x-www-
     )
 
 
-def test_a_session_from_its_beginning_to_its_end(clock: FixedClock) -> None:
+async def test_a_session_from_its_beginning_to_its_end(clock: FixedClock) -> None:
     names, rows = Names(), Rows()
     sessions = Sessions(names, rows, clock, make_site_address("127.0.0.1"), "site")
-
-    async def story() -> None:
-        response = Response()
-        assert await sessions.sign_in(request(), "eve", response) is None and not rows
-        assert await sessions.sign_in(request(), "ann", response)
-        header = response.headers["set-cookie"]
-        cookie = header.partition(";")[0]
-        assert "HttpOnly" in header and "SameSite=strict" in header and "Secure" not in header
-        assert cookie.partition("=")[2] not in str(rows)  # only its hash is kept
-        visit = await sessions.find_visit(request(cookie))
-        assert visit is not None and visit.account.name == "ann"
-        assert is_own_form(visit, visit.session.csrf)
-        assert not is_own_form(visit, "") and not is_own_form(visit, "\ud800")
-        for wrong in ("", "site=", "site=x", cookie[:-1] + "!", cookie.replace("site", "other")):
-            assert await sessions.find_visit(request(wrong)) is None
-        names.known.clear()  # the token is revoked
-        assert await sessions.find_visit(request(cookie)) is None
-        names.known.add("ann")
-        clock.advance(LIFETIME_S)
-        assert await sessions.find_visit(request(cookie)) is None
-        clock.advance(-LIFETIME_S)
-        await sessions.sign_in(request(cookie), "ann", response)  # a fresh number; the old one is gone
-        assert len(rows) == 1 and await sessions.find_visit(request(cookie)) is None
-        newest = response.headers.getlist("set-cookie")[-1].partition(";")[0]
-        await sessions.sign_out(request(newest), response)
-        assert not rows
-
-    asyncio.run(story())
+    response = Response()
+    assert await sessions.sign_in(request(), "eve", response) is None and not rows
+    assert await sessions.sign_in(request(), "ann", response)
+    header = response.headers["set-cookie"]
+    cookie = header.partition(";")[0]
+    assert "HttpOnly" in header and "SameSite=strict" in header and "Secure" not in header
+    assert cookie.partition("=")[2] not in str(rows)  # only its hash is kept
+    visit = await sessions.find_visit(request(cookie))
+    assert visit is not None and visit.account.name == "ann"
+    assert is_own_form(visit, visit.session.csrf)
+    assert not is_own_form(visit, "") and not is_own_form(visit, "\ud800")
+    for wrong in ("", "site=", "site=x", cookie[:-1] + "!", cookie.replace("site", "other")):
+        assert await sessions.find_visit(request(wrong)) is None
+    names.known.clear()  # the token is revoked
+    assert await sessions.find_visit(request(cookie)) is None
+    names.known.add("ann")
+    clock.advance(LIFETIME_S)
+    assert await sessions.find_visit(request(cookie)) is None
+    clock.advance(-LIFETIME_S)
+    await sessions.sign_in(request(cookie), "ann", response)  # a fresh number; the old one is gone
+    assert len(rows) == 1 and await sessions.find_visit(request(cookie)) is None
+    newest = response.headers.getlist("set-cookie")[-1].partition(";")[0]
+    await sessions.sign_out(request(newest), response)
+    assert not rows
 
 
 def test_behind_tls_the_cookie_is_bound_to_the_host(clock: FixedClock) -> None:

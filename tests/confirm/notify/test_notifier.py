@@ -59,115 +59,93 @@ base_url = "{telegram.url}"
 
 
 @pytest.mark.slow
-def test_every_channel_is_told_also_when_one_hangs_and_submitting_does_not_wait(desk: Desk) -> None:
-    async def play() -> None:
-        with TelegramServer() as telegram, Receiver() as hook:
-            telegram.fail_next("sendMessage", "hang")
-            secrets = {"TELEGRAM_BOT_TOKEN": TOKEN, "CONFIRMATION_WEBHOOK_SECRET": SECRET}
-            async with desk.notifying(both(telegram, hook), secrets):
-                first = await desk.submit()
-                await off(
-                    telegram.wait, lambda: any(c[0] == "sendMessage" for c in telegram.calls), "the hang"
-                )
-                others = [await desk.submit(f"action-{number}") for number in range(20)]
-                await off(hook.wait, lambda: len(hook.got) == 21, "21 webhooks")
-                assert [d.status for d in desk.deliveries(first) if d.channel == "telegram"] == ["queued"]
-                assert all(desk.service.get(r.id) is not None for r in others)
-                headers, body = hook.got[0]
-                at_s, message_id = int(headers["webhook-timestamp"]), headers["webhook-id"]
-                expected = sign_headers(webhook_key("x", SECRET), message_id, at_s, body)
-                assert headers["webhook-signature"] == expected["webhook-signature"]
-
-    asyncio.run(play())
+async def test_every_channel_is_told_also_when_one_hangs_and_submitting_does_not_wait(desk: Desk) -> None:
+    with TelegramServer() as telegram, Receiver() as hook:
+        telegram.fail_next("sendMessage", "hang")
+        secrets = {"TELEGRAM_BOT_TOKEN": TOKEN, "CONFIRMATION_WEBHOOK_SECRET": SECRET}
+        async with desk.notifying(both(telegram, hook), secrets):
+            first = await desk.submit()
+            await off(telegram.wait, lambda: any(c[0] == "sendMessage" for c in telegram.calls), "the hang")
+            others = [await desk.submit(f"action-{number}") for number in range(20)]
+            await off(hook.wait, lambda: len(hook.got) == 21, "21 webhooks")
+            assert [d.status for d in desk.deliveries(first) if d.channel == "telegram"] == ["queued"]
+            assert all(desk.service.get(r.id) is not None for r in others)
+            headers, body = hook.got[0]
+            at_s, message_id = int(headers["webhook-timestamp"]), headers["webhook-id"]
+            expected = sign_headers(webhook_key("x", SECRET), message_id, at_s, body)
+            assert headers["webhook-signature"] == expected["webhook-signature"]
 
 
 @pytest.mark.slow
-def test_webhooks_tell_of_the_outcome_and_are_tried_again(desk: Desk) -> None:
+async def test_webhooks_tell_of_the_outcome_and_are_tried_again(desk: Desk) -> None:
     secret = desk.token("ann")
-
-    async def play() -> None:
-        with Receiver() as hook:
-            hook.fail_next("hook", "500")
-            file = f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\n'
-            async with desk.notifying(file, {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
-                request = await desk.submit()
-                await off(hook.wait, lambda: hook.got, "the request")
-                await desk.decide(request, desk.who(secret), "deny", "no")
-                await off(hook.wait, lambda: len(hook.got) == 2, "the outcome")
-                assert b'"type":"confirmation.denied"' in hook.got[1][1]
-
-    asyncio.run(play())
+    with Receiver() as hook:
+        hook.fail_next("hook", "500")
+        file = f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\n'
+        async with desk.notifying(file, {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
+            request = await desk.submit()
+            await off(hook.wait, lambda: hook.got, "the request")
+            await desk.decide(request, desk.who(secret), "deny", "no")
+            await off(hook.wait, lambda: len(hook.got) == 2, "the outcome")
+            assert b'"type":"confirmation.denied"' in hook.got[1][1]
 
 
 @pytest.mark.slow
-def test_without_channels_the_log_is_told_and_the_page_shows_it(
+async def test_without_channels_the_log_is_told_and_the_page_shows_it(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> None:
-        async with desk.notifying():
-            request = await desk.submit(description="x\nRequest: forged\u202e")
-            await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "sent"])
-            await desk.until(lambda: caplog.records)
-            assert "notified" not in desk.events(request)
-
-    asyncio.run(play())
+    async with desk.notifying():
+        request = await desk.submit(description="x\nRequest: forged\u202e")
+        await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "sent"])
+        await desk.until(lambda: caplog.records)
+        assert "notified" not in desk.events(request)
     (record,) = [r for r in caplog.records if "no channel reached a person" in r.getMessage()]
     assert "|   x / |   Request: forged<U+202E>" in record.getMessage()
 
 
-def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(
+async def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play() -> None:
-        made = [await desk.submit(f"action-{number}") for number in range(30)]
-        late = await desk.submit("decided-before-anybody-was-told")
-        await desk.service.cancel(late.id, AGENT)
-        async with desk.notifying():
-            await desk.until(lambda: len(caplog.records) > 1)
-            assert all([d.status for d in desk.deliveries(one)] == ["sent"] for one in made)
-            assert not desk.deliveries(late)
-            more = [await desk.submit(f"more-{number}") for number in range(30)]
-            await desk.until(lambda: desk.deliveries(more[-1]))
-        assert len(caplog.records) == 2 and "about 30 requests" in caplog.records[-1].getMessage()
-        async with desk.notifying():  # told once, also after a restart
-            another = await desk.submit("one more")
-            await desk.until(lambda: desk.deliveries(another))
-            await desk.until(lambda: len(caplog.records) == 3)
-
-    asyncio.run(play())
+    made = [await desk.submit(f"action-{number}") for number in range(30)]
+    late = await desk.submit("decided-before-anybody-was-told")
+    await desk.service.cancel(late.id, AGENT)
+    async with desk.notifying():
+        await desk.until(lambda: len(caplog.records) > 1)
+        assert all([d.status for d in desk.deliveries(one)] == ["sent"] for one in made)
+        assert not desk.deliveries(late)
+        more = [await desk.submit(f"more-{number}") for number in range(30)]
+        await desk.until(lambda: desk.deliveries(more[-1]))
+    assert len(caplog.records) == 2 and "about 30 requests" in caplog.records[-1].getMessage()
+    async with desk.notifying():  # told once, also after a restart
+        another = await desk.submit("one more")
+        await desk.until(lambda: desk.deliveries(another))
+        await desk.until(lambda: len(caplog.records) == 3)
 
 
-def test_news_survive_a_crash_before_they_are_sent(tmp_path: Path) -> None:
+async def test_news_survive_a_crash_before_they_are_sent(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-
-    async def play() -> None:
-        request = await desk.submit()
-        desk.close()  # nobody was told yet
-        again = Desk(tmp_path)
-        with TelegramServer() as server:
-            file = f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{server.url}"\n'
-            async with again.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
-                await off(server.message)
-                await again.until(lambda: [d for d in again.deliveries(request) if d.status == "sent"])
-        again.close()
-
-    asyncio.run(play())
+    request = await desk.submit()
+    desk.close()  # nobody was told yet
+    again = Desk(tmp_path)
+    with TelegramServer() as server:
+        file = f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{server.url}"\n'
+        async with again.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
+            await off(server.message)
+            await again.until(lambda: [d for d in again.deliveries(request) if d.status == "sent"])
+    again.close()
 
 
 @pytest.mark.slow
-def test_apprise_sends_one_way(desk: Desk) -> None:
-    async def play() -> None:
-        with Receiver() as hook:
-            url = hook.url.replace("http://", "json://") + "/apprise"
-            async with desk.notifying('[[channel]]\nkind = "apprise"\n', {"APPRISE_URLS": url}):
-                request = await desk.submit(description="line\nRequest: forged")
-                await off(hook.wait, lambda: hook.got, "the notification")
-                text = hook.got[0][1].decode()
-                assert f"https://confirm.example.org/r/{request.id}" in text
-                assert "|   line" in text and "|   Request: forged" in text
-                await desk.until(lambda: [d.status for d in desk.deliveries(request)] == ["sent"])
-
-    asyncio.run(play())
+async def test_apprise_sends_one_way(desk: Desk) -> None:
+    with Receiver() as hook:
+        url = hook.url.replace("http://", "json://") + "/apprise"
+        async with desk.notifying('[[channel]]\nkind = "apprise"\n', {"APPRISE_URLS": url}):
+            request = await desk.submit(description="line\nRequest: forged")
+            await off(hook.wait, lambda: hook.got, "the notification")
+            text = hook.got[0][1].decode()
+            assert f"https://confirm.example.org/r/{request.id}" in text
+            assert "|   line" in text and "|   Request: forged" in text
+            await desk.until(lambda: [d.status for d in desk.deliveries(request)] == ["sent"])
 
 
 def test_a_breaker_opens_waits_and_closes() -> None:

@@ -145,7 +145,7 @@ quorum = "2 of release"
 """
 
 
-def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(tmp_path: Path) -> None:
+async def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(tmp_path: Path) -> None:
     desk = Desk(tmp_path, GROUPS)
     ann, ben = desk.who(desk.token("ann")), desk.who(desk.token("ben"))
 
@@ -153,38 +153,31 @@ def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(tmp_pat
         now_s = desk.service.timeline.now_s()
         return desk.service.database.read_now(lambda db: stand_ins.members(db, "slack:S0RELEASE", now_s))
 
-    async def play() -> None:
-        with SlackServer() as server:
-            server.user_groups = {"S0RELEASE": ["U0ANN", "U0BEN", "U0STRANGER"]}
-            text = channels(server) + '[people.ben]\nslack = "U0BEN"\n'
-            async with desk.notifying(text, SECRETS):
-                await desk.until(members)
-                assert members() == ["ann", "ben"]
-                request = await desk.submit()
-                assert (await desk.decide(request, ann, "approve")).kind == "voted"
-                assert (await desk.decide(request, ben, "approve")).kind == "decided"
-            server.user_groups = {"S0RELEASE": ["U0ANN"]}
-            async with desk.notifying(text, SECRETS):
-                await desk.until(lambda: members() == ["ann"])
-                request = await desk.submit()
-                assert (await desk.decide(request, ben, "approve")).kind == "not_allowed"
-
-    asyncio.run(play())
+    with SlackServer() as server:
+        server.user_groups = {"S0RELEASE": ["U0ANN", "U0BEN", "U0STRANGER"]}
+        text = channels(server) + '[people.ben]\nslack = "U0BEN"\n'
+        async with desk.notifying(text, SECRETS):
+            await desk.until(members)
+            assert members() == ["ann", "ben"]
+            request = await desk.submit()
+            assert (await desk.decide(request, ann, "approve")).kind == "voted"
+            assert (await desk.decide(request, ben, "approve")).kind == "decided"
+        server.user_groups = {"S0RELEASE": ["U0ANN"]}
+        async with desk.notifying(text, SECRETS):
+            await desk.until(lambda: members() == ["ann"])
+            request = await desk.submit()
+            assert (await desk.decide(request, ben, "approve")).kind == "not_allowed"
     changes = [e.data for e in desk.service.log.history() if e.kind == "members_changed"]
     assert [json.loads(data)["members"] for data in changes] == [["ann", "ben"], ["ann"]]
     desk.close()
 
 
-def test_a_user_group_that_slack_does_not_know_has_no_members(tmp_path: Path) -> None:
+async def test_a_user_group_that_slack_does_not_know_has_no_members(tmp_path: Path) -> None:
     desk = Desk(tmp_path, GROUPS)
     ann = desk.who(desk.token("ann"))
-
-    async def play() -> None:
-        with SlackServer() as server:
-            async with desk.notifying(channels(server), SECRETS):
-                await off(server.wait, lambda: "usergroups.users.list" in server.calls, "the question")
-                request = await desk.submit()
-                assert (await desk.decide(request, ann, "approve")).kind == "not_allowed"
-
-    asyncio.run(play())
+    with SlackServer() as server:
+        async with desk.notifying(channels(server), SECRETS):
+            await off(server.wait, lambda: "usergroups.users.list" in server.calls, "the question")
+            request = await desk.submit()
+            assert (await desk.decide(request, ann, "approve")).kind == "not_allowed"
     desk.close()

@@ -189,22 +189,17 @@ def test_rate_limits_are_waited_for(desk: Desk) -> None:
     run(desk, story)
 
 
-def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
-    async def play() -> None:
-        with TelegramServer() as server:
-            async with desk.notifying(channels(server), {"TELEGRAM_BOT_TOKEN": "1:wrong"}) as notifier:
-                request = await desk.submit()
-                (dead,) = await desk.until(
-                    lambda: [d for d in desk.deliveries(request) if d.status == "dead"]
-                )
-                assert dead.error == "Telegram answered 401: Unauthorized"
-                await desk.until(lambda: notifier.states()[0].deaf)
-                assert "notify_failed" in desk.events(request)
-
-    asyncio.run(play())
+async def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
+    with TelegramServer() as server:
+        async with desk.notifying(channels(server), {"TELEGRAM_BOT_TOKEN": "1:wrong"}) as notifier:
+            request = await desk.submit()
+            (dead,) = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
+            assert dead.error == "Telegram answered 401: Unauthorized"
+            await desk.until(lambda: notifier.states()[0].deaf)
+            assert "notify_failed" in desk.events(request)
 
 
-def test_escalation_reaches_the_next_group_and_all_messages_end(tmp_path: Any) -> None:
+async def test_escalation_reaches_the_next_group_and_all_messages_end(tmp_path: Any) -> None:
     policy = """
 [[rules]]
 effect = "ask"
@@ -217,12 +212,10 @@ leads = ["ann"]
 """
     desk = Desk(tmp_path, policy)
     desk.token("ann")
-
-    async def play() -> None:
-        with TelegramServer() as server:
-            file = (
-                channels(server)
-                + f"""
+    with TelegramServer() as server:
+        file = (
+            channels(server)
+            + f"""
 [[channel]]
 kind = "telegram"
 name = "leads"
@@ -230,40 +223,36 @@ chat = -1001
 groups = ["leads"]
 base_url = "{server.url}"
 """
+        )
+        async with desk.notifying(file, SECRETS):
+            request = await desk.submit()
+            await off(server.message)
+            from whet_confirm import decide
+
+            assert [d.channel for d in desk.deliveries(request)] == ["telegram"]
+            async with asyncio.timeout(30):
+                while not await desk.service.change(
+                    lambda tx: decide.escalate(tx, 10, desk.service.policy_file.policy)
+                ):
+                    pass
+            await off(server.message, 3)
+            assert server.messages[3]["text"].startswith("Still unanswered: approval needed")
+            told = [(d.kind, d.channel) for d in desk.deliveries(request)]
+            assert ("escalated", "leads") in told and ("submitted", "leads") not in told
+            await off(server.answer, server.press(3, "Deny"))
+            await off(
+                server.wait,
+                lambda: all(m["text"].startswith("Denied") for m in server.messages.values()),
+                "all three messages edited",
             )
-            async with desk.notifying(file, SECRETS):
-                request = await desk.submit()
-                await off(server.message)
-                from whet_confirm import decide
-
-                assert [d.channel for d in desk.deliveries(request)] == ["telegram"]
-                async with asyncio.timeout(30):
-                    while not await desk.service.change(
-                        lambda tx: decide.escalate(tx, 10, desk.service.policy_file.policy)
-                    ):
-                        pass
-                await off(server.message, 3)
-                assert server.messages[3]["text"].startswith("Still unanswered: approval needed")
-                told = [(d.kind, d.channel) for d in desk.deliveries(request)]
-                assert ("escalated", "leads") in told and ("submitted", "leads") not in told
-                await off(server.answer, server.press(3, "Deny"))
-                await off(
-                    server.wait,
-                    lambda: all(m["text"].startswith("Denied") for m in server.messages.values()),
-                    "all three messages edited",
-                )
-
-    asyncio.run(play())
     desk.close()
 
 
-def test_chats_of_one_bot_share_its_listener_and_keep_their_buttons(tmp_path: Any) -> None:
+async def test_chats_of_one_bot_share_its_listener_and_keep_their_buttons(tmp_path: Any) -> None:
     desk = Desk(tmp_path)
     desk.token("ann")
-
-    async def play() -> None:
-        with TelegramServer() as server:
-            second = f"""
+    with TelegramServer() as server:
+        second = f"""
 [[channel]]
 kind = "telegram"
 name = "second"
@@ -271,16 +260,14 @@ chat = -1001
 deny_reasons = ["not on a friday"]
 base_url = "{server.url}"
 """
-            async with desk.notifying(channels(server) + second, SECRETS):
-                for number in (1, 3):
-                    await desk.submit()
-                    await off(server.message, number + 1)
-                    ours = next(n for n in (number, number + 1) if "friday" in json.dumps(server.messages[n]))
-                    answer = await off(server.answer, server.press(ours, "friday"))
-                    assert answer.endswith(": not on a friday")
-                assert not server.conflicts
-
-    asyncio.run(play())
+        async with desk.notifying(channels(server) + second, SECRETS):
+            for number in (1, 3):
+                await desk.submit()
+                await off(server.message, number + 1)
+                ours = next(n for n in (number, number + 1) if "friday" in json.dumps(server.messages[n]))
+                answer = await off(server.answer, server.press(ours, "friday"))
+                assert answer.endswith(": not on a friday")
+            assert not server.conflicts
     desk.close()
 
 
