@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import fcntl
+import json
 import os
 import pty
 import re
@@ -14,10 +15,14 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests import forked
+from whet_lab.practice.ask import PracticeCall
+from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 WHET = [sys.executable, "-m", "whet"]
@@ -135,6 +140,24 @@ class Tty:
         self.seen += text
         self.drawn += text
         return True
+
+
+@contextmanager
+def chatting(
+    folder: Path, script: list[ScriptedReply], *options: str, **screen: Any
+) -> Iterator[tuple[PracticeServer, Tty]]:
+    """A server that answers by a script, and a terminal whose chat waits for the first message."""
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *options, *flags(server)], folder, **screen) as tty,
+    ):
+        tty.wait_for("Ctrl-D")
+        yield server, tty
+
+
+def terminal(command: str) -> PracticeCall:
+    """A call that runs a command."""
+    return PracticeCall("terminal", json.dumps({"command": command}))
 
 
 def bare(text: str) -> str:

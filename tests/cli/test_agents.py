@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, flags, run
+from tests.cli.running import Tty, chatting, flags, run
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return folder
 
 
 def agents(folder: Path) -> list[dict[str, str]]:
@@ -41,8 +34,7 @@ def test_a_session_is_seen_from_elsewhere_while_it_waits_and_can_be_stopped(fold
         ScriptedReply("Done."),
         ScriptedReply("", tool_calls=(ask,)),
     ]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script) as (_, tty):
         tty.type("write it\r")
         tty.wait_for("Enter is no:")
         [row] = agents(folder)
@@ -85,11 +77,7 @@ def test_a_turn_whose_process_was_killed_is_cut_off(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_commands_of_whet_run_inside_the_chat(folder: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("Written.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("Written.")]) as (server, tty):
         tty.type("/mcp\r")
         tty.wait_for("no MCP servers")
         tty.type("/hooks\r")

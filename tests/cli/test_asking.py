@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.asked import blind, in_terminal
-from tests.cli.running import Tty, flags, run
+from tests.cli.running import Tty, chatting, flags, run
 from tests.writes import prepare
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
@@ -53,11 +53,7 @@ def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None
         ScriptedReply("All done."),
     ]
     editor = {"EDITOR": "sed -i -e 's/a \\* b/a + b/' -e s/before/after/"}
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder, columns=100, environ=editor) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=100, environ=editor) as (server, tty):
         tty.type("go\r")
         for shown in ("Whet wants to change sums.py", "echo before"):
             tty.wait_for(shown)
@@ -80,11 +76,7 @@ def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_none_o
         call("terminal", command="touch two"),
         ScriptedReply("Fine."),
     ]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder, columns=100) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=100) as (server, tty):
         tty.type("go\r")
         tty.wait_for("Enter is no:")
         tty.type("b")
@@ -125,11 +117,7 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
         call("write_file", path="c.py", content="3\n"),
         ScriptedReply("All done."),
     ]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder, columns=100) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=100) as (_, tty):
         tty.type("go\r")
         shown = tty.wait_for("Enter is no:")
         assert "2  Yes, for this session: write_file(src/a.py)" in shown
@@ -168,11 +156,7 @@ def test_a_long_question_is_folded_and_shown_whole_on_demand(folder: Path) -> No
 def test_what_the_screen_has_no_room_for_is_shown_by_the_key_that_is_named(folder: Path) -> None:
     words = [f"word{number:03}" for number in range(250)]
     script = [call("write_file", path="words.txt", content=f"{' '.join(words)}\n"), ScriptedReply("Done.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder, columns=60, environ={"PAGER": "cat"}) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=60, environ={"PAGER": "cat"}) as (_, tty):
         tty.type("go\r")
         assert "word100" not in tty.wait_for("lines (v shows all) ...")
         tty.wait_for("Enter is no:")
@@ -255,11 +239,7 @@ def test_the_answers_of_a_question_stay_on_a_very_small_screen(folder: Path, col
 def test_what_is_said_at_a_question_is_broken_at_words(folder: Path) -> None:
     content = "".join(f"line {n}\n" for n in range(90))
     script = [call("write_file", path="long.txt", content=content), ScriptedReply("All done.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder, columns=40, environ={"PAGER": "cat"}) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=40, environ={"PAGER": "cat"}) as (_, tty):
         tty.type("go\r")
         tty.wait_for("Enter is no:")
         tty.type("o\r")
@@ -353,8 +333,7 @@ def test_what_was_typed_before_a_question_or_pasted_answers_nothing(folder: Path
 @pytest.mark.slow
 def test_a_paste_is_no_answer(folder: Path) -> None:
     script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=100) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=100) as (server, tty):
         tty.type("go\r")
         tty.wait_for("Enter is no:")
         tty.type("\x1b[200~once\x1b[201~")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, flags, run
+from tests.cli.running import chatting, flags, run
 from whet.cli.interactive.context_report import draw_bar, report_lines
 from whet.contract.messages import Usage
 from whet.contract.protocols import ContextStatus
@@ -74,8 +74,7 @@ def test_the_status_is_told_where_no_model_is_set_any_more(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
     script = [ScriptedReply("One."), ScriptedReply("Two.")]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], tmp_path) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(tmp_path, script) as (_, tty):
         tty.type("hello\r")
         tty.wait_for("1 step")
         tty.type("/context\r")
@@ -105,8 +104,7 @@ def test_compress_leaves_the_input_free_and_ctrl_c_ends_the_wait(tmp_path: Path,
     story = "a long story about the orders service and its many parts " * 40
     talk = [ScriptedReply(f"Answer {number}. " + story) for number in range(4)]
     script = [*talk, ScriptedReply(SUMMARY, fault=Fault(stall_after=0)), ScriptedReply("Heard.")]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], tmp_path) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(tmp_path, script) as (server, tty):
         for number in range(4):
             tty.type(f"question {number}\r")
             tty.wait_for("1 step")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import WHET, Tty, flags
+from tests.cli.running import WHET, chatting, flags
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -24,11 +24,7 @@ XTERM = ("\x1bP>|XTerm(388)\x1b\\", "\x1b[>4;1m", "\x1b[>4m")
 
 @pytest.mark.parametrize(("reply", "on", "off"), [KITTY, XTERM])
 def test_a_terminal_that_answers_gets_it_until_the_end(reply: str, on: str, off: str, tmp_path: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("Back.")]) as server,
-        Tty(["chat", *flags(server)], tmp_path) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(tmp_path, [ScriptedReply("Back.")]) as (server, tty):
         assert "\x1b[?u" in tty.drawn and on not in tty.drawn
         tty.type(reply)
         tty.type("first\x1b[13;2usecond\r")
@@ -43,11 +39,7 @@ def test_a_terminal_that_answers_gets_it_until_the_end(reply: str, on: str, off:
 
 
 def test_a_terminal_that_does_not_answer_is_left_alone(tmp_path: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("Back.")]) as server,
-        Tty(["chat", *flags(server)], tmp_path) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(tmp_path, [ScriptedReply("Back.")]) as (_, tty):
         tty.type("hello\r")
         tty.wait_for("1 step")
         tty.type("\x04")
@@ -57,11 +49,7 @@ def test_a_terminal_that_does_not_answer_is_left_alone(tmp_path: Path) -> None:
 
 def test_it_is_off_while_the_chat_is_suspended_and_after_a_signal(tmp_path: Path) -> None:
     on, off = KITTY[1:]
-    with (
-        PracticeServer(script=[ScriptedReply("Back.")]) as server,
-        Tty(["chat", *flags(server)], tmp_path) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(tmp_path, [ScriptedReply("Back.")]) as (_, tty):
         tty.type(KITTY[0])
         tty.wait_drawn(on)
         tty.type("\x1b[122;5u")  # Ctrl-Z

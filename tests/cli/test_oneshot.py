@@ -60,13 +60,6 @@ def write(path: str, content: str = "hello") -> PracticeCall:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def echo() -> Iterator[PracticeServer]:
     with PracticeServer() as server:
         yield server

@@ -13,7 +13,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
-from tests.cli.running import Tty, bare, flags, run
+from tests.cli.running import Tty, bare, chatting, flags, run, terminal
 from whet.app.git_branch import read_branch
 from whet.cli.interactive.status import StatusFacts, status_line
 from whet.config.schema import UiSettings
@@ -31,17 +31,6 @@ from whet_lab.practice.server import PracticeServer
 WRITE = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
 
 
-def terminal(command: str) -> PracticeCall:
-    return PracticeCall("terminal", json.dumps({"command": command}))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return folder
-
-
 def said(server: PracticeServer, at: int = -1) -> list[str]:
     messages = json.loads(server.requests[at].body)["messages"]
     return [str(message["content"]) for message in messages if message["role"] == "user"]
@@ -55,11 +44,7 @@ def test_a_plan_is_made_by_reading_only_and_carried_out_after_a_yes(folder: Path
         ScriptedReply("", tool_calls=(WRITE,)),
         ScriptedReply("Written."),
     ]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (server, tty):
         tty.type("\x1b[Z")
         tty.wait_for("mode ask")
         tty.type("\x1b[Z")
@@ -86,11 +71,7 @@ def test_a_plan_is_made_by_reading_only_and_carried_out_after_a_yes(folder: Path
 def test_words_at_a_plan_go_to_the_model_and_carry_nothing_out(folder: Path, term: str, shown: str) -> None:
     """ "change" is a word of the choice that would carry the plan out."""
     script = [ScriptedReply("1. Write a.txt."), ScriptedReply("1. Write b.txt.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--approvals", "plan", *flags(server)], folder, environ={"TERM": term}) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--approvals", "plan", environ={"TERM": term}) as (server, tty):
         tty.type("plan it\r")
         tty.wait_for("Carry this plan out?")
         tty.wait_for(shown)
@@ -108,11 +89,7 @@ def test_words_at_a_plan_go_to_the_model_and_carry_nothing_out(folder: Path, ter
 
 @pytest.mark.slow
 def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("I see.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("I see.")]) as (server, tty):
         tty.type("!echo one; echo two\r")
         tty.wait_for("│ two")
         tty.type("what was that\r")
@@ -128,11 +105,7 @@ def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> 
 @pytest.mark.slow
 def test_a_command_goes_into_the_background_and_leaving_asks(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),)), ScriptedReply("Going on.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (_, tty):
         tty.type("go\r")
         tty.wait_for("│ up")
         tty.type("\x02")
@@ -152,11 +125,7 @@ def test_a_command_goes_into_the_background_and_leaving_asks(folder: Path) -> No
 @pytest.mark.slow
 def test_going_back_says_of_each_message_whether_files_go_back_with_it(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Written."), ScriptedReply("Nothing.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder, columns=100) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes", columns=100) as (_, tty):
         for text in ("write it\r", "now rest\r"):
             tty.type(text)
             tty.wait_for("step")
@@ -174,11 +143,7 @@ def test_going_back_says_of_each_message_whether_files_go_back_with_it(folder: P
 @pytest.mark.slow
 def test_esc_stops_a_turn_and_says_what_was_stopped_and_done(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE, terminal("echo up; sleep 60"))), ScriptedReply("Again.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (_, tty):
         tty.type("go\r")
         tty.wait_for("│ up")
         tty.type("\x1b")
@@ -216,11 +181,7 @@ def test_no_colour_leaves_none(folder: Path) -> None:
 @pytest.mark.slow
 def test_esc_at_a_question_is_a_no(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Then not.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script) as (_, tty):
         tty.type("write it\r")
         tty.wait_for("nce")
         tty.type("\x1b")
@@ -233,11 +194,7 @@ def test_esc_at_a_question_is_a_no(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_command_gets_the_text_that_was_pasted_and_not_what_stands_for_it(folder: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("I see.")]) as server,
-        Tty(["chat", *flags(server)], folder, columns=100) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("I see.")], columns=100) as (server, tty):
         tty.type("/title \x1b[200~" + "x" * 1_200 + "\x1b[201~")
         tty.wait_for("pasted 1,200 characters")
         tty.type("\r")
@@ -263,11 +220,10 @@ def test_the_clipboards_image_goes_along(folder: Path, tmp_path: Path) -> None:
     (programs / "xclip").write_text(f"#!/bin/sh\nexec cat {folder}/clip.png\n")
     (programs / "xclip").chmod(0o755)
     environ = {"DISPLAY": ":7", "WAYLAND_DISPLAY": "", "PATH": f"{programs}:{os.environ['PATH']}"}
-    with (
-        PracticeServer(script=[ScriptedReply("A dot."), ScriptedReply("No.")]) as server,
-        Tty(["chat", *flags(server)], folder, columns=120, environ=environ) as tty,
+    with chatting(folder, [ScriptedReply("A dot."), ScriptedReply("No.")], columns=120, environ=environ) as (
+        server,
+        tty,
     ):
-        tty.wait_for("Ctrl-D")
         tty.type("what is this ")
         tty.type("\x16")
         tty.wait_for("clipboard-1.png")
@@ -291,11 +247,7 @@ def test_the_clipboards_image_goes_along(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_in_vi_keys_one_esc_stops_a_turn_while_nothing_is_typed(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),))]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder, environ={"WHET_UI_KEYS": "vi"}) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes", environ={"WHET_UI_KEYS": "vi"}) as (_, tty):
         tty.type("go\r")
         tty.wait_for("│ up")
         tty.type("\x1b")
@@ -437,11 +389,7 @@ def test_a_long_paste_is_a_placeholder_in_the_list_of_messages() -> None:
 @pytest.mark.slow
 def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Never.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder, columns=100) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=100) as (_, tty):
         tty.type("write it\r")
         tty.wait_for("Enter is no:")
         tty.type("\x03")
@@ -455,11 +403,7 @@ def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> No
 @pytest.mark.slow
 def test_in_vi_keys_two_esc_list_the_messages_to_go_back_to(folder: Path) -> None:
     assert run(["config", "set", "ui.keys", "vi"], folder)[0] == 0
-    with (
-        PracticeServer(script=[ScriptedReply("Here.")]) as server,
-        Tty(["chat", *flags(server)], folder, columns=100) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("Here.")], columns=100) as (_, tty):
         tty.type("hello\r")
         tty.wait_for("1 step")
         tty.type("\x1b\x1b")

@@ -10,24 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, bare, flags, run, start
+from tests.cli.running import Tty, bare, chatting, flags, run, start, terminal
 from tests.plugins.rig import write
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
-
-
-def terminal(command: str) -> PracticeCall:
-    return PracticeCall("terminal", json.dumps({"command": command}))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.slow
@@ -155,11 +144,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
         ScriptedReply("words " * 50, pieces=50, fault=Fault(stall_after=5)),
         ScriptedReply("Still here."),
     ]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (_, tty):
         tty.type("go\r")
         tty.wait_for("up")
         tty.type("\x03")
@@ -180,11 +165,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
     shell = ["bash", "-c", 'set -m; "$@"; echo "shell has it"; read line; fg; echo "ended with $?"', "bash"]
-    with (
-        PracticeServer(script=[ScriptedReply("Back.")]) as server,
-        Tty(["chat", *flags(server)], folder, under=shell) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("Back.")], under=shell) as (server, tty):
         tty.type("half\x1a")
         tty.wait_for("shell has it")
         tty.type("on\n")
@@ -201,11 +182,7 @@ def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("One."), ScriptedReply("Two.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("One."), ScriptedReply("Two.")]) as (server, tty):
         tty.type("first question\r")
         tty.wait_for("1 step")
         tty.type("\x12")
@@ -221,11 +198,7 @@ def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) ->
 
 @pytest.mark.slow
 def test_colours_that_come_as_keys_are_no_bug(folder: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("Seen.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("Seen.")]) as (_, tty):
         tty.type("a \x1b[31mred\x1b[0m word\r")
         assert "Unhandled" not in tty.wait_for("Seen.")
 
@@ -256,11 +229,7 @@ def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
         ScriptedReply("Turned left."),
     ]
     os.mkfifo(folder / "go")
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (server, tty):
         tty.type("go\r")
         tty.wait_for("up")
         tty.type("turn left\r")
@@ -277,11 +246,7 @@ def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
 def test_commands_typed_during_a_turn_run_at_its_end(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),)), ScriptedReply("Done.")]
     os.mkfifo(folder / "go")
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (_, tty):
         tty.type("go\r")
         tty.wait_for("up")
         tty.type("/undo\r")
@@ -302,11 +267,7 @@ def test_commands_typed_during_a_turn_run_at_its_end(folder: Path) -> None:
 def test_commands_that_wait_come_back_into_the_input_when_the_turn_is_stopped(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),))]
     os.mkfifo(folder / "go")
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (_, tty):
         tty.type("go\r")
         tty.wait_for("up")
         tty.type("/undo\r")
@@ -320,11 +281,7 @@ def test_commands_that_wait_come_back_into_the_input_when_the_turn_is_stopped(fo
 @pytest.mark.slow
 def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
     text = "\r".join(f"line {number}" for number in range(1234))
-    with (
-        PracticeServer(script=[ScriptedReply("Got it.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("Got it.")]) as (server, tty):
         tty.type(f"look: \x1b[200~{text}\x1b[201~")
         tty.wait_for("[pasted 1,234 lines]")
         tty.type(" thanks\\\rsecond line\r")
@@ -338,11 +295,7 @@ def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_paste_that_never_ends_becomes_text_and_leaves_the_keys(folder: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("Got it.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("Got it.")]) as (server, tty):
         tty.type("\x1b[200~first line\rsecond line")
         tty.wait_for("second line")
         assert not server.requests
@@ -384,11 +337,7 @@ def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
 @pytest.mark.slow
 def test_sigterm_ends_the_chat_and_its_turn(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),))]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (_, tty):
         tty.type("go\r")
         tty.wait_for("up")
         os.kill(tty.pid, signal.SIGTERM)
@@ -409,11 +358,7 @@ def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
 @pytest.mark.slow
 def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folder: Path) -> None:
     huge = "9" * 5_000
-    with (
-        PracticeServer(script=[ScriptedReply("Here I am.")]) as server,
-        Tty(["chat", *flags(server)], folder, columns=100) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("Here I am.")], columns=100) as (_, tty):
         tty.type("hello\r")
         tty.wait_for("1 step")
         for typed, told in (

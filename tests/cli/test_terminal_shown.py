@@ -7,24 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, flags
+from tests.cli.running import Tty, chatting, flags, terminal
 from whet.terminal.bell import bell_sequence
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
-
-
-def terminal(command: str) -> PracticeCall:
-    return PracticeCall("terminal", json.dumps({"command": command}))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.slow
@@ -49,11 +38,7 @@ def test_a_sent_paste_is_shown_as_it_was(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_paste_that_goes_back_into_the_input_is_sent_as_a_paste(folder: Path) -> None:
     paste = "\n".join(f"row {number} of the log" for number in range(40))
-    with (
-        PracticeServer(script=[ScriptedReply("One."), ScriptedReply("Two.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("One."), ScriptedReply("Two.")]) as (server, tty):
         tty.type(f"read \x1b[200~{paste}\x1b[201~\r")
         tty.wait_for("1 step")
         tty.type("\x1b\x1b")
@@ -72,8 +57,7 @@ def test_a_paste_that_goes_back_into_the_input_is_sent_as_a_paste(folder: Path) 
 @pytest.mark.slow
 def test_ctrl_o_shows_every_line_of_a_call(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("seq 1 900"),)), ScriptedReply("Done.")]
-    with PracticeServer(script=script) as server, Tty(["chat", "--yes", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes") as (_, tty):
         tty.type("go\r")
         tty.wait_for("2 steps")
         tty.type("\x0f")
@@ -88,11 +72,7 @@ def test_ctrl_o_shows_every_line_of_a_call(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_call_is_printed_whole_without_a_pager(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("seq 1 900"),)), ScriptedReply("Done.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", "--yes", *flags(server)], folder, environ={"PAGER": "cat"}) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, "--yes", environ={"PAGER": "cat"}) as (_, tty):
         tty.type("go\r")
         tty.wait_for("2 steps")
         tty.type("\x0f")
@@ -102,11 +82,7 @@ def test_a_call_is_printed_whole_without_a_pager(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_the_terminal_answers_late_is_not_sent(folder: Path) -> None:
-    with (
-        PracticeServer(script=[ScriptedReply("Seen.")]) as server,
-        Tty(["chat", *flags(server)], folder) as tty,
-    ):
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, [ScriptedReply("Seen.")]) as (server, tty):
         tty.type("al\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\pha\x1b[I\x1b[O\x1b]10;rgb:ff/ff/ff\x07\x1b[?62;4c")
         tty.type("\x1b[13;2ubeta\r")
         tty.wait_for("Seen.")
@@ -122,8 +98,7 @@ def test_the_terminal_rings_at_a_question_and_after_a_long_turn(
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.yaml").write_text(f"notify:\n  questions: {setting}\n  turns_over_s: 0.001\n")
     script = [ScriptedReply("", tool_calls=(terminal("rm -rf a.txt"),)), ScriptedReply("Done.")]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script) as (_, tty):
         tty.type("go\r")
         tty.wait_for("Enter is no:")
         assert ("\x1b]9;Whet asks for approval: terminal: rm -rf a.txt\a\a" in tty.drawn) is rings
@@ -181,8 +156,7 @@ def test_a_reopened_session_shows_the_calls_of_a_turn_that_was_killed(folder: Pa
 @pytest.mark.slow
 def test_nothing_is_drawn_while_a_question_waits(folder: Path) -> None:
     script = [ScriptedReply(tool_calls=(PracticeCall("write_file", '{"path": "a", "content": "b"}'),))]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script) as (_, tty):
         tty.type("go\r")
         tty.wait_for("Enter is no:")
         assert any(tty.count_later_bytes(1.0) == 0 for _ in range(15))
