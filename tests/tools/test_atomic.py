@@ -145,25 +145,41 @@ swap(path, hash_text(b"three"), b"four")
 """
 
 
-@pytest.mark.slow
-def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path) -> None:
-    source, folder = tmp_path / "source", tmp_path / "ws"
+def write_mounted(folder: Path, mount: str, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code with the workspace `folder`/ws, at whose one file `folder`/source is mounted."""
+    source, workspace = folder / "source", folder / "ws"
     source.write_text("old")
-    folder.mkdir()
-    (folder / "mounted").write_text("")
-    script = 'mount --bind "$0" "$1/mounted" && exec "$2" -c "$3" "$1"'
-    arguments = [str(source), str(folder), sys.executable, _WRITE_MOUNTED]
+    workspace.mkdir()
+    (workspace / "mounted").write_text("")
+    script = f'{mount} && exec "$2" -c "$3" "$1"'
     done = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, *arguments],
+        [
+            "unshare",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            source,
+            workspace,
+            sys.executable,
+            code,
+        ],
         capture_output=True,
         text=True,
         check=False,
     )
     if "not permitted" in done.stderr:
         pytest.skip("no mounts for this user")
+    assert os.listdir(workspace) == ["mounted"]
+    return done
+
+
+@pytest.mark.slow
+def test_a_file_that_is_mounted_by_itself_is_written(tmp_path: Path) -> None:
+    done = write_mounted(tmp_path, 'mount --bind "$0" "$1/mounted"', _WRITE_MOUNTED)
     assert (done.returncode, done.stderr) == (0, "")
-    assert source.read_text() == "four"
-    assert os.listdir(folder) == ["mounted"]
+    assert (tmp_path / "source").read_text() == "four"
 
 
 _WRITE_READ_ONLY_MOUNT = """
@@ -180,30 +196,10 @@ except OSError as error:
 
 @pytest.mark.slow
 def test_a_file_that_is_mounted_read_only_is_left_and_named_as_that(tmp_path: Path) -> None:
-    source, folder = tmp_path / "source", tmp_path / "ws"
-    source.write_text("old")
-    folder.mkdir()
-    (folder / "mounted").write_text("")
     mount = 'mount --bind "$0" "$1/mounted" && mount -o remount,ro,bind "$1/mounted"'
-    arguments = [str(source), str(folder), sys.executable, _WRITE_READ_ONLY_MOUNT]
-    done = subprocess.run(
-        [
-            "unshare",
-            "--map-root-user",
-            "--mount",
-            "sh",
-            "-c",
-            f'{mount} && exec "$2" -c "$3" "$1"',
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "not permitted" in done.stderr:
-        pytest.skip("no mounts for this user")
+    done = write_mounted(tmp_path, mount, _WRITE_READ_ONLY_MOUNT)
     assert (done.returncode, done.stdout) == (0, "Read-only file system\n"), done.stderr
-    assert source.read_text() == "old" and os.listdir(folder) == ["mounted"]
+    assert (tmp_path / "source").read_text() == "old"
 
 
 _WRITE_IN_READ_ONLY_FOLDER = """
@@ -220,22 +216,7 @@ write_all([PendingWrite(place, b"new", fingerprint(place), b"old")], lambda: Fal
 
 @pytest.mark.slow
 def test_a_file_in_a_read_only_folder_is_written_if_it_may_be(tmp_path: Path) -> None:
-    source, folder = tmp_path / "source", tmp_path / "ws"
-    source.write_text("old")
-    folder.mkdir()
-    (folder / "mounted").write_text("")
-    script = (
-        'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount --bind "$0" "$1/mounted" && '
-        'exec "$2" -c "$3" "$1"'
-    )
-    arguments = [str(source), str(folder), sys.executable, _WRITE_IN_READ_ONLY_FOLDER]
-    done = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "not permitted" in done.stderr:
-        pytest.skip("no mounts for this user")
+    mount = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount --bind "$0" "$1/mounted"'
+    done = write_mounted(tmp_path, mount, _WRITE_IN_READ_ONLY_FOLDER)
     assert (done.returncode, done.stderr) == (0, "")
-    assert source.read_text() == "new"
+    assert (tmp_path / "source").read_text() == "new"
