@@ -138,5 +138,5 @@ def _exists(name: str) -> bool:
     if not (TESTS / path).exists():
         return False
     tree = ast.parse((TESTS / path).read_text())
-    names = {item.name for item in tree.body if isinstance(item, ast.FunctionDef)}
+    names = {item.name for item in tree.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)}
     return function in names if function else any(item.startswith("test_") for item in names)
