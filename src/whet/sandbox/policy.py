@@ -100,9 +100,9 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
     def may_write(self, path: Path) -> bool:
         """Whether a resolved path may be written, created or removed."""
-        if self._is_in_home(path) or any(
-            is_below(path, excluded) for excluded in (*self.sealed, *self.closed, *self.protected_paths())
-        ):
+        if self._is_in_home(path) or self._is_protected(path):
+            return False
+        if any(is_below(path, excluded) for excluded in (*self.sealed, *self.closed, *self.fixed)):
             return False
         return self._is_nearest_granted(path, (self.workspace, *self.write))
 
@@ -138,6 +138,13 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         """Whether a path is in Whet's home, apart from a person's own folder there that is the workspace."""
         is_own = is_below(path, self.workspace) and is_persons_folder(str(self.workspace), str(self.home))
         return is_below(path, self.home) and not is_own
+
+    def _is_protected(self, path: Path) -> bool:
+        whole, top = f"{path}/", str(self.workspace).rstrip("/")
+        return any(
+            whole.startswith(f"{name}/" if name.startswith("/") else f"{top}/{name}/")
+            for name in self.protected
+        )
 
     def _is_nearest_granted(self, path: Path, granted: Iterable[Path]) -> bool:
         """Whether the closest folder above `path` that the policy names is a granted one."""
