@@ -5,7 +5,8 @@
 
 It reads the source's syntax and imports nothing of whet. Text that is filled in at run time is shown as `…`.
 Left out are errors that a model reads (they end with a full stop, or belong to a tool), mistyped names and
-arguments, whose hint lists the right ones, and errors whose fixed words are too few to search for.
+arguments, whose hint lists the right ones, errors whose fixed words are too few to search for, and errors
+whose hint is a word or two, as in `try again`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ PAGE = Path(__file__).with_name("troubleshooting.md")
 SOURCE = Path(__file__).parents[1] / "src"
 BEGIN, END = "<!-- written by docs/errors.py -->\n", "<!-- end -->\n"
 MIN_LETTERS = 18
+MIN_HINT_WORDS = 4  # a shorter hint is listed if it names whet
 # The folders whose errors for a call of a tool a person reads, too.
 FOR_PEOPLE = ("cli", "terminal", "app", "goals", "hooks", "sandbox")
 # The page's sections, and the folders of the source whose errors belong there.
@@ -27,7 +29,7 @@ SECTIONS = (
     ("The model and its server", ("providers", "http1")),
     ("Settings, keys and the home", ("config",)),
     ("Sessions and the database", ("store", "sqlite", "rewind")),
-    ("The command line", (*FOR_PEOPLE, "whet_confirm/commands", "whet_lab/commands", "whet_lab/demo")),
+    ("The command line", (*FOR_PEOPLE, "whet_lab/commands", "whet_lab/demo")),
     ("Approval and confirmations", ("approval", "whet_confirm")),
     ("Memory, skills, reviews and warm starts", ("memory", "review", "warm", "whet_lab/evals")),
     ("Context engines, plugins and MCP", ("context", "plugins", "mcp")),
@@ -65,7 +67,8 @@ def errors(folder: Path, classes: set[str]) -> Iterator[tuple[str, str]]:
             message = written(node.args[0]) if node.args else ""
             letters = sum(char.isalpha() for char in message)
             advice = written(hint) if hint is not None else ""
-            if letters >= MIN_LETTERS and advice.strip("… ") and not advice.endswith("."):
+            is_short = len(advice.split()) < MIN_HINT_WORDS and "whet" not in advice
+            if letters >= MIN_LETTERS and not is_short and not advice.endswith("."):
                 yield message, advice
 
 
