@@ -36,7 +36,7 @@ from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 PAGE = Path(__file__).with_name("editors-session.md")
-_MAX_LINE_CHARS = 110
+_MAX_LINE_CHARS = 80
 _MAX_TEXT_CHARS = 40
 _CALL = re.compile(r'"toolCallId": "[^"]*-([0-9]+)"')
 _HEAD = """\
