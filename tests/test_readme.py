@@ -106,6 +106,15 @@ def test_the_tree_of_a_folder_holds_only_its_modules(capsys: pytest.CaptureFixtu
     assert run_tree(capsys, "nowhere")[0] == 2
 
 
+def test_a_hint_names_commands_that_exist() -> None:
+    errors = runpy.run_path(str(ROOT / "docs" / "errors.py"))
+    assert list(errors["missing_commands"]()) == []
+    for words in ("cron list", "config set model.model", "hooks lists them"):
+        assert errors["is_command"](words.split())
+    for words in ("corn list", "cron lst"):
+        assert not errors["is_command"](words.split())
+
+
 def read_option_names(command: click.Command, path: str) -> Iterator[tuple[str, set[str]]]:
     """Yield each command from this one down with the long names of its options."""
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
