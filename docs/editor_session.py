@@ -42,8 +42,8 @@ _CALL = re.compile(r'"toolCallId": "[^"]*-([0-9]+)"')
 _HEAD = """\
 # A session in an editor
 
-The messages between an editor and `whet acp`, for those who write an editor or debug one. To use Whet in yours, see
-[editors](editors.md). To record the messages again:
+The messages between an editor and `whet acp`, for those who write an editor or debug one. To use Whet in
+yours, see [editors](editors.md). To record the messages again:
 
     .venv/bin/python docs/editor_session.py
 
