@@ -13,6 +13,7 @@ import psycopg
 from whet.contract.errors import StoreError
 from whet.postgres.connection import PostgresConnection, connect
 from whet.postgres.faults import is_lost, pooler_error, translate_error
+from whet.postgres.rows import StatementRows
 
 T = TypeVar("T")
 _IDLE_S = 5
@@ -85,15 +86,11 @@ class ConnectionPool:
                 return work(_FirstStatement(reader))
             except _SecondStatementError:
                 self._long_reads.add(code)
+        reader.begin(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
-            with reader.pipelined():
-                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                result = work(reader)
-                reader.execute("ROLLBACK")
-            return result
+            return work(reader)
         finally:
-            if not reader.raw.closed and reader.in_transaction:
-                reader.raw.execute("ROLLBACK")
+            reader.roll_back()
 
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run one statement in a transaction of its own. Raises StoreError."""
@@ -158,10 +155,10 @@ class _FirstStatement(PostgresConnection):
     """Runs one statement and refuses another."""
 
     def __init__(self, reader: PostgresConnection) -> None:
-        super().__init__(reader.raw, reader.texts)
+        super().__init__(reader.raw, reader.texts, reader.sender)
         self._has_run = False
 
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> StatementRows:
         """Run the first statement. Raises _SecondStatementError for another."""
         if self._has_run:
             raise _SecondStatementError

@@ -36,6 +36,7 @@ class RowStatement(msgspec.Struct, frozen=True, eq=False):
         """Write these rows. Raises StoreBusy if one already exists."""
         try:
             connection.executemany(self.sql, rows)
+            connection.changes()  # a team's connection raises the error when a result is read
         except apsw.ConstraintError as error:
             raise StoreBusy(self.conflict, hint=self.hint) from error
 
