@@ -78,6 +78,10 @@ class KnownFiles:
         """Return a file's wanted and last seen hashes. `there` is the hash of its current content."""
         return self._database.read_now(lambda db: learned.get_file_state(db, self._profile, path))
 
+    def written(self, path: str, there: str) -> str:
+        """Return a file's last seen hash. `there` is the hash of its current content."""
+        return self.state(path, there).written
+
     def base(self, state: FileState) -> bytes:
         """Return the text of notes as last seen."""
         return self._database.read_now(lambda db: learned.read_text(db, state.written))
@@ -248,7 +252,7 @@ class MemoryReader:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 continue
             self.troubles.pop(path, None)
-            if key != self.seen.state(path, key).written:
+            if key != self.seen.written(path, key):
                 return True
         return False
 

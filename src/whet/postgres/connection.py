@@ -57,16 +57,14 @@ def encode_value(value: Any) -> bytes | None:
     if isinstance(value, int):
         return b"%d" % value
     if isinstance(value, list | tuple):
-        return b"{%s}" % b",".join(_encode_item(item) for item in value)
+        return _encode_list(value)  # pyright: ignore[reportUnknownArgumentType] of values
     return repr(value).encode() if isinstance(value, float) else value
 
 
-def _encode_item(item: Any) -> bytes:
-    """Encode an item of a list, which has no bytes in it."""
-    text = encode_value(item)
-    if text is None:
-        return b"NULL"
-    return b'"%s"' % text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+def _encode_list(values: Sequence[Any]) -> bytes:
+    """Encode a list without bytes in it."""
+    texts = (encode_value(value) or b"" for value in values)
+    return b"{%s}" % b",".join(b'"%s"' % text.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for text in texts)
 
 
 class _TextLoader(Loader):
@@ -218,7 +216,7 @@ class PostgresConnection:
 
 
 def _raise_error(error: psycopg.Error, statement: RowStatement | None) -> NoReturn:
-    """Raise the error of a statement: as the StoreBusy of its row, or as SQLite's, if a row already exists."""
+    """Raise an error. If a row already exists, raise the StoreBusy of its statement, or SQLite's error."""
     if not isinstance(error, errors.IntegrityError):
         raise error
     if statement is not None:

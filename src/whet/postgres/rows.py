@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
-from psycopg import errors, pq
+from psycopg import abc, errors, pq
 from psycopg.adapt import Transformer
 
 _INT8, _FLOAT8, _BYTEA = (psycopg.adapters.types[name].oid for name in ("int8", "float8", "bytea"))
@@ -28,7 +28,7 @@ class StatementRows:
         self.text = text
         self.values = values
         self.result: pq.abc.PGresult | None = None
-        self.transformer: Transformer | None = None
+        self.transformer: abc.Transformer | None = None
         self._receive = receive
         self._rows: Iterator[tuple[Any, ...]] | None = None
 
@@ -67,7 +67,7 @@ class StatementSender:
 
     def __init__(self, raw: psycopg.Connection, encode: Callable[[Any], bytes | None]) -> None:
         self._pgconn = raw.pgconn
-        self._transformer = Transformer.from_context(raw)
+        self._transformer: abc.Transformer = Transformer.from_context(raw)
         self._encode = encode
         self._poll = select.poll()
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}

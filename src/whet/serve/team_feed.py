@@ -223,7 +223,7 @@ class TeamFeeds(Feeds):
 
     async def _read_rows(self, positions: dict[str, int]) -> list[EventRow]:
         values = [*positions], [*positions.values()], MAX_READ
-        rows = await asyncio.to_thread(self._database.run, lambda db: db.execute(_AFTER, values).fetchall())
+        rows = await asyncio.to_thread(self._database.run, lambda db: db.execute(_AFTER, values).fetchall())  # pyright: ignore[reportArgumentType] a team's database takes lists
         return [EventRow(*row) for row in rows]
 
     def _deliver(self, row: EventRow) -> None:

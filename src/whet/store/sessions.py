@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import apsw
@@ -137,7 +137,13 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
 
 def get(connection: apsw.Connection, session_id: str) -> SessionRow:
     """Return a session. Raises NotFound."""
-    return read_row(read_columns(connection, COLUMNS, session_id))
+    return select(connection, session_id)()
+
+
+def select(connection: apsw.Connection, session_id: str) -> Callable[[], SessionRow]:
+    """Run the query of `get`, and return the function that reads its result."""
+    read = select_columns(connection, COLUMNS, session_id)
+    return lambda: read_row(read())
 
 
 def profile_of(connection: apsw.Connection, session_id: str) -> str:
@@ -168,10 +174,22 @@ def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
 
 def read_columns(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
     """Return columns of a session. Raises NotFound."""
-    row = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    if row is None:
-        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-    return row
+    return select_columns(connection, columns, session_id)()
+
+
+def select_columns(
+    connection: apsw.Connection, columns: str, session_id: str
+) -> Callable[[], tuple[Any, ...]]:
+    """Run the query of `read_columns`, and return the function that reads its result."""
+    cursor = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,))
+
+    def read() -> tuple[Any, ...]:
+        row = cursor.fetchone()
+        if row is None:
+            raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+        return row
+
+    return read
 
 
 class SessionFilter(TypedDict, total=False):
