@@ -31,7 +31,10 @@ _ROWS = (
     f"SELECT m.id, m.turn, m.role, {_RESULT}, m.extra, c.step, c.error_kind, c.exit_code, c.decided_by,"
     " m.at FROM messages m"
     " LEFT JOIN tool_calls c ON m.role = 2 AND c.session = ?1 AND c.seq = m.id & ?2"
-    f" WHERE m.id > ?3 AND m.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY m.id"
+    # What was before the turn is found backwards, so that a long past costs nothing.
+    " WHERE m.id > coalesce((SELECT b.id FROM messages b WHERE ?3 > 0 AND b.turn < ?3"
+    f" AND b.id > ?1 << {rows.SEQ_BITS} AND b.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY b.id DESC LIMIT 1),"
+    f" ?1 << {rows.SEQ_BITS}) AND m.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY m.id"
 )
 _GOOD_ENDS = "('', 'completed', 'user_exit', 'compression')"
 
@@ -127,7 +130,7 @@ def stream_calls(
     Calls that never received a result come at the end of their step.
     """
     pending: dict[str, StoredCall] = {}
-    parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn))
+    parameters = (key, rows.SEQ_LIMIT - 1, from_turn)
     for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms in connection.execute(
         _ROWS, parameters
     ):
@@ -151,19 +154,6 @@ def stream_calls(
                     seq + position, seq, turn, seq, request.name, request.arguments, None, at_ms
                 )
     yield from pending.values()
-
-
-def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
-    """Return the id of the last message before a turn. Reads backwards, so that a long past costs nothing."""
-    row = (
-        connection.execute(
-            "SELECT id FROM messages WHERE id > ? AND id < ? AND turn < ? ORDER BY id DESC LIMIT 1",
-            (*rows.ids_of(key), turn),
-        ).fetchone()
-        if turn
-        else None
-    )
-    return row[0] if row else rows.row_id(key, 0)
 
 
 def _calls(extra: str) -> tuple[ToolCall, ...]:

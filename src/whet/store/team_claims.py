@@ -127,8 +127,7 @@ def check_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
 
 def release_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
     """Release the session. The transaction fails if the claim was lost meanwhile."""
-    check_claim(connection, key, holder)
-    delete_claim(connection, key, holder)
+    connection.execute("SELECT whet_release(?, ?, ?)", (key, holder.token, holder.fence))
 
 
 def delete_claim(connection: Any, key: int, holder: ClaimHolder) -> None:

@@ -94,6 +94,9 @@ def remove_at_end(ids: Collection[int], also: AtEnd) -> AtEnd:
 
 def begin_turn(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
     """Store a new turn. The turn before it is closed as crashed if it has no end marker."""
+    if rows.is_team(connection):
+        connection.execute("SELECT whet_open_turn(?, ?, ?, ?)", (key, turn.number, turn.id, turn.started))
+        return
     connection.execute(
         "UPDATE turns SET ended = ?, reason = 'crashed' WHERE session = ? AND number = ? AND ended = ''",
         (turn.started, key, turn.number - 1),
