@@ -96,10 +96,10 @@ class _Watch(msgspec.Struct, frozen=True):
 def _count_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, ended_well: bool, watch: _Watch
 ) -> Sequence[QueuedJob]:
-    read_session = sessions.select(connection, turn.session_id)
+    read_session = sessions.select_columns(connection, sessions.COLUMNS, turn.session_id)
     read_turns = reviews.select_turns(connection, key, turn.number, 2)
     read_counters = reviews.select_counters(connection, watch.conversation_id)
-    session = read_session()
+    session = sessions.read_row(read_session())
     if session.private or session.kind != "chat":
         return ()
     facts, facts_before = read_turns()

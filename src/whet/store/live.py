@@ -236,14 +236,11 @@ class SessionWriter:
         claims.refuse_if_held(connection, live.key, live.session.id, holder, self.clock.now())
 
     def claim(self, connection: apsw.Connection) -> None:
-        """Claim the session's turn. Raises StoreBusy if another holder has it, StaleTranscript if it has
-        changed."""
+        """Claim the session's turn. Raises StoreBusy if another has it, StaleTranscript if it has changed."""
         complete = self._begin_claim(connection)
         is_newer = turns.select_is_newer(connection, self._live.key, self._live.version)
-        if not complete():
+        if not complete() or is_newer():
             self.refuse_if_stale(connection)
-        elif is_newer():
-            raise StaleTranscript
 
     def _begin_claim(self, connection: apsw.Connection) -> Callable[[], bool]:
         live = self._live

@@ -137,13 +137,7 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
 
 def get(connection: apsw.Connection, session_id: str) -> SessionRow:
     """Return a session. Raises NotFound."""
-    return select(connection, session_id)()
-
-
-def select(connection: apsw.Connection, session_id: str) -> Callable[[], SessionRow]:
-    """Run the query of `get`, and return the function that reads its result."""
-    read = select_columns(connection, COLUMNS, session_id)
-    return lambda: read_row(read())
+    return read_row(read_columns(connection, COLUMNS, session_id))
 
 
 def profile_of(connection: apsw.Connection, session_id: str) -> str:
@@ -182,14 +176,7 @@ def select_columns(
 ) -> Callable[[], tuple[Any, ...]]:
     """Run the query of `read_columns`, and return the function that reads its result."""
     cursor = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,))
-
-    def read() -> tuple[Any, ...]:
-        row = cursor.fetchone()
-        if row is None:
-            raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-        return row
-
-    return read
+    return rows.row_reader(cursor, NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT))
 
 
 class SessionFilter(TypedDict, total=False):
@@ -386,12 +373,6 @@ def read_row(row: tuple[Any, ...]) -> SessionRow:
     """Return a session from its `COLUMNS`."""
     sums = Usage(*row[17:-2])
     return SessionRow(*row[:9], bool(row[9]), *row[10:17], sums, bool(row[-2]), bool(row[-1]))  # pyright: ignore[reportCallIssue] the columns are the fields
-
-
-def filter_existing_ids(connection: apsw.Connection, ids: set[str]) -> set[str]:
-    """Return those of `ids` that are sessions."""
-    query = "SELECT 1 FROM sessions WHERE id = ?"
-    return {id_ for id_ in ids if connection.execute(query, (id_,)).fetchone()}
 
 
 def family_keys(connection: apsw.Connection, session_id: str) -> list[int]:

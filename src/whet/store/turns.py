@@ -129,14 +129,8 @@ def end_turn(
         f" tool_calls = tool_calls + ?, {sums} WHERE key = ? RETURNING {sessions.COLUMNS}",
         (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key),
     )
-
-    def read() -> sessions.SessionRow:
-        row = cursor.fetchone()
-        if row is None:
-            raise NotFound("this session was deleted", hint="start a new one with /new")
-        return sessions.read_row(row)
-
-    return read
+    read = rows.row_reader(cursor, _deleted_error())
+    return lambda: sessions.read_row(read())
 
 
 def read_last_reason(connection: apsw.Connection, key: int) -> str:
@@ -214,14 +208,12 @@ def select_is_newer(
         " FROM sessions WHERE key = ?1",
         (key, *rows.ids_of(key)),
     )
+    read = rows.row_reader(cursor, _deleted_error())
+    return lambda: is_newer(read(), version)
 
-    def read() -> bool:
-        row = cursor.fetchone()
-        if row is None:
-            raise NotFound("this session was deleted", hint="start a new one with /new")
-        return is_newer(row, version)
 
-    return read
+def _deleted_error() -> NotFound:
+    return NotFound("this session was deleted", hint="start a new one with /new")
 
 
 def is_newer(stored: tuple[int, int, int], version: tuple[int, int, int]) -> bool:
