@@ -145,10 +145,12 @@ class PostgresConnection:
         if not self._is_deferring:
             self.receive_results()
 
-    def write_row(self, statement: RowStatement, values: Sequence[Any]) -> None:
-        """Queue a row. If it already exists, a later call raises the StoreBusy of its statement."""
-        self.execute(statement.sql, values)
-        self._conflicts[len(self._queued) - 1] = statement
+    def write_rows(self, statement: RowStatement, rows: Iterable[Sequence[Any]]) -> None:
+        """Queue rows. If one already exists, a later call raises the StoreBusy of their statement."""
+        self.translate_sql(statement.sql)  # this may query the database
+        for values in rows:
+            self._conflicts[len(self._queued)] = statement
+            self.execute(statement.sql, values)
 
     def begin(self, statement: bytes = b"BEGIN") -> None:
         """Queue statements from now on. The transaction begins with the first result that is read; without

@@ -152,7 +152,7 @@ class TeamLane(GroupLane):
                     outcomes.append((work(connection), None))  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
                 else:
                     for statement, values in work:
-                        connection.write_row(statement, values)
+                        connection.write_rows(statement, [values])
                     outcomes.append((None, None))
             self._around.end(connection)
             attempt.outcomes = outcomes
@@ -233,6 +233,5 @@ def _write_rows(
         else:
             lists.setdefault(statement, []).append(values)
     connection.execute(first_sql, first_values)
-    for statement, all_values in lists.items():
-        for values in all_values:
-            connection.write_row(statement, values)
+    for statement, values in lists.items():
+        connection.write_rows(statement, values)
