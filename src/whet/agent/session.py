@@ -310,6 +310,9 @@ def shell_folder(log: Transcript) -> str:
     live = log.live
     previous = live.shell or facts.ShellFolder()
     through = live.step.seq if live.step else live.next_seq
+    has_results = live.step is not None and live.step.results
+    if live.open_turn is not None and not has_results and previous.covers(live.epoch, through):
+        return previous.folder
     live.shell = log.writer.db.read_now(lambda db: facts.read_shell_folder(db, live.key, previous, through))
     return live.shell.folder
 
@@ -331,7 +334,14 @@ async def finish_observers(session: Session, turn: TurnRecord, end: TurnEnd, emi
             emit(Notice(line, must_show=True))
     if not turn.tool_calls:
         return end
-    from whet.store.helper_rows import helper_usage  # noqa: PLC0415 - only after a turn with calls
+    from whet.store import facts, helper_rows  # noqa: PLC0415 - only after a turn with calls
 
-    helpers = session.log.writer.db.read_now(lambda db: helper_usage(db, session.id, turn.number))
-    return msgspec.structs.replace(end, receipt=receipt_of(session, turn.number), usage=end.usage + helpers)
+    log = session.log
+
+    def look(connection: apsw.Connection) -> tuple[TurnReceipt | None, Usage]:
+        usage = helper_rows.select_usage(connection, session.id, turn.number)
+        receipt = facts.build_receipt(connection, log.live.key, turn.number)
+        return receipt, usage()
+
+    receipt, helpers = await log.writer.db.look(look)
+    return msgspec.structs.replace(end, receipt=receipt, usage=end.usage + helpers)
