@@ -95,7 +95,7 @@ def _branch(entries: list[Entry]) -> list[Entry]:
         entry = entries[at]
         branch.append(entry)
         parent = entry.parent
-        # The parent of an entry that could not be read is unknown; the one before it in the file is the likely one.
+        # If the parent could not be read, the entry before it in the file is the likely one.
         at = min(positions.pop(parent, at - 1), at - 1) if isinstance(parent, str) else -1
     return branch[::-1]
 
