@@ -270,7 +270,7 @@ class SessionEngines:
             await runner.run_hooks(transition_calls(runner.engine, self._describe_change()))
 
     async def show_whole(self) -> None:
-        """Show the chosen engine the whole conversation if it is behind, so that it finds which messages it has.
+        """Show the chosen engine the whole conversation if it is behind, so that it finds what it has.
 
         It gets them with the call of a tool that it lacks, which does nothing else.
         """
@@ -291,7 +291,8 @@ class SessionEngines:
         from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
 
         whole = await compactions.list_whole(self._log, _MAX_WHOLE_ROWS)
-        return [{**engine_row(message), "_seq": seq} for seq, message in whole]
+        runner.is_behind = [seq for seq, _ in whole] != list(self._log.live.seqs)
+        return [{**engine_row(message), "_seq": seq} for seq, message in whole if runner.is_behind]
 
     def report_stop(self, why: str) -> None:
         """Notify the person that automatic compaction is off."""
