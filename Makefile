@@ -51,6 +51,7 @@ check: $(STAMP)
 	$(BIN)/python tests/sizes.py
 	$(BIN)/python tests/typed.py
 	$(BIN)/python tests/language.py
+	$(BIN)/python tests/private.py
 	for page in tree commands errors; do $(BIN)/python docs/$$page.py --check || exit 1; done
 
 # The newest programs of others, installed and driven one after the other: make newest ARGS="openai --json"

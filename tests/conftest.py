@@ -123,7 +123,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Set aside what collecting made, and let the collector look after what the tests make."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

@@ -17,6 +17,7 @@ import threading
 import time
 from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable
+from selectors import DefaultSelector
 from typing import Any
 
 # The share of crossings and the longest delay of them, in seconds.
@@ -35,16 +36,19 @@ def _late(shares: tuple[tuple[float, float], ...]) -> None:
         drawn -= share
 
 
-_Queue: Any = queue._PySimpleQueue  # type: ignore[attr-defined]  # the one in C can't be made late
-
-
-class LateQueue(_Queue):
+class LateQueue:
     """A queue whose getter comes to it late."""
 
+    def __init__(self, make: Callable[[], Any] = queue.SimpleQueue) -> None:
+        self.queue = make()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.queue, name)
+
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        found: Any = super().get(block, timeout)
+        item = self.queue.get(block, timeout)
         _late(_CROSSINGS)
-        return found
+        return item
 
 
 def _before(original: Callable[..., Any], shares: tuple[tuple[float, float], ...]) -> Callable[..., Any]:
@@ -78,4 +82,4 @@ def pytest_report_header() -> str:
 queue.SimpleQueue = LateQueue  # type: ignore[misc,assignment]
 threading.Thread.start = _starting_late  # type: ignore[method-assign]
 BaseEventLoop.call_soon_threadsafe = _before(BaseEventLoop.call_soon_threadsafe, _CROSSINGS)  # type: ignore[method-assign]
-BaseEventLoop._run_once = _before(BaseEventLoop._run_once, _BEATS)  # type: ignore[attr-defined]
+DefaultSelector.select = _before(DefaultSelector.select, _BEATS)  # type: ignore[method-assign]

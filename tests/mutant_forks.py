@@ -132,7 +132,7 @@ def _outcomes(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, bool]
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         failed = item.session.testsfailed > 0
         if failed:
-            item.session._setupstate.teardown_exact(None)  # pyright: ignore[reportPrivateUsage]
+            item.config.hook.pytest_runtest_teardown(item=item, nextitem=None)
         yield item, failed
         if failed:
             return

@@ -59,9 +59,9 @@ def output_of(process: subprocess.Popen[str]) -> IO[str]:
 class FixedClock:
     """A clock that moves only when told to; ids are id00000000000001, id00000000000002, ..."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids_after: int = 0) -> None:
         self.moment = datetime(2026, 11, 21, 9, 0, 0, tzinfo=UTC)
-        self._count = 0
+        self._count = ids_after
 
     def now(self) -> datetime:
         return self.moment

@@ -71,6 +71,7 @@ def test_a_sample_stays_when_other_code_changes(tmp_path: Path) -> None:
     assert {mutant.id for mutant in sample("sample.py", 6, 2, tmp_path)} != before
 
 
+@pytest.mark.slow
 def test_every_accepted_mutant_is_still_in_the_source_and_has_a_reason() -> None:
     entries = accepted()
     keys = {mutant.key for path in {key[0] for key in entries} for mutant in mutants_of(SOURCE / path)}

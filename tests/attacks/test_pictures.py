@@ -42,7 +42,10 @@ def _app(marker: int, data: bytes) -> bytes:
     return bytes([0xFF, marker]) + struct.pack(">H", len(data) + 2) + data
 
 
-_BOMB = zlib.compress(bytes(200_000_000), 9)[:60_000]
+def _bomb() -> bytes:
+    return zlib.compress(bytes(60_000_000), 9)
+
+
 ATTEMPTS: dict[str, Callable[[], bytes]] = {
     "EXIF that gives an order": lambda: _jpeg(_app(0xE1, b"Exif\0\0MM\0*\0\0\0\x08" + ORDER)),
     "EXIF whose folder points at itself": lambda: _jpeg(
@@ -62,8 +65,8 @@ ATTEMPTS: dict[str, Callable[[], bytes]] = {
     "twenty million markers": lambda: b"\xff\xd8" + b"\xff\xd0" * 20_000_000,
     "a size of nought": lambda: _jpeg(width=0),
     "a picture of 65,535 x 65,535": lambda: _jpeg(width=65_535, height=65_535),
-    "a profile that is a bomb": lambda: _png(_chunk(b"iCCP", b"x\0\0" + _BOMB)),
-    "packed text that is a bomb": lambda: _png(_chunk(b"zTXt", b"Comment\0\0" + _BOMB)),
+    "a profile that is a bomb": lambda: _png(_chunk(b"iCCP", b"x\0\0" + _bomb())),
+    "packed text that is a bomb": lambda: _png(_chunk(b"zTXt", b"Comment\0\0" + _bomb())),
     "text that gives an order": lambda: _png(_chunk(b"tEXt", b"Comment\0" + ORDER)),
     "international text": lambda: _png(_chunk(b"iTXt", b"Comment\0\0\0\0\0" + ORDER)),
     "EXIF in a PNG": lambda: _png(_chunk(b"eXIf", b"MM\0*" + ORDER)),

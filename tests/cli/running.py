@@ -74,14 +74,14 @@ class Tty:
         """Type `text`; return is \\r."""
         data = text.encode()
         while data:
-            self._read(0.0)
+            self.read(0.0)
             data = data[os.write(self._fd, data[:1000]) :]
 
     def wait_for(self, text: str, timeout_s: float = 60.0) -> str:
         """Read until `text` was printed after the last wait; gives what was printed up to it."""
         deadline = time.monotonic() + timeout_s
         while text not in bare(self.seen):
-            if time.monotonic() > deadline or not self._read(0.2, ends=True):
+            if time.monotonic() > deadline or not self.read(0.2, ends=True):
                 raise AssertionError(f"{text!r} did not come; there is:\n{bare(self.seen)[-3000:]}")
         before, _, self.seen = bare(self.seen).partition(text)
         return before + text
@@ -90,21 +90,21 @@ class Tty:
         """Read until a control sequence came so often."""
         deadline = time.monotonic() + timeout_s
         while self.drawn.count(sequence) < times:
-            assert time.monotonic() < deadline and self._read(0.2, ends=True), repr(self.drawn[-500:])
+            assert time.monotonic() < deadline and self.read(0.2, ends=True), repr(self.drawn[-500:])
 
     def count_later_bytes(self, wait_s: float) -> int:
         """Return how much is drawn in that time without a key."""
         before = len(self.drawn)
         deadline = time.monotonic() + wait_s
         while (left_s := deadline - time.monotonic()) > 0:
-            self._read(left_s)
+            self.read(left_s)
         return len(self.drawn) - before
 
     def wait_for_end(self, timeout_s: float = 60.0) -> int:
         """Wait until the program ended and give its exit code."""
         deadline = time.monotonic() + timeout_s
         while self.code is None and time.monotonic() < deadline:
-            self._read(0.05)
+            self.read(0.05)
             found, status = os.waitpid(self.pid, os.WNOHANG)
             if found:
                 self.code = os.waitstatus_to_exitcode(status)
@@ -124,7 +124,7 @@ class Tty:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _read(self, wait_s: float, *, ends: bool = False) -> bool:
+    def read(self, wait_s: float, *, ends: bool = False) -> bool:
         if not select.select([self._fd], [], [], wait_s)[0]:
             return True
         try:

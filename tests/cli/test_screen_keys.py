@@ -205,7 +205,7 @@ def test_no_colour_leaves_none(folder: Path) -> None:
     ):
         seen = ""
         while "Ctrl-D" not in seen:
-            tty._read(0.2)
+            tty.read(0.2)
             seen = tty.seen
         assert "[0;36" not in seen
         assert "[36" not in seen

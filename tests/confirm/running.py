@@ -83,7 +83,7 @@ class Running:
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.port = self.page_port = 0
-        self._clients: list[httpx2.Client] = []
+        self.clients: list[httpx2.Client] = []
 
     def token(self, role: str, name: str) -> str:
         """Make a token, before or while it runs."""
@@ -98,7 +98,7 @@ class Running:
         """A client with a token of `role` for the principal `name` (else the role's name); none for ""."""
         headers = {"authorization": f"Bearer {self.token(role, name or role)}"} if role else {}
         made = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
-        self._clients.append(made)
+        self.clients.append(made)
         return made
 
     def page(self, cookie: str = "") -> Any:
@@ -154,7 +154,7 @@ class Running:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for client in self._clients:
+        for client in self.clients:
             client.close()
         assert self._loop is not None and self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)

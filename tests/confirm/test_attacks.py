@@ -11,8 +11,9 @@ import secrets
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+import apsw
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -341,9 +342,11 @@ def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts
 def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out() -> None:
     class Begins:
         settings = OidcSettings("https://idp.example", "c", approve_groups=("x",))
+        states: ClassVar[list[str]] = []
 
         async def begin(self) -> SignInAttempt:
-            return SignInAttempt(secrets.token_urlsafe(8), "n", "v", "https://idp.example/auth")
+            self.states.append(secrets.token_urlsafe(8))
+            return SignInAttempt(self.states[-1], "n", "v", "https://idp.example/auth")
 
     class Told:
         def answer(self, template: str, status: int = 200, **values: object) -> PlainTextResponse:
@@ -357,15 +360,13 @@ def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_o
         return Request({"type": "http", "query_string": query.encode(), "headers": headers})
 
     async def run() -> None:
-        for _ in range(1001):
-            await way.start(request(""))
-        begun = await way.start(request(""))
-        assert begun.status_code == 303
-        state = list(way._gone)[-1]  # pyright: ignore[reportPrivateUsage]
-        assert len(way._gone) == 1000  # pyright: ignore[reportPrivateUsage]
-        cookie = begun.headers["set-cookie"].partition(";")[0]
-        mixed = await way.callback(request(f"state={state}&code=c&iss=https://evil.example", cookie))
-        assert mixed.status_code == 403 and b"another provider" in bytes(mixed.body)
+        begun = [await way.start(request("")) for _ in range(1002)]
+        assert begun[-1].status_code == 303
+        for number, answer in ((1, b"not begun here"), (2, b"another provider"), (-1, b"another provider")):
+            cookie = begun[number].headers["set-cookie"].partition(";")[0]
+            state = Begins.states[number]
+            mixed = await way.callback(request(f"state={state}&code=c&iss=https://evil.example", cookie))
+            assert mixed.status_code == 403 and answer in bytes(mixed.body)
 
     asyncio.run(run())
 
@@ -395,8 +396,12 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
         aside = server.places.database.rename(tmp_path / "ours.db")
         older.rename(server.places.database)
         assert agent.post("/confirm", json=SUBMIT).status_code == 503
-        with pytest.raises(StoreCorrupt, match="replaced"):  # a reader that is opened now
-            server.service.database._connect()
+
+        def read_beside(outer: apsw.Connection) -> None:  # while the readers of before are in use
+            server.service.database.read_now(read_beside)
+
+        with pytest.raises(StoreCorrupt, match="replaced"):
+            server.service.database.read_now(read_beside)
         aside.replace(server.places.database)
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
         assert server.stored(made["id"]).status == "denied"

@@ -40,7 +40,7 @@ def server(provider: Provider, tmp_path: Path) -> Iterator[Running]:
 
 def browser(server: Running) -> httpx2.Client:
     made = httpx2.Client(base_url=f"http://127.0.0.1:{server.page_port}", timeout=30, follow_redirects=False)
-    server._clients.append(made)
+    server.clients.append(made)
     return made
 
 

@@ -25,7 +25,6 @@ from tests.support import each
 from whet.contract.errors import ConfigError
 from whet.log import mask
 from whet_confirm.boundary import boundary_of, is_same_user
-from whet_confirm.client import BlockingClient
 from whet_confirm.commands.install import find_hidden_path, install
 from whet_confirm.peers import find_peers
 
@@ -115,6 +114,12 @@ def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path: Path
     assert len(answers) + len(COMMANDS) + 2 >= 30
 
 
+def at_socket(path: Path) -> httpx2.Client:
+    return httpx2.Client(
+        base_url="http://localhost", transport=httpx2.HTTPTransport(uds=str(path)), timeout=30
+    )
+
+
 @pytest.mark.slow
 def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> None:
     me = str(os.geteuid())
@@ -124,8 +129,8 @@ def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> 
         peers = find_peers([me], []) if role == "approve" else find_peers([], [me])
         with Running(folder, socket=folder / "api.sock", peers=peers) as server:
             made = server.client("submit", "somebody").post("/confirm", json=SUBMIT).json()
-            with BlockingClient(f"unix:{folder}/api.sock") as client:
-                answer = client.run(client.calls._http.post(f"/confirm/{made['id']}/approve"))
+            with at_socket(folder / "api.sock") as client:
+                answer = client.post(f"/confirm/{made['id']}/approve")
             assert (answer.status_code == 200) is may, answer.text
             record = server.stored(made["id"])
             assert record.is_pending is not may and (not may or record.resolved_by != "somebody")
@@ -136,8 +141,8 @@ def test_service_a_user_who_is_not_named_needs_a_token_at_the_socket(tmp_path: P
         tmp_path, socket=tmp_path / "api.sock", peers=find_peers(["0"], []) if os.geteuid() else {}
     ) as server:
         assert server.port
-        with BlockingClient(f"unix:{tmp_path}/api.sock") as client:
-            assert client.run(client.calls._http.get("/confirm")).status_code == 401
+        with at_socket(tmp_path / "api.sock") as client:
+            assert client.get("/confirm").status_code == 401
 
 
 def test_nobody_asks_and_decides() -> None:

@@ -476,22 +476,41 @@ def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
 
 def test_a_connection_that_rests_is_closed_and_one_that_is_used_is_not(monkeypatch):
     """One timer looks at a connection, however many answers it has given."""
-    now, timers, closed = [100.0], [], []
-    config = uvicorn.Config(lambda: None, loop="none", log_config=None, timeout_keep_alive=75)
+
+    async def site(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    now, timers, closed, sent = [100.0], {}, [], []
+
+    def call_later(wait_s: float, work: Any) -> Any:
+        timer = SimpleNamespace(cancel=lambda: timers.pop(id(timer), None))
+        timers[id(timer)] = (now[0] + wait_s, work)
+        return timer
+
+    config = uvicorn.Config(site, loop="none", log_config=None, timeout_keep_alive=75, lifespan="off")
     config.load()
     loop = asyncio.new_event_loop()
     protocol: Any = LimitedProtocol(config=config, server_state=ServerState(), app_state={}, _loop=loop)
     monkeypatch.setattr(loop, "time", lambda: now[0])
-    monkeypatch.setattr(
-        loop, "call_later", lambda wait_s, work: timers.append((now[0] + wait_s, work)) or work
+    monkeypatch.setattr(loop, "call_later", call_later)
+    protocol.connection_made(
+        SimpleNamespace(
+            is_closing=lambda: bool(closed),
+            close=lambda: closed.append(now[0]),
+            get_extra_info=lambda name: None,
+            set_protocol=lambda protocol: None,
+            resume_reading=lambda: None,
+            write=sent.append,
+        )
     )
-    protocol.transport = SimpleNamespace(is_closing=lambda: bool(closed), close=lambda: closed.append(now[0]))
-    protocol.flow = SimpleNamespace(resume_reading=lambda: None)
     for now[0] in (100.0, 130.0, 140.0):
-        protocol._unset_keepalive_if_required()  # a request comes
-        protocol.on_response_complete()
+        protocol.data_received(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        while protocol.tasks:
+            loop.run_until_complete(asyncio.sleep(0))
+    assert b"".join(sent).count(b"204 No Content") == 3
     for due_s in (175.0, 215.0):
-        [(at_s, work)] = timers
+        [(at_s, work)] = timers.values()
         timers.clear()
         assert at_s == due_s and not closed
         now[0] = at_s

@@ -260,7 +260,7 @@ def test_8_a_compaction_that_can_do_nothing_stops_after_two():
         assert compressor.compress(talk.rows, 7_000) is talk.rows
     assert not compressor.should_compress(7_000)
     assert compressor.is_exhausted
-    assert "no longer makes the conversation smaller" in (compressor._last_summary_error or "")
+    assert "no longer makes the conversation smaller" in compressor.get_status()["last_error"]
 
 
 def test_9_a_small_auxiliary_model_gets_no_more_than_its_window():

@@ -17,7 +17,7 @@ import pytest
 from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
 from whet.agent.loop import run_turn
-from whet.context.engine_runner import Deadlines, EngineRunner
+from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
 from whet.context.host import EngineHost
 from whet.contract.context_engine import ChatRows
 from whet.contract.errors import StoreBusy
@@ -222,7 +222,8 @@ def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> None:
             log = await Transcript.open(one.database, one.session.id, one.session.clock)
             fresh = Puppet(engine.act)
             fresh.threshold_percent = 0.0005
-            again = EngineHost(log, EngineRunner.wrap(fresh, Deadlines()), host._engines.facts)  # pyright: ignore[reportPrivateUsage]
+            facts = HostFacts(lambda: one.session.link.info, str(one.folder), "cli", fixed_tokens=100)
+            again = EngineHost(log, EngineRunner.wrap(fresh, Deadlines()), facts)
             await again.begin()
             said: list[Any] = []
             await again.view(log.messages, said.append)

@@ -175,15 +175,15 @@ def test_30_a_focus_holds_no_secret() -> None:
 
 def test_a_summary_of_another_session_is_not_carried_over() -> None:
     """A summary counts only where the transcript holds it: the engine remembers none (failure 20)."""
-    one = engine(Model("## 2. Goal\nThe secret project of the other session."))
+    model = Model("## 2. Goal\nThe secret project of the other session.")
+    one = engine(model)
     one.compress(full().rows, 8_000)
     one.on_session_reset()
-    second = Model(BODY)
-    other = Compressor(second, FixedClock())
-    other.update_model("m", 8_000)
-    one._summarise = second  # pyright: ignore[reportPrivateUsage]
+    model.answers = [BODY]
+    asked = len(model.asked)
     rows = one.compress(full().rows, 8_000)
-    assert "secret project" not in summary_of(rows) and "secret project" not in second.asked[0]
+    assert "secret project" not in summary_of(rows)
+    assert "secret project" not in "".join(model.asked[asked:]) and len(model.asked) == asked + 1
 
 
 @asynccontextmanager

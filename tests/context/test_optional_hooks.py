@@ -272,6 +272,9 @@ class Failing(Puppet):
 
     _last_summary_error: str | None = None
 
+    def report(self, error: str | None) -> None:
+        self._last_summary_error = error
+
 
 def test_a_failed_summary_is_shown_once_until_another_thing_fails(tmp_path: Path) -> None:
     """Failure 16: the person reads why nothing was compacted."""
@@ -283,7 +286,7 @@ def test_a_failed_summary_is_shown_once_until_another_thing_fails(tmp_path: Path
             one.events.clear()
             shown: list[list[str]] = []
             for error in ("401 bad key", "401 bad key", "timed out", None, "timed out"):
-                engine._last_summary_error = error
+                engine.report(error)
                 one.events.clear()
                 assert await one.session.context.compact("", one.events.append) == "unchanged"
                 shown.append(notices(one))

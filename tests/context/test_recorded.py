@@ -80,10 +80,9 @@ def test_a_larger_list_is_taken_where_it_has_fewer_rows_and_is_bearable(
 ) -> None:
     async def main() -> None:
         engine = Quiet()
-        async with rig(tmp_path, [ScriptedReply(text="yes")] * 2, engine=engine) as one:
+        async with rig(tmp_path, [ScriptedReply(text="yes")] * 2, engine=engine, window=window) as one:
             await one.turn("hello")
             await one.turn("again")
-            host_of(one)._engines.limit_window(window)  # pyright: ignore[reportPrivateUsage]
             engine.act = lambda rows: [{"role": "user", "content": "x" * chars}, *rows[len(rows) - kept :]]
             if kept == 2:
                 engine.act = lambda rows: [{"role": "user", "content": "x" * chars}, *rows[1:]]

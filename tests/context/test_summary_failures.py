@@ -133,7 +133,7 @@ def test_where_asking_again_can_not_help_code_writes_the_summary(error: Exceptio
     text = summary_of(rows)
     assert "## 4. Completed actions" in text
     assert "[#" in text
-    assert "without a model" in (compressor._last_summary_error or "")
+    assert "without a model" in compressor.get_status()["last_error"]
     assert_valid(rows)
     compressor.compress(full().rows)
     assert not compressor.is_exhausted  # it can go on like that
@@ -161,7 +161,7 @@ def test_an_answer_without_the_parts_of_a_summary_is_refused_and_the_former_one_
     compressor = engine(Model(answer))
     text = summary_of(compressor.compress(talk.rows, force=True))
     assert "Ship the orders service" in text and "Built it with terminal" in text
-    assert "not the parts of a summary" in (compressor._last_summary_error or "")
+    assert "not the parts of a summary" in compressor.get_status()["last_error"]
 
 
 def test_a_model_that_leaves_out_what_never_ends_does_not_remove_it():

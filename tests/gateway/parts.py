@@ -119,6 +119,9 @@ class Rig:
             self.app.database.write_now(lambda db, row=row: chats.end_sending(db, row.id, "sent"))
         return [msgspec.json.decode(row.body, type=Outgoing) for row in found]
 
+    def count_turns(self) -> int:
+        return self.app.database.read_now(lambda db: db.execute("SELECT count(*) FROM turns").fetchone())[0]
+
     def texts(self) -> list[str]:
         return [message.text for message in self.queued()]
 

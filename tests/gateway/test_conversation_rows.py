@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
@@ -250,19 +251,10 @@ def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(r
 def test_a_stopped_turn_has_ended_before_it_is_said(run: Run) -> None:
     async def test(rig: Rig) -> None:
         one = await rig.conversation(place())
-        ended: list[str] = []
-
-        async def turn() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                for _ in range(9):
-                    await rig.app.database.append(lambda db: db.execute("SELECT 1").fetchone())
-                ended.append("turn")
-
-        one._turn = asyncio.create_task(turn())
-        await asyncio.sleep(0)
-        assert await one.stop() == (True, 0) and ended == ["turn"]
+        one.begin_with("hello")
+        while not rig.count_turns():
+            await asyncio.sleep(0)
+        assert await one.stop() == (True, 0) and not one.is_running and rig.texts() == ["Stopped."]
 
     run(test)
 
@@ -286,10 +278,11 @@ def test_a_message_is_taken_once_however_often_the_inbox_is_looked_at(run: Run) 
     async def test(rig: Rig) -> None:
         rig.received(place(), "u1", "hello")
         one = await rig.conversation(place())
-        for _ in range(2):
-            assert not await one._take_all()
-        assert one.is_running and not one._held
-        await one.work()
+        work = asyncio.create_task(one.work())
+        while not work.done():
+            one.wake.set()
+            await asyncio.sleep(0)
+        await work
         assert not one.is_running and rig.state("u1") == "done" and len(rig.texts()) == 1
 
     run(test)
@@ -333,18 +326,32 @@ def test_a_turn_begins_once_although_the_store_fails_beside_it(run: Run, resume:
     run(test)
 
 
+class FailsOnce:
+    """A host whose first turn fails with the store when its message is in `state`."""
+
+    def __init__(self, rig: Rig, state: str) -> None:
+        self.hosted, self.database, self.state = rig.parts.hosted, rig.app.database, state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.hosted, name)
+
+    async def submit(self, *args: Any, **options: Any) -> Any:
+        state, self.state = self.state, ""
+        if not state:
+            return await self.hosted.submit(*args, **options)
+        self.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = ?", (state,)))
+        raise StoreBusy("busy")
+
+
 @pytest.mark.parametrize(("state", "answers"), [("begun", 1), ("done", 0), ("waiting", 1)])
 def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_still_waits(
     run: Run, state: chats.InState, answers: int
 ) -> None:
     async def test(rig: Rig) -> None:
-        async def fails() -> None:
-            raise StoreBusy("busy")
-
-        one = Conversation(rig.parts, rig.commands, await left_behind(rig), resume=False)
-        rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = ?", (state,)))
-        one._turn = asyncio.create_task(fails())
-        one._taken = {row.id for row in await (await rig.rows(place())).waiting()}
+        parts = msgspec.structs.replace(rig.parts, hosted=FailsOnce(rig, state))
+        one = Conversation(parts, rig.commands, await left_behind(rig), resume=state != "waiting")
+        if state == "waiting":
+            rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = 'waiting'"))
         with pytest.raises(StoreBusy):
             await one.work()
         await one.work()
@@ -376,30 +383,26 @@ def test_more_commands_than_are_read_at_a_time_are_all_run(run: Run) -> None:
 
 def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_runs(run: Run) -> None:
     async def test(rig: Rig) -> None:
-        one, over = await rig.conversation(place()), asyncio.Event()
+        one, started = await rig.conversation(place()), list[asyncio.Task[Any]]()
 
-        async def turn() -> None:
-            await over.wait()
+        def start(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+            started.append(asyncio.Task(work, loop=loop, **options))
+            return started[-1]
 
-        async def waits() -> asyncio.Task[None]:
-            waiting = asyncio.create_task(one._turn_or_wake())
-            for _ in range(10):
+        asyncio.get_running_loop().set_task_factory(start)
+        ben = rig.parts.router.find_in_file(place())
+        assert ben is not None
+        async with rig.parts.hosted.using(await one.record.session_id(ben)):  # no turn can begin
+            for update_id in ("u1", "u2"):
+                rig.received(place(), update_id, "hello")
+            work = asyncio.create_task(one.work())
+            while not one.is_running:
                 await asyncio.sleep(0)
-            assert not waiting.done()
-            return waiting
-
-        one._turn, one._begun = asyncio.create_task(turn()), asyncio.get_running_loop().create_future()
-        waiting = await waits()
-        one._begun.set_result(None)
-        await waiting
-        waiting = await waits()
-        one.wake.set()
-        await waiting
-        one.wake.clear()
-        waiting = await waits()
-        over.set()
-        await waiting
-        assert not one.is_running
+            await rig.app.database.append(lambda db: db.execute("SELECT 1").fetchone())
+            assert rig.state("u2") == "waiting"
+        await work
+        assert (rig.state("u1"), rig.state("u2")) == ("done", "done")
+        assert rig.count_turns() == 1 and len(started) < 100
 
     run(test)
 

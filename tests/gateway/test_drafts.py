@@ -210,10 +210,11 @@ def test_a_channel_that_can_change_nothing_or_a_turn_that_wants_none_has_no_draf
                 draft = MessageDraft(
                     post.database, board, record, post.deliveries, first_after_s=first_after_s
                 )
+                before = asyncio.all_tasks()
                 draft.start()
-                assert len(draft._tasks) == tasks
+                assert len(asyncio.all_tasks() - before) == tasks
                 await draft.stop()
-                assert draft._tasks == []
+                assert asyncio.all_tasks() == before
 
     asyncio.run(main())
 

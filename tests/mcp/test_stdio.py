@@ -395,11 +395,10 @@ def test_a_server_that_is_none_is_a_mistake_in_the_settings(
 
 
 def test_nothing_of_a_server_is_left(home: Path, tmp_path: Path) -> None:
-    async def test() -> int:
-        async with bench(home, {"odd": odd("good")}) as b:
-            transport = b.servers.remotes["odd"].connection.transport  # type: ignore[union-attr]
-            return transport._popen.pid  # type: ignore[attr-defined]
+    async def test() -> None:
+        async with bench(home, {"odd": odd("good", tmp_path / "journal")}):
+            os.kill(int((tmp_path / "journal.pid").read_text()), 0)
 
-    pid = asyncio.run(test())
+    asyncio.run(test())
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(int((tmp_path / "journal.pid").read_text()), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.harm import false_alarms, harm_found
 
 from whet.memory.effects import Effect, Sums, compare_items, sum_by_session
@@ -132,6 +133,7 @@ def test_a_few_failed_calls_among_failing_sessions_are_no_evidence() -> None:
     assert only(compare_items(uses(NOTE, kept), {**before, **kept})).finding == "no evidence"
 
 
+@pytest.mark.slow
 def test_a_note_without_effect_is_seldom_called_harmful_however_often_it_is_looked_at() -> None:
     assert false_alarms(runs=60, uses=60) <= 0.05
     assert harm_found(runs=60, uses=10) >= 0.9

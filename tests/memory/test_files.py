@@ -81,15 +81,21 @@ def test_a_folder_that_takes_no_files_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("was_there", [True, False])
-def test_a_file_that_somebody_saves_in_the_very_moment_is_what_stays(tmp_path: Path, was_there: bool) -> None:
-    fresh, theirs, aside = (tmp_path / name for name in (".a.md.new", "a.md", ".a.md.before"))
-    fresh.write_text("ours")
-    theirs.write_text("theirs")
+def test_a_file_that_somebody_saves_in_the_very_moment_is_what_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_there: bool
+) -> None:
+    path, link = tmp_path / "a.md", os.link
     if was_there:
-        aside.write_text("old")
+        path.write_text("old")
+
+    def save_first(source: Path, target: Path) -> None:
+        path.write_text("theirs")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", save_first)
     with pytest.raises(Moved):
-        disk._install(fresh, theirs, aside)
-    assert theirs.read_text() == "theirs" and not aside.exists()
+        disk.swap(path, hash_text(b"old") if was_there else "", b"ours")
+    assert path.read_text() == "theirs" and [entry.name for entry in tmp_path.iterdir()] == ["a.md"]
 
 
 def test_what_a_crash_set_aside_goes_back_unless_somebody_wrote_again(tmp_path: Path) -> None:

@@ -34,10 +34,11 @@ def test_only_marked_prefixes_are_written_and_a_mark_looks_back():
 
 @pytest.mark.slow
 def test_memory_is_bounded():
-    cache = PrefixCache()
+    cache, blocks = PrefixCache(), [str(number).encode() for number in range(90_000)]
     for index in range(3):
-        cache.count_automatic(f"m{index}", (str(number).encode() for number in range(90_000)))
-    assert 0 < len(cache._seen) <= 200_000
+        cache.count_automatic(f"m{index}", blocks)
+    newest, oldest = cache.count_automatic("m2", blocks), cache.count_automatic("m0", blocks)
+    assert newest.read == newest.prompt and oldest.read == 0
 
 
 def test_a_conversation_reads_more_at_each_step(serve, chat):

@@ -478,6 +478,7 @@ def test_a_window_from_the_settings_is_not_asked_for():
     run(test)
 
 
+@pytest.mark.slow
 def test_many_sessions_share_one_provider():
     async def test() -> None:
         async with running(*[GOOD] * 60) as server:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.jails import made_jail, run
+from whet.sandbox.guard import Guard
 from whet.sandbox.jail import Jail, JailedCommand, Started
 from whet.tools.shell import command_environment
 
@@ -170,7 +171,7 @@ def test_links_that_come_and_go_lead_the_guard_nowhere(jail: Jail, tmp_path: Pat
     (workspace / ".zed" / "in").mkdir(parents=True)
     (workspace / ".zed" / "key").write_text("mine")
     (workspace / "link").symlink_to(outside)
-    guard, ended = jail._guard, threading.Event()
+    guard, ended = Guard(jail.policy, jail.plan.aside), threading.Event()
 
     def exchange() -> None:
         libc = ctypes.CDLL(None)

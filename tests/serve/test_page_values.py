@@ -37,7 +37,7 @@ from whet.serve.board.learning import LearningPages
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.page_messages import PageCall
 from whet.serve.board.past import HistoryPages, ShownSpan
-from whet.serve.board.session_chat import Follower, SessionChat, count_units, read_form_text
+from whet.serve.board.session_chat import Follower, compose_message, count_units, read_form_text
 from whet.serve.site import Site, SiteTimings
 from whet.serve.wire import ApiError
 from whet.store import ledger, search, sessions
@@ -46,7 +46,7 @@ from whet.store.ledger import NewRow
 from whet.store.replay import ReplayedTurn, ReplayEntry
 from whet.store.sessions import NewSession
 from whet.web.pages import SiteTemplates
-from whet.web.sessions import Sessions, Visit
+from whet.web.sessions import Visit
 from whet.web.uploads import Upload
 from whet_lab.practice.server import PracticeServer
 
@@ -392,37 +392,32 @@ def test_what_was_written_is_taken_with_its_own_line_ends_and_no_longer_than_a_m
     assert [count_units(text) for text in ("abc", "ä", "😀", "\ud800")] == [3, 1, 2, 1]
 
 
-def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(run: Run, tmp_path: Path) -> None:
-    largest = b"GIF89a".ljust(MAX_IMAGE_BYTES, b".")
+def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(tmp_path: Path) -> None:
+    largest, work = b"GIF89a".ljust(MAX_IMAGE_BYTES, b"."), tmp_path / "work"
+    work.mkdir()
 
-    async def test(frame: Told) -> None:
-        pages = HistoryPages(frame, LiveTurns())
-        chat = SessionChat(frame, pages, LiveTurns(), cast("Sessions", None), 1.0)
+    def compose(text: str, *files: Upload) -> list[str]:
+        message = asyncio.run(compose_message(text, files, work))
+        assert message.images == tuple(
+            ImagePart("image/gif", base64.b64encode(file.data).decode())
+            for file in files
+            if file.data == largest
+        )
+        return message.text.splitlines()
 
-        async def said(text: str, *files: Upload) -> list[str]:
-            found = await chat._read_message(text, files, tmp_path / "work")
-            assert found.images == tuple(
-                ImagePart("image/gif", base64.b64encode(file.data).decode())
-                for file in files
-                if file.data == largest
-            )
-            return found.text.splitlines()
-
-        assert await said("Look.", Upload("a.gif", largest), Upload("b.gif", largest + b".")) == [
-            "Look.",
-            "[file received: received/b.gif, 5,000,001 bytes]",
-        ]
-        texts = [Upload(f"{number}.txt", b"x") for number in range(12)]
-        assert len(await said("", *texts[:10])) == 10
-        lines = await said("", *texts)
-        assert len(lines) == 11 and lines[-1] == "[2 more files were left out]"
-        (tmp_path / "work" / "received").rename(tmp_path / "work" / "kept")
-        (tmp_path / "work" / "received").write_text("in the way")
-        assert await said("", Upload("a\u202e.txt", b"x")) == [
-            "['a<U+202E>.txt' was sent and could not be kept: received in the workspace is no folder]"
-        ]
-
-    run(test)
+    assert compose("Look.", Upload("a.gif", largest), Upload("b.gif", largest + b".")) == [
+        "Look.",
+        "[file received: received/b.gif, 5,000,001 bytes]",
+    ]
+    texts = [Upload(f"{number}.txt", b"x") for number in range(12)]
+    assert len(compose("", *texts[:10])) == 10
+    lines = compose("", *texts)
+    assert len(lines) == 11 and lines[-1] == "[2 more files were left out]"
+    (work / "received").rename(work / "kept")
+    (work / "received").write_text("in the way")
+    assert compose("", Upload("a\u202e.txt", b"x")) == [
+        "['a<U+202E>.txt' was sent and could not be kept: received in the workspace is no folder]"
+    ]
 
 
 # Following a session.

@@ -16,6 +16,7 @@ from whet.rewind.taking_back import RewindResult
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.past import HistoryPages
 from whet.serve.board.session_chat import SessionChat, format_outcome
+from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError
 from whet.store import sessions
 from whet.store.sessions import NewSession
@@ -81,12 +82,12 @@ def test_a_session_that_is_no_chat_takes_nothing(run: Run, name: str) -> None:
 def test_nothing_is_taken_back_while_a_turn_runs_or_was_begun(run: Run) -> None:
     async def test(frame: Told) -> None:
         await talked(frame, 1)
-        frame.turns._begin("s1")
+        turn = await frame.turns.begin("s1", TurnInput("go on"))
         assert told(await desk(frame).rewind(posted({"turn": "1"}), VISIT)) == (
             409,
             "A turn is running; stop it first.",
         )
-        frame.turns._end("s1")
+        await turn
 
     run(test)
 

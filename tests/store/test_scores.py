@@ -196,6 +196,7 @@ def test_one_that_is_short_is_weighed_beside_long_ones_that_came_later(tmp_path)
     db.close()
 
 
+@pytest.mark.slow
 def test_a_beat_stands_by_one_message_in_a_thousand_and_by_the_first_of_every_sixteenth_session(tmp_path):
     db = opened(tmp_path)
     for number in range(1, 34):

@@ -389,14 +389,20 @@ def test_what_is_indexed_as_a_copy_alone_is_found_where_it_was_said_and_weighs_a
     assert found(db, "heron bittern") == ["s1", "other"]
 
 
-class Counting(Ranking):
-    """A ranking that counts how often it looks at rows."""
+class Counting:
+    """A connection, for whoever asks of its own class, that counts how often messages are looked at."""
 
-    looks = 0
+    __class__ = property(lambda self: type(self.connection))
 
-    def _select_visible(self, scores, newest=-1):
-        self.looks += 1
-        return super()._select_visible(scores, newest)
+    def __init__(self, connection):
+        self.connection, self.looks = connection, 0
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def execute(self, sql, *values):
+        self.looks += "octet_length(m.content)" in sql
+        return self.connection.execute(sql, *values)
 
 
 @pytest.mark.slow
@@ -417,7 +423,7 @@ def test_forks_add_no_looks_at_rows_and_what_they_say_themselves_is_their_own(db
     assert len(found(db, "heron", session_id="f17")) == 9
 
     def ranked(connection):
-        ranking = Counting(connection, {}, None)
-        return len(ranking.find_best(parse_terms("heron"), 20)), ranking.looks
+        counting = Counting(connection)
+        return len(Ranking(counting, {}, None).find_best(parse_terms("heron"), 20)), counting.looks
 
     assert db.read_now(ranked) == (14, looks)

@@ -33,9 +33,7 @@ _SHAPE = (
 )
 """When the schema was last changed, what is known of its tables, and how many connections are allowed; copies
 of a database keep it."""
-_OTHERS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-)
+_USERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
 _EMPTY = """
 SET session_replication_role = replica; -- no trigger
 DO $$
@@ -96,7 +94,7 @@ class Cluster:
         """Empty a database for the next test: to make one takes several times as long, and 8 MB. One whose
         schema was changed, that was analyzed or that somebody still uses is removed."""
         name = url.rpartition("/")[2]
-        if self._is_emptied(url):
+        if self._is_left(name) and self._is_emptied(url) and self._is_left(name):
             new = self._name()  # what this process remembers of the old one is not about it
             self._admin.execute(f"ALTER DATABASE {name} RENAME TO {new}".encode())
             self._admin.execute(f"GRANT CONNECT, TEMPORARY ON DATABASE {new} TO PUBLIC".encode())
@@ -106,15 +104,18 @@ class Cluster:
         self._admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
         self._made.remove(name)
 
+    def _is_left(self, name: str) -> bool:
+        """Whether nobody uses a database. Who has just left is counted for a moment, in which the server lets
+        a change of its name wait for a tenth of a second."""
+        for _ in range(50):
+            if self._admin.execute(_USERS, (name,)).fetchone() == (0,):
+                return True
+            self._admin.execute("SELECT pg_sleep(0.002)")
+        return False
+
     def _is_emptied(self, url: str) -> bool:
         try:
             with psycopg.connect(url, autocommit=True) as connection:
-                for _ in range(20):  # who has just left is counted for a moment
-                    if connection.execute(_OTHERS).fetchone() == (0,):
-                        break
-                    connection.execute("SELECT pg_sleep(0.005)")
-                else:
-                    return False
                 if connection.execute(_SHAPE.encode()).fetchall() != self._shape:
                     return False
                 connection.execute(_EMPTY)

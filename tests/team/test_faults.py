@@ -199,9 +199,8 @@ def test_a_pooler_is_refused_before_anybodys_lock_is_held(url: str, more: tuple[
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_clocks_an_hour_apart_take_nothing_over(url, hours):
     async def main() -> None:
-        here, there = FixedClock(), FixedClock()
+        here, there = FixedClock(), FixedClock(ids_after=100)
         there.moment += timedelta(hours=hours)
-        there._count = 100  # its ids are others'
         log = await new_log(db, here)
         await log.begin_turn(user("x"))
         other = await Transcript.open(db, "s1", there)

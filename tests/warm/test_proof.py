@@ -71,7 +71,7 @@ def test_without_an_effect_evidence_is_claimed_as_rarely_as_said(tasks: int) -> 
 
 
 @pytest.mark.parametrize(
-    "size", [6, 8, 13, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 20, 30, 200))]
+    "size", [6, 8, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 13, 20, 30, 200))]
 )
 def test_of_all_sign_patterns_less_than_the_level_is_called_evidence(size: int) -> None:
     rng = random.Random(size)
@@ -112,6 +112,7 @@ def test_a_hold_out_of_sessions_claims_as_rarely() -> None:
     assert ratio_difference([(1, 2)], [(1, 2)] * 9).spans_zero
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held_share", [0.1, 0.5])
 def test_looking_after_each_of_400_sessions_switches_off_by_chance_at_most_so_often(
     held_share: float,

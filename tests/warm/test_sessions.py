@@ -154,6 +154,7 @@ def test_the_examples_open_the_conversation_and_stay_the_same_bytes(
         assert text.count('"cache_control"') == 3
 
 
+@pytest.mark.slow
 def test_a_second_session_with_the_same_template_reads_it_from_the_cache(
     lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
 ) -> None:

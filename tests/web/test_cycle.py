@@ -10,6 +10,7 @@ import uvicorn
 
 from tests.confirm.running import request
 from whet.web.line import WebConnection
+from whet.web.listening import SiteServer
 from whet.web.protocol import LimitedProtocol
 
 LENGTH = (b"content-length", b"2")
@@ -22,14 +23,14 @@ def serve(app: Any, play: Any) -> Any:
         config = uvicorn.Config(
             app, port=0, http=LimitedProtocol, lifespan="off", log_config=None, ws="none", server_header=False
         )
-        server = uvicorn.Server(config)
-        task = asyncio.create_task(server._serve())
-        while not server.started:
-            await asyncio.sleep(0.005)
+        ready = asyncio.Event()
+        server = SiteServer(config, ready.set, lambda: None, takes_signals=False)
+        task = asyncio.create_task(server.serve())
+        await ready.wait()
         try:
             return await asyncio.wait_for(play(server.servers[0].sockets[0].getsockname()[1]), 20)
         finally:
-            server.should_exit = True
+            server.stop()
             await task
 
     return asyncio.run(go())

@@ -110,7 +110,7 @@ class TelegramServer(Host):
     async def _serve(self, request: Request) -> JSONResponse:
         method = request.path_params["method"]
         if request.path_params["token"] != TOKEN:
-            return _error(401, "Unauthorized")
+            return error_response(401, "Unauthorized")
         body = json.loads(await request.body() or b"{}")
         self.note(lambda: self.calls.append((method, body)))
         fault = self.next_fault(method)
@@ -120,21 +120,21 @@ class TelegramServer(Host):
             return JSONResponse(fault[1], fault[0])
         handler = getattr(self, f"_{method}", None)
         if handler is None:
-            return _error(404, "Not Found")
+            return error_response(404, "Not Found")
         return await handler(body)
 
     async def _sendMessage(self, body: dict[str, Any]) -> JSONResponse:
         if str(body.get("chat_id")) != "-1001":
-            return _error(400, "Bad Request: chat not found")
+            return error_response(400, "Bad Request: chat not found")
         return self._put(body, 0)
 
     async def _editMessageText(self, body: dict[str, Any]) -> JSONResponse:
         number = body.get("message_id")
         old = self.messages.get(number) if isinstance(number, int) else None
         if old is None or str(body.get("chat_id")) != "-1001":
-            return _error(400, "Bad Request: message to edit not found")
+            return error_response(400, "Bad Request: message to edit not found")
         if old["raw"] == body["text"] and old["reply_markup"] == body.get("reply_markup"):
-            return _error(
+            return error_response(
                 400, "Bad Request: message is not modified: specified new message content is the same"
             )
         return self._put(body, old["message_id"])
@@ -143,18 +143,18 @@ class TelegramServer(Host):
         try:
             parsed = parse(body["text"]) if body.get("parse_mode") == "HTML" else None
         except BadText as error:
-            return _error(400, f"Bad Request: can't parse entities: {error}")
+            return error_response(400, f"Bad Request: can't parse entities: {error}")
         text = parsed.text if parsed else body["text"]
         if not text.strip():
-            return _error(400, "Bad Request: message text is empty")
+            return error_response(400, "Bad Request: message text is empty")
         if len(text.encode("utf-16-le")) // 2 > 4096:
-            return _error(400, "Bad Request: message is too long")
+            return error_response(400, "Bad Request: message is too long")
         for row in body.get("reply_markup", {}).get("inline_keyboard", []):
             for button in row:
                 if not 1 <= len(button.get("callback_data", "x").encode()) <= 64:
-                    return _error(400, "Bad Request: BUTTON_DATA_INVALID")
+                    return error_response(400, "Bad Request: BUTTON_DATA_INVALID")
                 if "localhost" in button.get("url", ""):
-                    return _error(
+                    return error_response(
                         400,
                         "Bad Request: inline keyboard button URL is invalid: Wrong HTTP URL",
                     )
@@ -179,7 +179,7 @@ class TelegramServer(Host):
         for _ in range(int(min(body.get("timeout", 0), 5) * 100)):
             if self._polls != mine:  # Telegram ends the older one of two listeners
                 self.conflicts += 1
-                return _error(409, "Conflict: terminated by other getUpdates request")
+                return error_response(409, "Conflict: terminated by other getUpdates request")
             if self._updates:
                 break
             await asyncio.sleep(0.01)  # the long poll of a server, not of a test
@@ -187,12 +187,12 @@ class TelegramServer(Host):
 
     async def _answerCallbackQuery(self, body: dict[str, Any]) -> JSONResponse:
         if len(body.get("text", "")) > 200:
-            return _error(400, "Bad Request: MESSAGE_TOO_LONG")
+            return error_response(400, "Bad Request: MESSAGE_TOO_LONG")
         self.note(lambda: self.answers.__setitem__(body["callback_query_id"], body))
         return JSONResponse({"ok": True, "result": True})
 
 
-def _error(code: int, description: str) -> JSONResponse:
+def error_response(code: int, description: str) -> JSONResponse:
     return JSONResponse({"ok": False, "error_code": code, "description": description}, code)
 
 

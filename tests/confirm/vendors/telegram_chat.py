@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tests.confirm.vendors.telegram import TOKEN, BadText, TelegramServer, _error, parse
+from tests.confirm.vendors.telegram import TOKEN, BadText, TelegramServer, error_response, parse
 
 
 class TelegramChat(TelegramServer):
@@ -175,7 +175,7 @@ class TelegramChat(TelegramServer):
         form = await request.form()
         media: list[dict[str, str]] = json.loads(str(form["media"]))
         if not 2 <= len(media) <= 10:
-            return _error(400, "Bad Request: group send failed")
+            return error_response(400, "Bad Request: group send failed")
         parts: list[dict[str, Any]] = []
         for item in media:
             upload: Any = form[item["media"].removeprefix("attach://")]
@@ -208,7 +208,7 @@ class TelegramChat(TelegramServer):
                 break
             await asyncio.sleep(0.01)  # the long poll of a server, not of a test
         if self._polling > mine:
-            return _error(409, "Conflict: terminated by other getUpdates request")
+            return error_response(409, "Conflict: terminated by other getUpdates request")
         with self.changed:
             found = list(self._updates[: body.get("limit", 100)])
             self._kept.update({u["update_id"]: u for u in found})
@@ -217,7 +217,7 @@ class TelegramChat(TelegramServer):
     async def _getFile(self, body: dict[str, Any]) -> JSONResponse:
         name = body["file_id"]
         if name not in self.files:
-            return _error(400, "Bad Request: invalid file_id")
+            return error_response(400, "Bad Request: invalid file_id")
         return JSONResponse(
             {"ok": True, "result": {"file_id": name, "file_path": name, "file_size": len(self.files[name])}}
         )
@@ -256,9 +256,9 @@ class TelegramChat(TelegramServer):
             return text
         found = [o for o in self.sends if o["id"] == body["message_id"] and o["chat"] == str(body["chat_id"])]
         if not found:
-            return _error(400, "Bad Request: message to edit not found")
+            return error_response(400, "Bad Request: message to edit not found")
         if found[0]["raw"] == body["text"]:
-            return _error(
+            return error_response(
                 400, "Bad Request: message is not modified: specified new message content is the same"
             )
         self.edits += 1
@@ -270,11 +270,11 @@ class TelegramChat(TelegramServer):
         try:
             text = parse(body["text"]).text if body.get("parse_mode") == "HTML" else body["text"]
         except BadText as error:
-            return _error(400, f"Bad Request: can't parse entities: {error}")
+            return error_response(400, f"Bad Request: can't parse entities: {error}")
         if not text.strip():
-            return _error(400, "Bad Request: message text is empty")
+            return error_response(400, "Bad Request: message text is empty")
         if len(text.encode("utf-16-le")) // 2 > 4096:
-            return _error(400, "Bad Request: message is too long")
+            return error_response(400, "Bad Request: message is too long")
         json.dumps(text)
         return text
 

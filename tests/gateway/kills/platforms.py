@@ -276,7 +276,7 @@ class Webhook(Host):
         return f'[[channel]]\nkind = "webhook"\n{listen}\n\n{people}'
 
     def write(self, user: int, text: str) -> None:
-        self.note(lambda: setattr(self, "_left", self._left + 1))
+        self.note(lambda: self._count_left(1))
         self._waiting[user].put((f"in-{text}", text))
 
     def begin(self) -> None:
@@ -291,6 +291,9 @@ class Webhook(Host):
 
     def unacknowledged(self) -> int:
         return self._left
+
+    def _count_left(self, change: int) -> None:
+        self._left += change
 
     def said(self, user: int) -> list[str]:
         with self.changed:
@@ -313,7 +316,7 @@ class Webhook(Host):
                 continue
             while not self._over.is_set() and not self._ask_to_accept(user, id_, text):
                 self._over.wait(0.05)
-            self.note(lambda: setattr(self, "_left", self._left - 1))
+            self.note(lambda: self._count_left(-1))
 
     def _ask_to_accept(self, user: int, id_: str, text: str) -> bool:
         data = {"conversation": f"c{user}", "user": f"u{user}", "text": text}

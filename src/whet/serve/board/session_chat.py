@@ -84,7 +84,7 @@ class SessionChat:
         session_id, folder = await self._create(text, form)
         if plans:
             await self._run_plan_command(session_id, text)
-        message = await self._read_message(text, request.state.files, folder)
+        message = await compose_message(text, request.state.files, folder)
         await frame.turns.begin(session_id, TurnInput(message.text, message.images))
         return _redirect_to(request, session_id)
 
@@ -124,7 +124,7 @@ class SessionChat:
             if not done.sends:
                 return _redirect_to(request, session_id)
             text = done.sends
-        message = await self._read_message(
+        message = await compose_message(
             text, request.state.files, Path(row.workspace or self._frame.services.workspace)
         )
         await turns.begin(session_id, TurnInput(message.text, message.images, "steer"))
@@ -260,26 +260,27 @@ class SessionChat:
             return JsonAnswer({"problem": error.message}, error.status)
         return await self._past.session(request, visit, problem=error)
 
-    async def _read_message(self, text: str, files: Sequence[Upload], workspace: Path) -> ComposedMessage:
-        """Return a message with its images and a line for each file, which is saved in the session's
-        workspace."""
-        lines: list[str] = []
-        images: list[ImagePart] = []
-        for file in files[:_MAX_FILES]:
-            kind = image_type(file.data)
-            if kind and len(file.data) <= MAX_IMAGE_BYTES and not image_fault(file.data):
-                images.append(ImagePart(kind, base64.b64encode(file.data).decode()))
-                continue
-            try:
-                path = await asyncio.to_thread(save_attachment, workspace, file.name, file.data)
-            except (WhetError, OSError) as error:
-                why = error.message if isinstance(error, WhetError) else str(error.strerror)
-                lines.append(f"[{visible(file.name, 80)!r} was sent and could not be kept: {why}]")
-                continue
-            lines.append(f"[file received: {path.relative_to(workspace)}, {len(file.data):,} bytes]")
-        if len(files) > _MAX_FILES:
-            lines.append(f"[{len(files) - _MAX_FILES} more files were left out]")
-        return ComposedMessage("\n".join(filter(None, (text, *lines))), tuple(images))
+
+async def compose_message(text: str, files: Sequence[Upload], workspace: Path) -> ComposedMessage:
+    """Return a message with its images and a line for each file, which is saved in the session's
+    workspace."""
+    lines: list[str] = []
+    images: list[ImagePart] = []
+    for file in files[:_MAX_FILES]:
+        kind = image_type(file.data)
+        if kind and len(file.data) <= MAX_IMAGE_BYTES and not image_fault(file.data):
+            images.append(ImagePart(kind, base64.b64encode(file.data).decode()))
+            continue
+        try:
+            path = await asyncio.to_thread(save_attachment, workspace, file.name, file.data)
+        except (WhetError, OSError) as error:
+            why = error.message if isinstance(error, WhetError) else str(error.strerror)
+            lines.append(f"[{visible(file.name, 80)!r} was sent and could not be kept: {why}]")
+            continue
+        lines.append(f"[file received: {path.relative_to(workspace)}, {len(file.data):,} bytes]")
+    if len(files) > _MAX_FILES:
+        lines.append(f"[{len(files) - _MAX_FILES} more files were left out]")
+    return ComposedMessage("\n".join(filter(None, (text, *lines))), tuple(images))
 
 
 class Follower:
