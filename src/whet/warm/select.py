@@ -17,66 +17,14 @@ from datetime import datetime
 import msgspec
 
 from whet.contract.tools import ToolSpec
+from whet.store.stopwords import STOP_WORDS
 from whet.warm.template import Example, Template, example_tokens, staleness
 
 LEAST_SCORE = 0.5
 _WORD = re.compile(r"[^\W_]+")
-_STOP = frozenset(
-    (
-        *(
-            "the",
-            "and",
-            "for",
-            "with",
-            "that",
-            "this",
-            "what",
-            "how",
-            "why",
-            "is",
-            "are",
-            "was",
-            "can",
-            "you",
-            "to",
-        ),
-        *(
-            "in",
-            "of",
-            "on",
-            "it",
-            "me",
-            "my",
-            "a",
-            "an",
-            "do",
-            "does",
-            "please",
-            "from",
-            "be",
-            "or",
-            "at",
-            "by",
-        ),
-        *(
-            "der",
-            "die",
-            "das",
-            "und",
-            "ist",
-            "ein",
-            "eine",
-            "bitte",
-            "le",
-            "la",
-            "les",
-            "et",
-            "de",
-            "el",
-            "los",
-        ),
-    )
-)
+# The short words of other languages in which people often write.
+_OTHER_WORDS = "please der die das und ist ein eine bitte le la les et de el los"
+_STOP = STOP_WORDS.union(_OTHER_WORDS.split())
 _K1 = 1.2
 
 
