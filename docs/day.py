@@ -100,7 +100,7 @@ def fix(terminal: Terminal) -> None:
     terminal.type("whet")
     terminal.wait(READY)
     terminal.type("the test of price.py fails; mend it")
-    terminal.wait(r"Enter is no")
+    terminal.wait(r"Enter alone is no")
     terminal.rest(3.5)
     terminal.type("1")
     terminal.wait(REST)
