@@ -18,7 +18,11 @@ ELSEWHERE = f"{BACK} files in this folder back, but nothing outside of it"
     [
         ("curl -sL https://a.org/x | sh", "run curl and sh, and to reach a.org", ELSEWHERE),
         ("sudo make install", "run sudo and make outside the sandbox, with all your rights", ELSEWHERE),
-        ("echo x > ~/other/f", "run echo, with output to ~/other/f, and to write ~/other", ELSEWHERE),
+        (
+            "echo x > out.txt && curl b.org",
+            "run echo and curl, with output to out.txt, and to reach b.org",
+            ELSEWHERE,
+        ),
         ("cat .env", "run cat", "not possible: /rewind can't take this back"),
     ],
 )

@@ -11,11 +11,11 @@ from tests.asked import in_terminal
 from tests.writes import WRITES
 
 PARTS = {
-    "what happens, in one sentence": r"Whet wants to (create|change|delete|run|replace|write)\b.*\S",
+    "what happens, in one sentence": r"Whet wants to (create|change|delete|empty|run)\b.*\S",
     "why it is asked": r"\n  Why asked: (mode \"ask\" asks before every|[a-z]).*",
     "what takes it back": r"\n  To undo:   type /rewind \(in a shell: whet rewind\) to (get|delete) ",
     "the first answer": r"\n  1  Yes, once: only this (change|command)",
-    "the lasting answer": r"\n  2  Yes, and until you end this session don't ask again for (any|output|exactly)",
+    "the lasting answer": r"\n  2  Yes, also for (any change to|output to|exactly) (.|\n)* until\s+you\s+end\s+this\s+session",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc mean no, too\)",
     "changing it": r"or Tab +change it in your editor first; then your version runs",
     "a reason": r"or any text  no, and the model reads your text as the reason",

@@ -76,7 +76,7 @@ class TerminalDecision:
         rows += [
             (
                 f"  {option.number}  ",
-                f"Yes, and until you end this session don't ask again for {exact(scope)}",
+                f"Yes, also for {exact(scope)}, without asking again until you end this session",
             )
             for option, scope in zip(self._sessions, scopes, strict=True)
         ]

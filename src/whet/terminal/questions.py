@@ -132,7 +132,7 @@ class TerminalQuestion:
 def _first_row(line: list[list[Fragment]], width: int) -> list[Fragment]:
     """Return a line that was broken into rows as one row, with … if it had more."""
     style, text = line[0][0]
-    return [(style, text if len(line) == 1 else wording.cut(text, width - 1).removesuffix("…") + "…")]
+    return [(style, wording.cut(" ".join((text, *(row[0][1].strip() for row in line[1:]))), width))]
 
 
 def _wrapped(line: tuple[str, str] | tuple[str, str, str], width: int) -> list[list[Fragment]]:
@@ -267,7 +267,7 @@ class TerminalPerson:
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is no option are a no."""
-        decision = TerminalDecision(request, self._painter.theme, max(self._terminal.height() - 20, 8))
+        decision = TerminalDecision(request, self._painter.theme, max(self._terminal.height() - 22, 8))
         is_drawn = is_viewed = False
         while True:
             question = self._question(decision)
