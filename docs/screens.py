@@ -70,7 +70,7 @@ SCENES = (
             (
                 "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in "
                 "orders/price.py",
-                r"Enter is no",
+                r"Enter alone is no",
             ),
             ("=<1>", REST),
             AWAY,
@@ -92,7 +92,7 @@ SCENES = (
     Scene(
         "Something dangerous",
         "After a no, the model is notified and uses what is still allowed.",
-        (CHAT, ("clean up the build output", r"Enter is no"), ("<n>", REST), AWAY),
+        (CHAT, ("clean up the build output", r"Enter alone is no"), ("<n>", REST), AWAY),
     ),
     Scene(
         "Plan mode",

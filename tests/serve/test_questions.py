@@ -108,6 +108,7 @@ def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         folder="/work",
         opening="the network",
         digest="d",
+        undo="not possible",
     )
 
     async def main() -> None:
@@ -146,6 +147,8 @@ def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
             "opening": "the network",
             "digest": "d",
             "keeps": (True, False),
+            "covers": ("commands that begin with “ls”", "exactly “ls -l”"),
+            "undo": "not possible",
             "draft": "ls -l",
         }
         assert (question.title, question.body) == (
