@@ -100,11 +100,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
     def may_write(self, path: Path) -> bool:
         """Whether a resolved path may be written, created or removed."""
-        if self._is_in_home(path) or any(
+        if not self._is_nearest_granted(path, (self.workspace, *self.write)) or self._is_in_home(path):
+            return False  # first, because the protected paths are many
+        return not any(
             is_below(path, excluded) for excluded in (*self.sealed, *self.closed, *self.protected_paths())
-        ):
-            return False
-        return self._is_nearest_granted(path, (self.workspace, *self.write))
+        )
 
     def may_read(self, path: Path) -> bool:
         """Whether a resolved path may be read."""
