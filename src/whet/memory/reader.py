@@ -348,7 +348,7 @@ def index_part(
             break
         chars_left -= len(line) + 1
         lines[info.name] = line
-    head = "Skills (load one with skill_view before work that it fits):"
+    head = "Skills (skill_view one before work that it fits):"
     hidden_count = len(usable) - len(lines)
     more = [f"({hidden_count} more: skills_list finds them by words.)"] if hidden_count else []
     text = "\n".join([head, *(lines[name] for name in sorted(lines)), *more])

@@ -100,11 +100,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
 
     def may_write(self, path: Path) -> bool:
         """Return whether a resolved path may be written, created or removed."""
+        if not self._is_nearest_granted(path, (self.workspace, *self.write)):
+            return False
         if self._is_in_home(path) or self._is_protected(path):
             return False
-        if any(is_below(path, excluded) for excluded in (*self.sealed, *self.closed, *self.fixed)):
-            return False
-        return self._is_nearest_granted(path, (self.workspace, *self.write))
+        return not any(is_below(path, excluded) for excluded in (*self.sealed, *self.closed, *self.fixed))
 
     def may_read(self, path: Path) -> bool:
         """Return whether a resolved path may be read."""
