@@ -111,13 +111,14 @@ CALL_FINISHED = RowStatement(
 Packed = tuple[int, int, str, str | None]
 
 
-def row_reader(cursor: apsw.Cursor, error: WhetError) -> Callable[[], tuple[Any, ...]]:
-    """Return the function that reads the first row of a query. It raises `error` if there is none."""
+def row_reader(cursor: apsw.Cursor, make_error: Callable[[], WhetError]) -> Callable[[], tuple[Any, ...]]:
+    """Return the function that reads the first row of a query. It raises what `make_error` returns if
+    there is none."""
 
     def read() -> tuple[Any, ...]:
         row = cursor.fetchone()
         if row is None:
-            raise error
+            raise make_error()
         return row
 
     return read

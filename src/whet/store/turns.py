@@ -129,7 +129,7 @@ def end_turn(
         f" tool_calls = tool_calls + ?, {sums} WHERE key = ? RETURNING {sessions.COLUMNS}",
         (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key),
     )
-    read = rows.row_reader(cursor, _deleted_error())
+    read = rows.row_reader(cursor, _deleted_error)
     return lambda: sessions.read_row(read())
 
 
@@ -208,7 +208,7 @@ def select_is_newer(
         " FROM sessions WHERE key = ?1",
         (key, *rows.ids_of(key)),
     )
-    read = rows.row_reader(cursor, _deleted_error())
+    read = rows.row_reader(cursor, _deleted_error)
     return lambda: is_newer(read(), version)
 
 
