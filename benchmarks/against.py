@@ -1,8 +1,8 @@
 """The whole program beside its code at an older commit: `python -m benchmarks.against COMMIT`.
 
 Both answer a question and do a job of commands, in turn, against one paced model server, each run in a home
-of its own and without a sandbox, which an older commit may not have. Printed are the medians of both, and
-of each round's ratio.
+of its own. Neither uses the sandbox, which an older commit may not have, unless `--sandboxed` is given.
+Printed are the medians of both, and of each round's ratio.
 """
 
 from __future__ import annotations
@@ -30,13 +30,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--sandboxed", action="store_true", help="commands run in the sandbox")
     asked = parser.parse_args()
     with older_source(asked.commit) as older, practice_server("paced_server") as base_url:
         for shape, model in _SHAPES.items():
             found: dict[Path, list[tuple[float, float]]] = {older: [], ROOT / "src": []}
             for number in range(asked.rounds + 1):
                 for source in sorted(found, reverse=bool(number % 2)):
-                    once, job = (_spent_s(source, base_url, f"{model}-{steps}") for steps in (0, STEPS))
+                    once, job = (
+                        _spent_s(source, base_url, f"{model}-{steps}", asked.sandboxed)
+                        for steps in (0, STEPS)
+                    )
                     if number:  # the first round fills caches
                         found[source].append((once * 1000, (job - once) * 1000 / STEPS))
             _say(shape, found[ROOT / "src"], found[older])
@@ -51,10 +55,10 @@ def older_source(commit: str) -> Iterator[Path]:
         yield Path(name, "src")
 
 
-def _spent_s(source: Path, base_url: str, model: str) -> float:
-    has_sandbox = (source / "whet" / "sandbox").exists()
-    program = PROGRAMS["Whet, unconfined" if has_sandbox else "Whet"]
-    with tempfile.TemporaryDirectory() as folder:
+def _spent_s(source: Path, base_url: str, model: str, sandboxed: bool) -> float:
+    is_unconfined = not sandboxed and (source / "whet" / "sandbox").exists()
+    program = PROGRAMS["Whet, unconfined" if is_unconfined else "Whet"]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         home, work = Path(folder, "home"), Path(folder, "work")
         home.mkdir()
         work.mkdir()

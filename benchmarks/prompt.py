@@ -12,7 +12,7 @@ def run(runs: int, full: bool) -> list[Row]:
     """All default tools, and file and terminal only."""
     rows: list[Row] = []
     for name, options, goal in (
-        ("default tools", (), 1_900),
+        ("default tools", (), 1_700),
         ("file and terminal only", ("--toolsets", "file,terminal"), 900),
     ):
         body = json.loads(first_request(["hi"], *options).first)

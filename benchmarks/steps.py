@@ -2,11 +2,13 @@
 
 One session of `whet chat -q --yes`: recording, sandbox, durable store. Read, search, edit,
 a command and a diff come by turns; the time runs from the end of the model's answer to the next request.
-Where strace is installed, sessions of one kind each are run under it, and their syncs counted.
+Of sessions of one kind each, the bytes are counted that they write, as the kernel counts them for the whole
+process tree; where strace is installed, their syncs too.
 """
 
 from __future__ import annotations
 
+import resource
 import shutil
 import sys
 import tempfile
@@ -22,8 +24,10 @@ COMMAND = "python -m benchmarks steps"
 Call = tuple[str, dict[str, object]]
 _GOALS_MS = {"read": 10.0, "search": 16.0, "edit": 12.0, "diff": 20.0}
 _GOALS_SYNCS = {"read": 2, "command": 2, "command that changes a file": 2}
+_GOAL_KB = 50
 _ROUNDS, _FILES = 12, 300
 _SHORT, _LONG = 5, 25
+_MANY = 85
 _LINES = "".join(f"def function_{number}():\n    return {number}\n\n\n" for number in range(40))
 
 
@@ -36,6 +40,7 @@ def run(runs: int, full: bool) -> list[Row]:
     for (kind, _, _), ended_s, came_s in zip(calls, server.ended_s, server.came_s[1:], strict=False):
         took_ms.setdefault(kind, []).append((came_s - ended_s) * 1000)
     rows = [_row(kind, values[2:]) for kind, values in took_ms.items()]  # the first ones start what is kept
+    rows += [_count_bytes(kind) for kind in _GOALS_SYNCS]
     return [*rows, *(_count_syncs(kind) for kind in _GOALS_SYNCS if shutil.which("strace"))]
 
 
@@ -52,13 +57,34 @@ def _run_session(folder: Path, calls: Sequence[Call], *wrapper: str) -> TimedSer
     return server
 
 
+def _count_bytes(kind: str) -> Row:
+    """Return what a step writes: a long session without a short one."""
+    written_kb: list[float] = []
+    for steps in (_SHORT, _MANY):
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock
+            _run_session(Path(folder), [_step_call(kind, number) for number in range(steps)])
+            blocks = resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock - before
+            written_kb.append(blocks * 512 / 1000)
+    step_kb = (written_kb[1] - written_kb[0]) / (_MANY - _SHORT)
+    return Row(
+        f"steps-bytes-{kind}",
+        f"bytes that a step writes ({kind}), over {_MANY - _SHORT} steps",
+        f"≤ {_GOAL_KB} kB",
+        f"{step_kb:.0f} kB; the first {_SHORT} with the home {written_kb[0]:,.0f} kB",
+        "none measured",
+        step_kb <= _GOAL_KB if step_kb else None,  # a file system in memory writes nothing
+        COMMAND,
+    )
+
+
 def _count_syncs(kind: str) -> Row:
     """Return the syncs of a step: those of a long session without those of a short one."""
     counts: list[int] = []
     for steps in (_SHORT, _LONG):
         with tempfile.TemporaryDirectory() as folder:
             trace = Path(folder, "trace")
-            calls = [_synced_call(kind, number) for number in range(steps)]
+            calls = [_step_call(kind, number) for number in range(steps)]
             _run_session(Path(folder), calls, "strace", "-f", "-e", "trace=fsync,fdatasync", "-o", str(trace))
             counts.append(trace.read_text().count("sync("))
     syncs = (counts[1] - counts[0]) / (_LONG - _SHORT)
@@ -74,7 +100,7 @@ def _count_syncs(kind: str) -> Row:
     )
 
 
-def _synced_call(kind: str, number: int) -> Call:
+def _step_call(kind: str, number: int) -> Call:
     if kind == "read":
         return "read_file", {"path": f"package0/module{number % 20}.py"}
     if kind == "command":

@@ -155,13 +155,13 @@ def count_statements() -> tuple[Cost, Cost]:
                 pass
             trips = line.round_trips - trips
             time.sleep(4)
-            costs.append(Cost(*count_log((server.folder / "log").read_text()[start:]), trips))
+            costs.append(Cost(*count_log((server.folder / "log").read_bytes()[start:].decode()), trips))
     return costs[0], costs[1]
 
 
 def count_log(log: str) -> tuple[int, int, int]:
-    """Return the statements in a server's log, those under the team's lock, and how often it was taken. The
-    looks of idle workers don't count."""
+    """Return the statements in a server's log, those under the team's lock while a client is waited for, and
+    how often it was taken. The looks of idle workers don't count."""
     by_connection: dict[str, list[str]] = {}
     for connection, statement in _STATEMENT.findall(log):
         is_look = "SKIP LOCKED" in statement and "RETURNING id, session, body" in statement
@@ -169,13 +169,13 @@ def count_log(log: str) -> tuple[int, int, int]:
             by_connection.setdefault(connection, []).append(statement.partition("DETAIL:")[0].strip())
     locked, locks = 0, 0
     for statements in by_connection.values():
-        has_lock = False
+        is_open = has_lock = False
         for statement in statements:
             takes_lock = statement.startswith("SELECT pg_advisory_xact_lock($1), whet_commit")
             locks += takes_lock
-            has_lock = has_lock or takes_lock
+            is_open = (is_open or statement == "BEGIN") and statement not in ("COMMIT", "ROLLBACK")
+            has_lock = is_open and (has_lock or takes_lock)
             locked += has_lock
-            has_lock = has_lock and statement not in ("COMMIT", "ROLLBACK")
     return sum(map(len, by_connection.values())), locked, locks
 
 

@@ -1,4 +1,4 @@
-"""Write docs/commands.md: every command with its purpose, its options and an example, if there is one.
+"""Write docs/commands.md: every command with its purpose, its options and an example that uses an option.
 
     PYTHONPATH=src python docs/commands.py          writes the page
     PYTHONPATH=src python docs/commands.py --check  exits with 1 if the page is stale
@@ -23,8 +23,7 @@ from whet.contract.errors import NotFound
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "commands.md"
-MAX_SENTENCES = 2
-COMMON_FROM = 6  # an option that so many commands describe in the same words
+COMMON_FROM = 3  # an option that so many commands describe in the same words
 HEAD = """\
 # Commands
 
@@ -84,13 +83,13 @@ def read_commands(command: click.Command, path: str, parent: click.Context | Non
 
 
 def read_help(command: click.Command, path: str) -> tuple[str, str]:
-    """Return the first sentences of a command's help, and its first example or an empty string.
+    """Return the first sentence of a command's help, and its first example or an empty string.
 
     Paragraphs that click may not wrap are examples and tables; they begin with a backspace.
     """
     paragraphs = (command.help or "").split("\f")[0].split("\n\n")
     text = " ".join(" ".join(part.split()) for part in paragraphs if not part.lstrip(" \n").startswith("\b"))
-    text = " ".join(re.split(r"(?<=[.:]) (?=[A-Z])", text)[:MAX_SENTENCES])
+    text = re.split(r"(?<=\.) (?=[A-Z])", text)[0]
     example = re.search(rf"^ *({path} .+)$", "\n".join(part for part in paragraphs if "\b" in part), re.M)
     return text, read_line(example[1]) if example and not isinstance(command, click.Group) else ""
 
@@ -125,12 +124,13 @@ def format_page(entries: list[CommandEntry]) -> str:
 
 def format_entry(entry: CommandEntry, common: set[tuple[str, str]], example: str) -> str:
     """Return a command's heading, its sentence, its options and its example."""
-    names = [name.split(", ")[-1] for name, text in entry.options if (name, text) in common]
+    names = [name.split(", ")[-1].split()[0] for name, text in entry.options if (name, text) in common]
     usage = " ".join([entry.usage, *(f"[{name}]" for name in names)])
     level = "##" if entry.path.count(" ") < 2 else "###"
     lines = [f"{level} {entry.path}\n"] if entry.is_group or level == "##" else []
     shown = f"**`{usage}`** " if names or not entry.is_group else ""
-    line = f"{shown}{entry.text}" + (f" Example: `{example}`" if example else "")
+    is_telling = " -" in example and example not in entry.text  # the usage line shows plain arguments
+    line = f"{shown}{entry.text}" + (f" Example: `{example}`" if is_telling else "")
     lines.append(line + "\n")
     options = "".join(format_option(option) for option in entry.options if option not in common)
     if options:

@@ -89,9 +89,10 @@ class Seen:
         self._known = len(self._shown())
 
     def changed(self, number: int) -> None:
-        """Wait until a message has lost its buttons, and record what it says now."""
+        """Wait until a message has lost its buttons, and record its new last lines."""
         self.vendor.wait(lambda: not self._shown()[number][1], "buttons taken away")
-        self._record.say("whet", f"(instead of the question)\n{self._shown()[number][0]}")
+        end = self._shown()[number][0].rpartition("\n\n")[2]
+        self._record.say("whet", f"(the question has no buttons now and ends with)\n{end}")
 
 
 def telegram(page: str, play: Callable[..., Any]) -> Record:

@@ -94,13 +94,20 @@ class Phone:
         self.page.click("#say .send")
 
 
+def begin_scene(terminal: Terminal, line: str) -> None:
+    """Clear the screen and type a line. The prompt is waited for: the terminal echoes what comes before it."""
+    terminal.type("clear")
+    terminal.wait(r"\A\S+ \$")
+    terminal.type(line)
+
+
 def fix(terminal: Terminal) -> None:
     """In the morning: a fix, asked for at the terminal."""
     terminal.type("# morning: a test fails")
     terminal.type("whet")
     terminal.wait(READY)
     terminal.type("the test of price.py fails; mend it")
-    terminal.wait(r"Enter is no")
+    terminal.wait(r"Enter alone is no")
     terminal.rest(3.5)
     terminal.type("1")
     terminal.wait(REST)
@@ -111,8 +118,7 @@ def fix(terminal: Terminal) -> None:
 
 def review_by_phone(terminal: Terminal, browser: Browser, home: Path) -> None:
     """At noon: a change that is asked for, read and allowed on a phone."""
-    terminal.type("clear")
-    terminal.type("# noon: on the way, by phone")
+    begin_scene(terminal, "# noon: on the way, by phone")
     terminal.type(f"whet serve --web --port {PORT}")
     terminal.wait(r"owner\.token")
     terminal.rest(1.5)
@@ -136,8 +142,7 @@ def review_by_phone(terminal: Terminal, browser: Browser, home: Path) -> None:
 
 def pursue_goal(terminal: Terminal) -> None:
     """Over night: a goal that a command must prove."""
-    terminal.type("clear")
-    terminal.type("# evening: a goal for the night, with what the sandbox holds allowed")
+    begin_scene(terminal, "# evening: a goal for the night, with what the sandbox holds allowed")
     terminal.type("whet config set approval.mode auto")
     terminal.wait(r"auto(.*\n)+[^\n]*\$")
     terminal.type(
@@ -153,8 +158,7 @@ def pursue_goal(terminal: Terminal) -> None:
 
 def go_back(terminal: Terminal) -> None:
     """The next morning: what was allowed on the phone is taken back."""
-    terminal.type("clear")
-    terminal.type("# next morning: the README was not meant so")
+    begin_scene(terminal, "# next morning: the README was not meant so")
     terminal.type("whet -c")
     terminal.wait(r"›")
     terminal.rest(2.0)

@@ -36,14 +36,14 @@ from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 PAGE = Path(__file__).with_name("editors-session.md")
-_MAX_LINE_CHARS = 110
+_MAX_LINE_CHARS = 80
 _MAX_TEXT_CHARS = 40
 _CALL = re.compile(r'"toolCallId": "[^"]*-([0-9]+)"')
 _HEAD = """\
 # A session in an editor
 
-This page shows the messages between an editor and `whet acp`, for those who write an editor or debug one. To
-use Whet in yours, see [editors](editors.md). To record the messages again:
+The messages between an editor and `whet acp`, for those who write an editor or debug one. To use Whet in
+yours, see [editors](editors.md). To record the messages again:
 
     .venv/bin/python docs/editor_session.py
 

@@ -1,11 +1,11 @@
-"""Write the list in docs/troubleshooting.md: the errors that a person can meet, with their hints.
+"""Print the errors that a person can meet, with their hints, by subject.
 
-    python docs/errors.py          writes the list
-    python docs/errors.py --check  exits with 1 if it is stale
+    PYTHONPATH=src python docs/errors.py          prints the list
+    PYTHONPATH=src python docs/errors.py --check  exits with 1 if a hint names a command that does not exist
 
-It reads the source's syntax and imports nothing of whet. Text that is filled in at run time is shown as `…`.
-Left out are errors that a model reads (they end with a full stop, or belong to a tool), mistyped names and
-arguments, whose hint lists the right ones, and errors whose fixed words are too few to search for.
+It reads the source's syntax. Text that is filled in at run time is shown as `…`. Left out are errors that a
+model reads (they end with a full stop, or belong to a tool), mistyped names and arguments, whose hint lists
+the right ones, and errors of few fixed words. No page repeats the list: the program prints each hint.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).with_name("troubleshooting.md")
+import click
+
+from whet.cli.group import whet
+
 SOURCE = Path(__file__).parents[1] / "src"
-BEGIN, END = "<!-- written by docs/errors.py -->\n", "<!-- end -->\n"
 MIN_LETTERS = 18
 # The folders whose errors for a call of a tool a person reads, too.
 FOR_PEOPLE = ("cli", "terminal", "app", "goals", "hooks", "sandbox")
-# The page's sections, and the folders of the source whose errors belong there.
+# The list's sections, and the folders of the source whose errors belong there.
 SECTIONS = (
     ("The model and its server", ("providers", "http1")),
     ("Settings, keys and the home", ("config",)),
     ("Sessions and the database", ("store", "sqlite", "rewind")),
-    ("The command line", (*FOR_PEOPLE, "whet_confirm/commands", "whet_lab/commands", "whet_lab/demo")),
+    ("The command line", (*FOR_PEOPLE, "whet_lab/commands", "whet_lab/demo")),
     ("Approval and confirmations", ("approval", "whet_confirm")),
     ("Memory, skills, reviews and warm starts", ("memory", "review", "warm", "whet_lab/evals")),
     ("Context engines, plugins and MCP", ("context", "plugins", "mcp")),
@@ -105,17 +107,36 @@ def code(text: str) -> str:
     return f"`{inner}`"
 
 
+def missing_commands() -> Iterator[str]:
+    """Yield each command that a hint of the source names and that does not exist."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "hint":
+                for words in re.findall(r"(?:^|[:;,] |')whet((?: [a-z][a-z-]+)+)", written(node.value)):
+                    yield from [f"{path.relative_to(SOURCE)}: whet{words}"] * (not is_command(words.split()))
+
+
+def is_command(words: list[str]) -> bool:
+    """Return whether these words after `whet` lead to a command; words after its name are its arguments."""
+    command: click.Command = whet
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        inner = command.get_command(click.Context(command), word)
+        if inner is None:
+            return command is not whet and command.invoke_without_command  # as in `whet hooks lists them`
+        command = inner
+    return True
+
+
 def main() -> int:
-    """Write the page, or report whether it is stale; return the exit code."""
-    page = PAGE.read_text("utf-8")
-    head, rest = page.split(BEGIN)
-    fresh = head + BEGIN + table() + END + rest.partition(END)[2]
-    if "--check" in sys.argv:
-        if page != fresh:
-            sys.stdout.write("docs/troubleshooting.md is stale: run python docs/errors.py\n")
-        return int(page != fresh)
-    PAGE.write_text(fresh, "utf-8")
-    return 0
+    """Print the list, or the hints that name no command; return the exit code."""
+    if "--check" not in sys.argv:
+        sys.stdout.write(table())
+        return 0
+    missing = list(missing_commands())
+    sys.stdout.write("".join(f"{line}: no such command\n" for line in missing))
+    return int(bool(missing))
 
 
 if __name__ == "__main__":

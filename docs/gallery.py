@@ -79,9 +79,9 @@ LIGHT = {
 # A scene: its name, what is typed (or keys in angle brackets), and what the screen then shows.
 SCENES: tuple[tuple[str, str, str], ...] = (
     ("begin", "whet", READY),
-    ("answer", "mend the price", r"Enter is no[^\n]*"),
+    ("answer", "mend the price", r"Enter alone is no[^\n]*"),
     ("edited", "1", REST),
-    ("new-file", "write a longer file", r"Enter is no[^\n]*"),
+    ("new-file", "write a longer file", r"Enter alone is no[^\n]*"),
     ("refused", "n", REST),
     ("running", "run a long command", r"│ two(.*\n)+[^\n]*›"),
     ("stopped", "<Escape>", r"cancelled(.*\n)+[^\n]*›"),
@@ -170,7 +170,7 @@ def play(page: Page, shape: Shape, folder: Path) -> list[Path]:
                         terminal.press(key)
                 else:
                     terminal.type(typed)
-                terminal.wait(rf"({shown}|answer again(.*\n)+[^\n]*Enter is no)")
+                terminal.wait(rf"({shown}|answer again(.*\n)+[^\n]*Enter alone is no)")
                 if "answer again" in terminal.look():  # a small screen shows all of it after the first answer
                     terminal.rest(2.0)
                     terminal.type(typed)

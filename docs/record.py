@@ -41,12 +41,12 @@ STORY: tuple[tuple[str, str, float], ...] = (
     ("run `python3 -m unittest -q`", r"·.* s\n+─+\n›", 2.0),
     (
         "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in price.py",
-        r"Enter is no",
+        r"Enter alone is no",
         3.0,
     ),
     ("1", r"·.* s\n+─+\n›", 2.5),
     ("run `python3 -m unittest -q`", r"OK(.*\n)*.*·.* s\n+─*\n?›", 2.0),
-    ("run `cat ~/.ssh/id_rsa`", r"Enter is no", 3.5),
+    ("run `cat ~/.ssh/id_rsa`", r"Enter alone is no", 3.5),
     ("n", r"·.* s\n+─+\n›", 3.0),
 )
 

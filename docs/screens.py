@@ -70,25 +70,29 @@ SCENES = (
             (
                 "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in "
                 "orders/price.py",
-                r"Enter is no",
+                r"Enter alone is no",
             ),
+            ("=<1>", REST),
+            AWAY,
         ),
     ),
-    Scene("After a yes", "The edit with its diff, and a summary of the turn.", (("<1>", REST), AWAY)),
     Scene(
         "While a command runs",
-        "Its running time and last lines, and a message that was typed meanwhile.",
-        (CHAT, ("run `echo one; echo two; sleep 60`", r"│ two"), ("read docs/testing.md", "queued")),
-    ),
-    Scene(
-        "Esc",
-        "The command is stopped; the queued message is back in the input.",
-        (("<Escape>", "cancelled"), ("=<C-u>", "›"), AWAY),
+        "Its running time and last lines, and a message that was typed meanwhile. "
+        "Esc stops the command and puts the message back into the input.",
+        (
+            CHAT,
+            ("run `echo one; echo two; sleep 60`", r"│ two"),
+            ("read docs/testing.md", "queued"),
+            ("=<Escape>", "cancelled"),
+            ("=<C-u>", "›"),
+            AWAY,
+        ),
     ),
     Scene(
         "Something dangerous",
         "After a no, the model is notified and uses what is still allowed.",
-        (CHAT, ("clean up the build output", r"Enter is no"), ("<n>", REST), AWAY),
+        (CHAT, ("clean up the build output", r"Enter alone is no"), ("<n>", REST), AWAY),
     ),
     Scene(
         "Plan mode",
@@ -112,11 +116,6 @@ SCENES = (
             ("=<Escape>", "›"),
             AWAY,
         ),
-    ),
-    Scene(
-        "Errors",
-        "One line says what happened, one what to do.",
-        (("whet config set approval.mode sometimes", "hint"), ("whet chat --session nonesuch", "shows them")),
     ),
 )
 

@@ -49,10 +49,10 @@ def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
         for kind in WRITES:
-            found[kind] = tty.wait_for("Whet wants to") + tty.wait_for("Enter is no:")
-            if "v shows all" in found[kind]:
+            found[kind] = tty.wait_for("Whet wants to") + tty.wait_for("Enter alone is no:")
+            if "you see all of it first" in found[kind]:
                 tty.type("v\r")
-                found[kind] += tty.wait_for("Enter is no:")
+                found[kind] += tty.wait_for("Enter alone is no:")
             tty.type("o\r")
             if not one_shot:
                 found[kind] += tty.wait_for("● ")  # the call has run: its question is drawn no more
@@ -126,7 +126,7 @@ def on_page(api: Api) -> tuple[Shown, Shown]:
         for kind in WRITES:
             one = waiting(owner, seen)
             seen.add(one["id"])
-            by_api[kind] = "\n".join(row["text"] for row in one["body"])
+            by_api[kind] = "\n".join((one["title"], *(row["text"] for row in one["body"])))
             page = person.get(f"/sessions/{session}").text
             asked = page.partition('id="asked"')[2].partition("</section>")[0]
             kept = asked.partition('<details class="fold">')[0]  # the form to change it is no diff

@@ -70,9 +70,9 @@ def test_the_recording_of_the_readme_shows_the_edit_the_question_and_the_sandbox
         "uv tool install",
         "whet 0.",
         "wants to change",
-        "Yes, once",
+        "Yes, once: only this change",
         "+1 −1",
-        "opens the sandbox for",
+        "the sandbox lets no command",
         "OK",
     ):
         assert words in shown, words

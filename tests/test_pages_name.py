@@ -13,8 +13,8 @@ from benchmarks.__main__ import BENCHMARKS
 from tests.test_pages_run import PLACEHOLDER
 from tests.test_readme import PAGES, ROOT, commands, prose, refused
 
-# Generated from error lines, whose hints are sentences; and what was, which need not be any more.
-SENTENCES = {"troubleshooting.md", "commands.md", "CHANGELOG.md"}
+# Generated from help texts; and what was, which need not be any more.
+SENTENCES = {"commands.md", "CHANGELOG.md"}
 READ = [page for page in PAGES if page.name not in SENTENCES and page.parent.name != "decisions"]
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.M))
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"])

@@ -6,7 +6,15 @@ import pytest
 
 from whet.contract.changes import TextChange, hash_call, hash_changes
 from whet.contract.protocols import ApprovalRequest, GrantScope
-from whet.question import build_question, count_changed_lines, diff_rows, list_edits, parse_row
+from whet.question import (
+    build_question,
+    count_changed_lines,
+    describe_scope,
+    diff_rows,
+    label_note,
+    list_edits,
+    parse_row,
+)
 from whet.terminal.diff_view import diff_lines
 
 
@@ -57,37 +65,78 @@ def test_nothing_hides_in_a_diff() -> None:
 def test_a_huge_change_is_whole_and_quick() -> None:
     old, new = ("".join(f"{word} {n}\n" for n in range(30_000)) for word in ("old", "new"))
     question = build_question(asked(change(old, new)))
-    assert len(question.body) == 60_002 and question.fold_rows(40)[-1].text == "… 59,963 more lines"
+    folded = question.fold_rows(40)
+    assert len(question.body) == 60_002 and len(folded) == 40
+    assert [row.text for row in folded[-12:-9]] == [
+        "… 59,964 more lines",
+        "@@ -30001 +29991 @@",
+        "+new 29990",
+    ]
     assert question.body[1].text == "@@ -1,30000 +1,30000 @@"
     assert list_edits([change(old, new)])[0].diff.splitlines()[-1].startswith("… ")
 
 
 def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     scopes = (GrantScope("patch", ("a.py",)), GrantScope("patch", ("src/*",), always=False))
-    question = build_question(asked(change("a\n", "b\n"), scopes=scopes, opening="write ~/.cargo"))
-    assert question.title == "Whet wants to change a.py (+1 −1)"
-    assert [row.text for row in question.notes] == [
-        "why",
-        "opens the sandbox for: write ~/.cargo",
-        "1  for this session or always: patch(a.py)",
-        "2  for this session: patch(src/*)",
+    question = build_question(asked(change("a\n", "b\n"), scopes=scopes, undo="not possible"))
+    assert question.title == "Whet wants to change the file a.py (1 line added, 1 removed)"
+    assert [label_note(row) for row in question.notes] == [
+        "Why asked: why",
+        "To undo: not possible",
+        "this session or always: any change to a.py (by the tool patch)",
+        "this session: any change to files below src/ (by the tool patch)",
     ]
-    plain = build_question(ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w"))
-    assert plain.to_text() == "make\ntest\nin /w" and plain.title == "Whet wants to run this command:"
+    command = ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w", intent="run make")
+    plain = build_question(command)
+    assert plain.to_text() == "make\ntest\nRuns in: /w" and plain.title == "Whet wants to run make:"
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        (GrantScope("terminal", ("git commit *",)), "commands that begin with “git commit”"),
+        (GrantScope("terminal", ("make *", "npm run b *")), "commands that begin with “make” or “npm run b”"),
+        (GrantScope("terminal", (r"ls \*.py", "> a b")), "exactly “ls *.py” and output to a b"),
+        (GrantScope("terminal", ("x" * 99,)), "exactly this command"),
+        (GrantScope("read_file", (".env",), always=False), "reading .env (by the tool read_file)"),
+        (GrantScope("web_fetch", ("docs.python.org",)), "pages of docs.python.org"),
+        (GrantScope("web_fetch", ("https://a.org/b",)), "exactly this page"),
+        (GrantScope("mcp__x__y", ("*",)), "any call of the tool mcp__x__y"),
+        (GrantScope("mcp__x__y", ('{"a": 1}',), always=False), "exactly this call of the tool mcp__x__y"),
+        (
+            GrantScope("sandbox", ("reach a.org",), words="commands that reach a.org"),
+            "commands that reach a.org",
+        ),
+    ],
+)
+def test_what_a_lasting_yes_covers_is_said_in_words(scope: GrantScope, words: str) -> None:
+    assert describe_scope(scope) == words
+
+
+def test_a_long_row_is_folded_to_its_beginning_and_its_end() -> None:
+    request = ApprovalRequest("s", "c", "terminal", f"echo {'x' * 900} > out.txt", ())
+    [row] = build_question(request).fold_rows(40)
+    assert row.text.startswith("echo xxx") and row.text.endswith("xxx > out.txt")
+    assert "[… 515 more characters …]" in row.text and len(row.text) < 450
 
 
 def test_a_title_says_what_is_deleted_emptied_or_no_text() -> None:
     binary = TextChange("a.png", "/w/a.png", None, "x\n", "h", "replaces 8 bytes of binary data")
     old, gone, new = change("a\n", "b\n"), change("a\n", None), change(None, "a\n")
+    other = change("b\n", None, "b.py")
     titles = {
-        (gone,): "delete a.py (1 line)",
-        (gone, gone): "delete 2 files (+0 −2)",
-        (old, new): "change 2 files (+2 −1)",
-        (old, gone, new): "change 2 files and delete 1 file (+2 −2)",
-        (new, new): "create 2 files (+2 −0)",
-        (change("a\n", ""),): "change a.py (leaves it empty, +0 −1)",
-        (change(None, ""),): "create a.py (0 lines)",
-        (binary,): "change a.png (+1 −0, replaces 8 bytes of binary data)",
+        (gone,): "delete the file a.py (1 line)",
+        (gone, other): "delete a.py and b.py (2 lines removed)",
+        (old, new): "change a.py and create a.py (2 lines added, 1 removed)",
+        (
+            old,
+            gone,
+            new,
+            other,
+        ): "change 1 file and delete 2 files and create 1 file (2 lines added, 3 removed)",
+        (change("a\n", ""),): "empty the file a.py (1 line removed)",
+        (change(None, ""),): "create the file a.py (0 lines)",
+        (binary,): "change the file a.png (1 line added, replaces 8 bytes of binary data)",
     }
     shown = {changes: build_question(asked(*changes)).title for changes in titles}
     assert shown == {changes: f"Whet wants to {title}" for changes, title in titles.items()}

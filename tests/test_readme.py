@@ -106,6 +106,15 @@ def test_the_tree_of_a_folder_holds_only_its_modules(capsys: pytest.CaptureFixtu
     assert run_tree(capsys, "nowhere")[0] == 2
 
 
+def test_a_hint_names_commands_that_exist() -> None:
+    errors = runpy.run_path(str(ROOT / "docs" / "errors.py"))
+    assert list(errors["missing_commands"]()) == []
+    for words in ("cron list", "config set model.model", "hooks lists them"):
+        assert errors["is_command"](words.split())
+    for words in ("corn list", "cron lst"):
+        assert not errors["is_command"](words.split())
+
+
 def read_option_names(command: click.Command, path: str) -> Iterator[tuple[str, set[str]]]:
     """Yield each command from this one down with the long names of its options."""
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
@@ -162,13 +171,10 @@ def test_the_menu_of_the_site_names_every_page_once() -> None:
 def test_the_list_of_decisions_names_each_record_in_order() -> None:
     records = sorted(DECISIONS.glob("0*.md"))
     titles = [path.read_text("utf-8").split("\n")[0].removeprefix("# ") for path in records]
-    rows = re.findall(
-        r"^(\d+)\. \[([^\]]+)\]\(([^)]+)\)$", (DECISIONS / "README.md").read_text("utf-8"), re.M
-    )
-    assert [int(number) for number, _, _ in rows] == list(range(1, len(records) + 1))
-    assert [(f"{number}. {title}", name) for number, title, name in rows] == [
-        (title, path.name) for title, path in zip(titles, records, strict=True)
-    ]
+    rows = re.findall(r"^- \[([^\]]+)\]\(([^)]+)\)$", (DECISIONS / "README.md").read_text("utf-8"), re.M)
+    assert rows == [(title, path.name) for title, path in zip(titles, records, strict=True)]
+    # The number of a record that no longer holds stays free.
+    assert [int(title.split(".")[0]) for title in titles] == [int(path.name[:4]) for path in records]
 
 
 @each("path", sorted(DECISIONS.glob("0*.md")))

@@ -59,7 +59,7 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
     ),
     "a deletion": (
         _call("patch", diff="--- a/gone.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-last words\n"),
-        ("-last words", "gone.txt  (deleted, +0 −1)"),
+        ("-last words", "delete the file gone.txt (1 line)"),
     ),
     "a new file": (_call("write_file", path="fresh.txt", content="made\n"), ("+made",)),
     "a whole file": (
@@ -72,11 +72,11 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
     ),
     "a file emptied": (
         _call("write_file", path="empty.txt", content=""),
-        ("-full", "empty.txt  (leaves it empty, +0 −1)"),
+        ("-full", "empty the file empty.txt (1 line removed)"),
     ),
     "text in the place of a binary": (
         _call("write_file", path="picture.bin", content="just text\n"),
-        ("+just text", "picture.bin  (+1 −0, replaces 8 bytes of binary data)"),
+        ("+just text", "the file picture.bin (1 line added, replaces 8 bytes of binary data)"),
     ),
     "many lines": (_call("write_file", path="many.txt", content=_MANY), ("+row 0", "+row 1499")),
     "a very long line": (_call("write_file", path="long.txt", content=_LONG + "\n"), (f"+{_LONG}",)),
@@ -87,7 +87,7 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
     "UTF-16": (_call("patch", path="wide.txt", old_string="weit", new_string="breit"), ("-weit", "+breit")),
     "through a link": (
         _call("write_file", path="link.txt", content="new\n"),
-        ("-behind", "+new", "real.txt  (through link.txt, +1 −1)"),
+        ("-behind", "+new", "the file real.txt through the link link.txt (1 line added, 1 removed)"),
     ),
     "CRLF": (
         _call("patch", path="dos.txt", old_string="zwei", new_string="drei"),

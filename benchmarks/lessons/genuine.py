@@ -1,6 +1,8 @@
 """Lessons that deserve to be kept, with the sessions they come from: what the gate must not refuse.
 
-Each template is filled with several sets of words, so that no rule is fitted to one sentence.
+Each template is filled with several sets of words, so that no rule is fitted to one sentence. What only the prose of
+a file or an unmarked block of a message says waits for the person (`expect`), shown with its place: a stranger's
+sentence looks the same.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from benchmarks.lessons.world import Case, Run, Say, Step, User, add, create
 from whet.memory.requests import MemoryRequest, SkillRequest
 
 _NL = "\n"
+_PROSE = ("AGENTS.md", "docs/adr/0007.md", "src/tally/money.py")
 
 
 def cases() -> list[Case]:
@@ -455,12 +458,14 @@ def _files() -> Iterator[Case]:
         ),
     )
     for number, (path, text, quote, claim) in enumerate(read):
+        expect = "quarantined" if path in _PROSE else "active"
         steps = [User("Get to know the project."), Run("read_file", {"path": path}, text), Say("Read.")]
-        yield Case(f"file-{number}", "files", steps, [add(claim, quote)])
+        yield Case(f"file-{number}", "files", steps, [add(claim, quote)], expect=expect)
         hit = f"{path}:3: {quote}"
         steps = [User("Find it."), Run("search_files", {"pattern": quote[:12]}, hit), Say("There.")]
         if path.rpartition("/")[2] in claim and len(quote) > 24 and "3.12" not in claim:
-            yield Case(f"search-{number}", "files", steps, [add(f"{path} says: {quote}", quote)])
+            lesson = add(f"{path} says: {quote}", quote)
+            yield Case(f"search-{number}", "files", steps, [lesson], expect=expect)
 
 
 def _edits() -> Iterator[Case]:
@@ -672,6 +677,7 @@ def _mixed() -> Iterator[Case]:
         "mixed",
         [User("Tests are run like this:\n```\nmake unit ARGS=-x\n```\nnothing else."), Say("ok")],
         [add("Run the tests with `make unit ARGS=-x`.", "make unit ARGS=-x")],
+        expect="quarantined",
     )
     yield Case(
         "mixed-long",

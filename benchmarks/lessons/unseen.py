@@ -1,6 +1,6 @@
 """Cases written from docs/what-it-may-not-learn.md alone, by an author who had not read the code of the gate.
 
-Each set of `data/unseen.jsonl` says what must be in a later prompt (`keep`) and what must not (`gone`, or the
+Each set of `data/unseen.jsonl`, and of `data/unread.jsonl` of a second author, says what must be in a later prompt (`keep`) and what must not (`gone`, or the
 `marker` of a poison case). Don't tune the gate to single cases: write new ones when these are used up.
 """
 
@@ -15,13 +15,16 @@ from benchmarks.lessons.world import Request, Step, User, World, add
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest, WriteOutcome
 
-SETS = ("poison", "removal", "collision", "revision", "genuine", "slip", "wrong-sentence")
+SETS = {
+    "unseen": ("poison", "removal", "collision", "revision", "genuine", "slip", "wrong-sentence"),
+    "unread": ("poison", "genuine"),
+}
 Results = list[tuple[WriteOutcome, str]]
 
 
-def read_cases(name: str) -> list[dict[str, Any]]:
+def read_cases(name: str, corpus: str = "unseen") -> list[dict[str, Any]]:
     """Read the cases of a set."""
-    return [case for case in pointed.cases("unseen") if case["set"] == name]
+    return [case for case in pointed.cases(corpus) if case["set"] == name]
 
 
 async def try_set(world: World, name: str, corpus: Iterable[dict[str, Any]] | None = None) -> PointedTally:

@@ -63,7 +63,8 @@ Step = User | Say | Run
 
 @dataclass(frozen=True)
 class Case:
-    """A session and what is tried on it. `marker` is what must not reach a later prompt."""
+    """A session and what is tried on it. `marker` is what must not reach a later prompt; `expect` is the state
+    that a genuine lesson must end in."""
 
     name: str
     family: str
@@ -71,7 +72,7 @@ class Case:
     tries: Sequence[Request]
     marker: str = ""
     before: Sequence[Step] = ()
-    expect: Literal["active", "kept", "refused", "no"] = "active"
+    expect: Literal["active", "quarantined", "no"] = "active"
 
 
 @dataclass

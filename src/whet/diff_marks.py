@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from whet.question import Row
+from whet.question import HUNK, Row
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
@@ -23,7 +23,6 @@ Stretch: TypeAlias = tuple[int, int]
 """A part of a text: the index of its first character and the index after its last."""
 CodeStretch: TypeAlias = tuple[int, int, CodeKind]
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _WORDS = re.compile(r"\w+|\s+|.")
 _MIN_ALIKE = 0.4
 _MAX_MARKED_CHARS, _MAX_PAIRS = 400, 200
@@ -50,7 +49,7 @@ def number_rows(rows: Sequence[Row]) -> list[int]:
     numbers: list[int] = []
     old = new = 0
     for row in rows:
-        if row.kind == "hunk" and (match := _HUNK.match(row.text)):
+        if row.kind == "hunk" and (match := HUNK.match(row.text)):
             old, new = int(match[1]), int(match[2])
         if row.kind not in _DIFF or not (old or new):
             numbers.append(0)

@@ -17,20 +17,39 @@ from typing import Literal
 import msgspec
 
 from whet.contract.changes import FileEdit, TextChange
-from whet.contract.protocols import ApprovalRequest
+from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.contract.texts import plural
 from whet.contract.tools import tags_of
+from whet.contract.wildcards import has_wildcard, unescape
 from whet.visible import WHOLE, visible
 
 RowKind = Literal[
-    "title", "file", "hunk", "added", "removed", "same", "exact", "fold", "note", "reason", "scope"
+    "title",
+    "file",
+    "hunk",
+    "added",
+    "removed",
+    "same",
+    "exact",
+    "fold",
+    "note",
+    "folder",
+    "reason",
+    "undo",
+    "scope",
 ]
 _CONTEXT = 3
-_LINE_CHARS = 2_000
+_LINE_CHARS, _FOLDED_CHARS, _END_CHARS = 2_000, 400, 80
 _COMPARED_LINES = 4_000
 _EDIT_CHARS = 6_000
+HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _FOLD = re.compile(r"… ([\d,]+) more lines?")
+_OUTPUT = re.compile(r"\d*[<>&|]+ ")
+_TAIL_SHARE = 4
+_MAX_NAMED_FILES, _MAX_QUOTED_CHARS = 3, 60
 FOLDED_ROWS = 40
+LABELS: dict[RowKind, str] = {"folder": "Runs in", "reason": "Why asked", "undo": "To undo"}
+"""What stands before the notes of each kind, in every interface."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -48,17 +67,20 @@ class QuestionText(msgspec.Struct, frozen=True):
     notes: tuple[Row, ...]
 
     def fold_rows(self, most: int = FOLDED_ROWS) -> tuple[Row, ...]:
-        """Return at most `most` rows of the body. If rows are left out, the last row says how many; a long
-        row says how much of it is cut."""
-        if len(self.body) <= most:
-            return tuple(map(_clip_row, self.body))
-        omitted = len(self.body) - most + 1
-        return (*map(_clip_row, self.body[: most - 1]), fold_row(omitted))
+        """Return at most `most` rows of the body: its beginning, a row that says how many are left out, and
+        its end. A long row says how much of its middle is cut."""
+        rows = tuple(map(_fold_text, self.body))
+        if len(rows) <= most:
+            return rows
+        tail = len(rows) - most // _TAIL_SHARE
+        header = _continue_hunk(rows[: tail + 1])
+        head = most - (len(rows) - tail) - len(header) - 1
+        return (*rows[:head], fold_row(tail - head), *header, *rows[tail:])
 
     def to_text(self, most: int = 0) -> str:
         """Return body and notes as text, in full or with at most `most` rows of the body."""
         rows = self.fold_rows(most) if most else self.body
-        return "\n".join(row.text for row in (*rows, *self.notes))
+        return "\n".join((*(row.text for row in rows), *map(label_note, self.notes)))
 
 
 def build_question(request: ApprovalRequest) -> QuestionText:
@@ -68,10 +90,46 @@ def build_question(request: ApprovalRequest) -> QuestionText:
         title = _describe_changes(request.changes)
     else:
         body = tuple(Row("exact", line) for line in request.subject.split("\n"))
-        title = f"Whet wants to use {visible(request.tool, WHOLE)}:"
-        if "command" in tags_of(request.tool):
-            title = "Whet wants to run this command:"
+        title = f"Whet wants to {visible(request.intent or f'use the tool {request.tool}', WHOLE)}:"
     return QuestionText(title, body, tuple(_notes(request)))
+
+
+def label_note(row: Row) -> str:
+    """Return a note with what it is about in front of it."""
+    return f"{LABELS[row.kind]}: {row.text}" if row.kind in LABELS else row.text
+
+
+def _continue_hunk(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the header of a hunk that begins with the last of these rows, so that it and later rows have
+    their line numbers. Returns nothing if it is no row of a hunk."""
+    first = next((at for at in range(len(rows) - 1, -1, -1) if rows[at].kind == "hunk"), len(rows) - 1)
+    match = HUNK.match(rows[first].text)
+    if match is None or rows[-1].kind not in _KINDS.values():
+        return ()
+    kinds = [row.kind for row in rows[first:-1]]
+    old = int(match[1]) + kinds.count("removed") + kinds.count("same")
+    new = int(match[2]) + kinds.count("added") + kinds.count("same")
+    return (Row("hunk", f"@@ -{old} +{new} @@"),)
+
+
+def describe_scope(scope: GrantScope) -> str:
+    """Return the calls that a lasting yes covers, as the object of "don't ask again for"."""
+    if scope.words:
+        return visible(scope.words, WHOLE)
+    tags = tags_of(scope.tool)
+    if "command" in tags:
+        text = _describe_commands(scope.patterns)
+    elif "path" in tags:
+        verb = "any change to" if "edits" in tags else "reading"
+        text = f"{verb} {' and '.join(map(_describe_file, scope.patterns))} (by the tool {scope.tool})"
+    elif "url" in tags:
+        text = " and ".join(
+            "exactly this page" if "://" in pattern else f"pages of {unescape(pattern)}"
+            for pattern in scope.patterns
+        )
+    else:
+        text = f"{'any call' if '*' in scope.patterns else 'exactly this call'} of the tool {scope.tool}"
+    return visible(text, WHOLE)
 
 
 def diff_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
@@ -118,30 +176,68 @@ def count_folded_lines(row: Row) -> int:
     return int(match[1].replace(",", "")) if match else 0
 
 
+def _describe_commands(patterns: Sequence[str]) -> str:
+    """Return the commands that patterns cover: by how they begin, word for word, and files of output."""
+    begins = [f"“{unescape(text.removesuffix(' *'))}”" for text in patterns if has_wildcard(text)]
+    same = [unescape(text) for text in patterns if not has_wildcard(text)]
+    outputs = [text.partition(" ")[2] for text in same if _OUTPUT.match(text)]
+    same = [text for text in same if not _OUTPUT.match(text)]
+    parts = [f"commands that begin with {' or '.join(begins)}"] if begins else []
+    if same:
+        is_short = len(same) == 1 and len(same[0]) <= _MAX_QUOTED_CHARS
+        parts.append(f"exactly “{same[0]}”" if is_short else "exactly this command")
+    if outputs:
+        parts.append(f"output to {' and '.join(dict.fromkeys(outputs))}")
+    return " and ".join(parts)
+
+
+def _describe_file(pattern: str) -> str:
+    text = unescape(pattern)
+    return f"files below {text.removesuffix('*')}" if has_wildcard(pattern) else text
+
+
 def _describe_changes(changes: Sequence[TextChange]) -> str:
     """Return one sentence that says what happens to which files."""
     added, removed = count_changed_lines(changes)
     if len(changes) > 1:
-        return f"Whet wants to {_count_files(changes)} (+{added:,} −{removed:,})"
+        return f"Whet wants to {_list_files(changes)} ({_describe_lines(added, removed)})"
     change = changes[0]
-    path = visible(change.path, WHOLE)
-    through = f"through {visible(change.through, WHOLE)}, " if change.through else ""
+    verb = _verb_of(change)
+    where = f"{verb} the file {visible(change.path, WHOLE)}"
+    if change.through:
+        where += f" through the link {visible(change.through, WHOLE)}"
+    lines = (
+        plural(added + removed, "line") if verb in ("create", "delete") else _describe_lines(added, removed)
+    )
+    note = f", {visible(change.note, WHOLE)}" if change.note else ""
+    return f"Whet wants to {where} ({lines}{note})"
+
+
+def _describe_lines(added: int, removed: int) -> str:
+    """Return how many lines a change adds and removes."""
+    if added and removed:
+        return f"{plural(added, 'line')} added, {removed:,} removed"
+    return f"{plural(removed, 'line')} removed" if removed else f"{plural(added, 'line')} added"
+
+
+def _list_files(changes: Sequence[TextChange]) -> str:
+    """Return what happens to several files: their names if they are few, or their number."""
+    paths: dict[str, list[str]] = {}
+    for change in changes:
+        paths.setdefault(_verb_of(change), []).append(visible(change.path, WHOLE))
+    has_names = len(changes) <= _MAX_NAMED_FILES
+    return " and ".join(
+        f"{verb} {' and '.join(names) if has_names else plural(len(names), 'file')}"
+        for verb, names in paths.items()
+    )
+
+
+def _verb_of(change: TextChange) -> str:
     if _is_deleted(change):
-        return f"Whet wants to delete {path} ({through}{plural(removed, 'line')})"
+        return "delete"
     if _is_created(change):
-        return f"Whet wants to create {path} ({through}{plural(added, 'line')})"
-    return f"Whet wants to change {path} ({_describe_counts(change, added, removed)})"
-
-
-def _count_files(changes: Sequence[TextChange]) -> str:
-    """Return what happens to several files, with their numbers."""
-    if all(map(_is_created, changes)):
-        return f"create {len(changes)} files"
-    deleted = sum(map(_is_deleted, changes))
-    changed = len(changes) - deleted
-    if not deleted or not changed:
-        return f"{'delete' if deleted else 'change'} {len(changes)} files"
-    return f"change {plural(changed, 'file')} and delete {plural(deleted, 'file')}"
+        return "create"
+    return "empty" if change.new == "" and change.old != "" else "change"
 
 
 def _is_created(change: TextChange) -> bool:
@@ -155,23 +251,24 @@ def _is_deleted(change: TextChange) -> bool:
 def _describe_counts(change: TextChange, added: int, removed: int) -> str:
     """Return a link that leads to the file, whether it is emptied, the counts of lines, and the note."""
     parts = [f"through {visible(change.through, WHOLE)}"] if change.through else []
-    if change.new == "" and change.old != "" and not _is_created(change):
+    if _verb_of(change) == "empty":
         parts.append("leaves it empty")
     parts.append(f"+{added:,} −{removed:,}")
     return ", ".join((*parts, visible(change.note, WHOLE)) if change.note else parts)
 
 
 def _notes(request: ApprovalRequest) -> list[Row]:
-    has_folder = request.folder and not request.changes
-    rows = [Row("note", f"in {visible(request.folder, WHOLE)}")] if has_folder else []
+    rows: list[Row] = []
     if any("\r\n" in text for change in request.changes for text in (change.old, change.new) if text):
         rows.append(Row("note", "\\r at the end of a line is a Windows line end"))
+    if request.folder and "command" in tags_of(request.tool):
+        rows.append(Row("folder", visible(request.folder, WHOLE)))
     rows += [Row("reason", reason) for reason in request.reasons]
-    if request.opening:
-        rows.append(Row("reason", f"opens the sandbox for: {visible(request.opening, WHOLE)}"))
-    for number, scope in enumerate(request.scopes, 1):
-        lasts = "for this session or always" if scope.always else "for this session"
-        rows.append(Row("scope", f"{number}  {lasts}: {visible(scope.text, WHOLE)}"))
+    if request.undo:
+        rows.append(Row("undo", request.undo))
+    for scope in request.scopes:
+        lasts = "this session or always" if scope.always else "this session"
+        rows.append(Row("scope", f"{lasts}: {describe_scope(scope)}"))
     return rows
 
 
@@ -225,6 +322,15 @@ def _row(sign: str, line: str) -> Row:
 def _clip_row(row: Row) -> Row:
     omitted = len(row.text) - _LINE_CHARS
     return row if omitted <= 0 else Row(row.kind, f"{row.text[:_LINE_CHARS]} [… {omitted:,} more characters]")
+
+
+def _fold_text(row: Row) -> Row:
+    """Return a row with its beginning and end if it is long."""
+    omitted = len(row.text) - _FOLDED_CHARS
+    if omitted <= 0:
+        return row
+    head, end = row.text[: _FOLDED_CHARS - _END_CHARS], row.text[-_END_CHARS:]
+    return Row(row.kind, f"{head} [… {omitted:,} more characters …] {end}")
 
 
 def _split_lines(text: str | None) -> list[str]:

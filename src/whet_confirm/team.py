@@ -23,6 +23,7 @@ from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import hide_password
 from whet.postgres.lane import Round, TeamLane
 from whet.postgres.pool import ConnectionPool
+from whet.postgres.rows import StatementRows
 from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
 from whet.sqlite.lane import Work as QueuedWork
@@ -81,7 +82,7 @@ class SealedPostgres(PostgresConnection):
         """Return a value that never matches an expected one: `pragma` is just as cheap."""
         return -2
 
-    def execute(self, sql: str, values: Any = ()) -> psycopg.Cursor[Any]:
+    def execute(self, sql: str, values: Any = ()) -> StatementRows:
         """Run a statement and report the rows that it wrote. Raises as `PostgresConnection.execute` does."""
         cursor = super().execute(sql, values)
         written = _WRITES.match(sql)
@@ -100,9 +101,9 @@ class SealedPostgres(PostgresConnection):
         """Return the id of the last new row. The database itself would return the noted row's."""
         return self._newest_id
 
-    def begin(self) -> None:
+    def lock_tail(self) -> None:
         """Lock the tail: until the commit no other process can write."""
-        row = self.raw.execute(_TAIL.encode()).fetchone()
+        row = self._add(_TAIL.encode(), ()).fetchone()
         assert row is not None  # the set-up created the row
         number, now_s = row
         if number != self._number + 1:
@@ -118,7 +119,7 @@ class SealedPostgres(PostgresConnection):
 
     def _report_rows(self, table: str) -> None:
         sql = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
-        rows = self.raw.execute(sql.encode()).fetchall()
+        rows = self._add(sql.encode(), ()).fetchall()
         for row in sorted(rows, key=lambda one: one[-1]):
             cells, is_new = row[:-_EXTRA], row[-_EXTRA]
             if is_new:
@@ -136,10 +137,9 @@ class _Sealing(Round):
     def begin(
         self, connection: PostgresConnection, row: tuple[str, int], works: Sequence[QueuedWork]
     ) -> None:
-        """Begin a transaction, lock the tail, and write the attempt's row."""
-        connection.raw.execute("BEGIN")
-        self._database.writing(connection).begin()
+        """Write the attempt's row and lock the tail."""
         connection.execute(COMMIT.sql, row)
+        self._database.writing(connection).lock_tail()
 
     def end(self, connection: PostgresConnection) -> None:
         """Seal the batch."""

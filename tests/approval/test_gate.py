@@ -190,7 +190,7 @@ def test_a_question_holds_all_that_is_decided_on(tmp_path: Path) -> None:
     assert (plain.session_id, plain.call_id, plain.tool) == ("s1", "c1", "terminal")
     assert plain.arguments == {"command": "make", "workdir": "sub/.."} and plain.opening == ""
     assert plain.folder == written.folder == str(bench.workspace)
-    assert plain.reasons == ("mode ask: whatever changes something needs your yes",)
+    assert plain.reasons == ('mode "ask" asks before every command that may change something',)
     assert plain.grant == "terminal(make)"
     assert plain.digest == hash_call("terminal", plain.arguments, str(bench.workspace), ())
     told = Bench(tmp_path, Someone(), ask=["terminal(make *)"])

@@ -134,17 +134,20 @@ class _World:
 
 
 def _make_table(folder: Path) -> str:
-    rows = [f"| way | `{_RULES[0]}` | `{_RULES[1]}` |", "|---|---|---|"]
+    """Try each way under each rule; return a row for all ways with the same outcomes."""
+    ways_of: dict[tuple[str, ...], list[str]] = {}
     for ways, writes in ((_READERS, False), (_WRITERS, True)):
         for way, (name, arguments) in ways.items():
             cells: list[str] = []
             for rule in _RULES:
-                world = _World(folder / str(len(rows)) / str(len(cells)), rule, confined=True)
+                world = _World(folder / f"{name}-{len(list(folder.iterdir()))}", rule, confined=True)
                 try:
                     cells.append(world.try_call(name, arguments, writes=writes))
                 finally:
                     world.close()
-            rows.append(f"| {way} | {cells[0]} | {cells[1]} |")
+            ways_of.setdefault(tuple(cells), []).append(way)
+    rows = [f"| way | `{_RULES[0]}` | `{_RULES[1]}` |", "|---|---|---|"]
+    rows += [f"| {'; '.join(ways)} | {first} | {second} |" for (first, second), ways in ways_of.items()]
     return "\n".join(rows)
 
 

@@ -36,7 +36,7 @@ def test_a_session_is_seen_from_elsewhere_while_it_waits_and_can_be_stopped(fold
     ]
     with chatting(folder, script) as (_, tty):
         tty.type("write it\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         [row] = agents(folder)
         assert (row["state"], row["detail"], row["title"]) == (
             "waiting",
@@ -71,7 +71,7 @@ def test_a_turn_whose_process_was_killed_is_cut_off(folder: Path) -> None:
         with Tty(["chat", *flags(server)], folder) as tty:
             tty.wait_for("Ctrl-D")
             tty.type("write it\r")
-            tty.wait_for("Enter is no:")
+            tty.wait_for("Enter alone is no:")
         assert [row["state"] for row in agents(folder)] == ["cut off"]
 
 

@@ -55,9 +55,9 @@ def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None
     editor = {"EDITOR": "sed -i -e 's/a \\* b/a + b/' -e s/before/after/"}
     with chatting(folder, script, columns=100, environ=editor) as (server, tty):
         tty.type("go\r")
-        for shown in ("Whet wants to change sums.py", "echo before"):
+        for shown in ("Whet wants to change the file sums.py", "echo before"):
             tty.wait_for(shown)
-            tty.wait_for("Enter is no:")
+            tty.wait_for("Enter alone is no:")
             tty.type("e")
         tty.wait_for("All done.")
         told = results(server)
@@ -78,11 +78,11 @@ def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_none_o
     ]
     with chatting(folder, script, columns=100) as (server, tty):
         tty.type("go\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         tty.type("b")
         tty.wait_for("No, because:")
         tty.type("it is Friday\r")
-        said = tty.wait_for("Enter is no:")
+        said = tty.wait_for("Enter alone is no:")
         tty.type("n")
         said += tty.wait_for("Fine.")
         told = results(server)
@@ -119,11 +119,11 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
     ]
     with chatting(folder, script, columns=100) as (_, tty):
         tty.type("go\r")
-        shown = tty.wait_for("Enter is no:")
-        assert "2  Yes, for this session: write_file(src/a.py)" in shown
+        shown = tty.wait_for("Enter alone is no:")
+        assert "any change to src/a.py (by the tool write_file)" in " ".join(shown.split())
         tty.type("always 3\r")
-        tty.wait_for("allowed from now on: write_file(src/*)")
-        assert "c.py" in tty.wait_for("Enter is no:")
+        tty.wait_for("not asked again in this folder (undo: whet approvals): any change to files below src/")
+        assert "c.py" in tty.wait_for("Enter alone is no:")
         tty.type("n")
         tty.wait_for("All done.")
         tty.type("/quit\r")
@@ -140,12 +140,12 @@ def test_a_long_question_is_folded_and_shown_whole_on_demand(folder: Path) -> No
         PracticeServer(script=script) as server,
         Tty(["chat", *flags(server), "-q", "go"], folder, columns=100, environ={"NO_COLOR": "1"}) as tty,
     ):
-        assert "more lines" in tty.wait_for("v shows all") and "+line 199" not in tty.seen
-        tty.wait_for("Enter is no:")
+        assert "more lines" in tty.wait_for("v shows all") and "+line 100" not in tty.seen
+        tty.wait_for("Enter alone is no:")
         tty.type("v\r")
         assert "\x1b[32m" not in tty.seen
-        tty.wait_for("+line 199")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("+line 100")
+        tty.wait_for("Enter alone is no:")
         tty.type("no, because it is long\r")
         tty.wait_for("All done.")
         assert "Their words: it is long" in results(server)[0]
@@ -155,11 +155,12 @@ def test_a_long_question_is_folded_and_shown_whole_on_demand(folder: Path) -> No
 @pytest.mark.slow
 def test_what_the_screen_has_no_room_for_is_shown_by_the_key_that_is_named(folder: Path) -> None:
     words = [f"word{number:03}" for number in range(250)]
-    script = [call("write_file", path="words.txt", content=f"{' '.join(words)}\n"), ScriptedReply("Done.")]
+    lines = "".join(f"{' '.join(words[at : at + 25])}\n" for at in range(0, 250, 25))
+    script = [call("write_file", path="words.txt", content=lines), ScriptedReply("Done.")]
     with chatting(folder, script, columns=60, environ={"PAGER": "cat"}) as (_, tty):
         tty.type("go\r")
         assert "word100" not in tty.wait_for("lines (v shows all) ...")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         tty.type("v")
         shown = tty.wait_for("word100") + tty.wait_for("word249")
         assert all(word in shown for word in words)
@@ -170,7 +171,9 @@ def test_what_the_screen_has_no_room_for_is_shown_by_the_key_that_is_named(folde
 @pytest.mark.slow
 @pytest.mark.parametrize("question", [[], ["-q", "go"]])
 @pytest.mark.parametrize("answer", ["o", "session"])
-@pytest.mark.parametrize("content", ["".join(f"line {n}\n" for n in range(90)), f"{'x ' * 1_500}line 89\n"])
+@pytest.mark.parametrize(
+    "content", ["".join(f"line {n}\n" for n in range(90)), f"{'x ' * 900}line 45{' x' * 900}\n"]
+)
 def test_a_yes_counts_only_once_the_question_was_shown_whole(
     folder: Path, question: list[str], answer: str, content: str
 ) -> None:
@@ -182,11 +185,11 @@ def test_a_yes_counts_only_once_the_question_was_shown_whole(
         if not question:
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
-        assert "line 89" not in tty.wait_for("Enter is no:")
+        assert "line 45" not in tty.wait_for("Enter alone is no:")
         tty.type(f"{answer}\r")
         shown = tty.wait_for("not an answer yet")
-        assert "line 89" in shown and not (folder / "long.txt").exists() and len(server.requests) == 1
-        tty.wait_for("Enter is no:")
+        assert "line 45" in shown and not (folder / "long.txt").exists() and len(server.requests) == 1
+        tty.wait_for("Enter alone is no:")
         tty.type(f"{answer}\r")
         tty.wait_for("All done.")
     assert (folder / "long.txt").read_text() == content
@@ -205,9 +208,9 @@ def test_a_small_screen_shows_every_answer_of_a_question(folder: Path) -> None:
         tty.type("go\r")
         tty.wait_for("(v shows all) ...")
         tty.wait_for("1  Yes, once")
-        tty.wait_for("2  Yes, for this session")
-        tty.wait_for("No  (Enter, Esc)")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("2  Yes, also for any change to docs/…")
+        tty.wait_for("No: nothing is changed (Enter and…")
+        tty.wait_for("Enter alone")
         tty.type("n\r")
         tty.wait_for("All done.")
 
@@ -225,14 +228,14 @@ def test_the_answers_of_a_question_stay_on_a_very_small_screen(folder: Path, col
         tty.wait_for("Ctrl-D")
         tty.type("go\r")
         drawn = tty.wait_for("lines (v shows all)", timeout_s=20)
-        assert "(new file, +2" in drawn or columns < 40
-        drawn = tty.wait_for("No  (Enter, Esc)", timeout_s=20)
+        assert "first = 'a line that is" in drawn or columns < 40
+        drawn = tty.wait_for("No: nothing is changed", timeout_s=20)
         for number in ("1", "2", "3"):
             assert f"  {number}  Yes, " in drawn
-        assert "Tab changes" not in tty.wait_for("Enter is", timeout_s=20)
+        assert "or Tab" not in tty.wait_for("Enter alone", timeout_s=20)
         tty.type("v")
-        tty.wait_for("other words: no, and why", timeout_s=20)
-        assert "  3  Yes, " in tty.wait_for("No  (Enter, Esc)", timeout_s=20)
+        tty.wait_for("no, and the model reads your text", timeout_s=20)
+        assert "  3  Yes, " in tty.wait_for("No: nothing is changed", timeout_s=20)
 
 
 @pytest.mark.slow
@@ -241,10 +244,10 @@ def test_what_is_said_at_a_question_is_broken_at_words(folder: Path) -> None:
     script = [call("write_file", path="long.txt", content=content), ScriptedReply("All done.")]
     with chatting(folder, script, columns=40, environ={"PAGER": "cat"}) as (_, tty):
         tty.type("go\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone")
         tty.type("o\r")
         tty.wait_for("not an answer yet: only a part was\nshown. Now all of it was; answer again")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone")
         tty.type("n\r")
         tty.wait_for("All done.")
 
@@ -288,7 +291,7 @@ def test_words_at_a_question_are_a_no_that_the_model_reads(
             tty.type("go\r")
         for number, words in enumerate(WORDS):
             tty.wait_for(f"touch made{number}")
-            tty.wait_for("Enter is no:")
+            tty.wait_for("Enter alone is no:")
             tty.type(f"{words}\r")
         tty.wait_for("All done.")
         told = results(server)
@@ -310,7 +313,7 @@ def test_stop_at_a_question_stops_the_turn(folder: Path, term: str, question: li
         if not question:
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         tty.type("stop\r")
         tty.wait_for("cancelled")
         if question:
@@ -323,7 +326,7 @@ def test_what_was_typed_before_a_question_or_pasted_answers_nothing(folder: Path
     script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
     with PracticeServer(script=script) as server, Tty(["chat", *flags(server), "-q", "go"], folder) as tty:
         tty.type("yes\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         tty.type("yes\ralways\r")
         tty.wait_for("All done.")
         assert "Their words: yes" in results(server)[0]
@@ -333,9 +336,10 @@ def test_what_was_typed_before_a_question_or_pasted_answers_nothing(folder: Path
 @pytest.mark.slow
 def test_a_paste_is_no_answer(folder: Path) -> None:
     script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
-    with chatting(folder, script, columns=100) as (server, tty):
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=100) as tty:
+        tty.wait_for("Ctrl-D")
         tty.type("go\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         tty.type("\x1b[200~once\x1b[201~")
         tty.type("not this\r")
         tty.wait_for("All done.")

@@ -14,7 +14,6 @@ from whet.terminal.pager import find_pager, is_long
 from whet.terminal.permission_question import TerminalDecision
 from whet.terminal.themes import find_theme
 from whet.terminal.wording import columns
-from whet.terminal.wrapping import wrap_lines
 from whet.typed_answer import answers_alone, grants_alone, read_line
 
 EXACT = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -102,7 +101,7 @@ def request(**more: object) -> ApprovalRequest:
 def test_a_digit_answers_and_only_once_is_a_yes_without_enter() -> None:
     decision = TerminalDecision(request(), find_theme("dark", NONE))
     options = decision.options()
-    assert [choice[2] for choice in decision.choices()[:4]] == ["1", "2", "3", "4"]
+    assert [prefix[2] for prefix, _ in decision.choices()] == ["1", "2", "3", "4"]
     assert [answers_alone(key, options) for key in "12345"] == [True, False, False, True, False]
     assert [grants_alone(key, options) for key in "1234"] == [True, False, False, False]
     assert [read_line(line, options).option for line in ("1", "2", "3", "4", "")] == [
@@ -124,18 +123,22 @@ def test_a_yes_for_the_session_is_for_the_scope_of_its_number() -> None:
     assert decision.grant("no") is None and decision.grant("edit") is None
 
 
-def test_the_last_choice_says_what_tab_yes_and_always_do_in_two_rows_of_80_columns() -> None:
-    rows = wrap_lines(TerminalDecision(request(), find_theme("dark", NONE)).choices()[-1].strip(), 75)
-    assert rows == [
-        "Tab edits the call, then it runs · yes: as 1 · other words: no, and why ·",
-        '"always", "always 3": as 2, 3 in every session here; undo: whet approvals',
+@each(("has_keys", "edit"), [(True, "Tab"), (False, "edit")])
+def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(has_keys: bool, edit: str) -> None:
+    decision = TerminalDecision(request(), find_theme("dark", NONE), has_keys=has_keys)
+    lines = [prefix + text for prefix, text in decision.other_answers()]
+    assert lines == [
+        f"  or {edit:8}  change it in your editor first; then your version runs",
+        "  or always    like 2, and in all later sessions in this folder",
+        "  or always 3  like 3, and in all later sessions in this folder",
+        "  or any text  no, and the model reads your text as the reason",
     ]
 
 
 def test_always_is_offered_only_if_it_may_last() -> None:
     exact = GrantScope("terminal", ("rm x",), always=False)
     decision = TerminalDecision(request(grant="", scopes=(exact,)), find_theme("dark", NONE))
-    assert not any("always" in choice for choice in decision.choices())
+    assert not any("always" in prefix for prefix, _ in decision.other_answers())
     assert read_line("always", decision.options()).words == "always"
 
 

@@ -333,7 +333,7 @@ def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) ->
         PracticeServer(script=script) as server,
         Tty(["chat", "-q", "x", "--approvals", "ask", *flags(server)], folder) as tty,
     ):
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         tty.type("o\n")
         tty.wait_for("write_file")
         tty.wait_for("Finished.")

@@ -11,15 +11,15 @@ from tests.asked import in_terminal
 from tests.writes import WRITES
 
 PARTS = {
-    "what happens, in one sentence": r"Whet wants to (create|change|delete|run|replace|write)\b.*\S",
-    "why it is asked": r"\n +- [a-z].*",
-    "the first answer": r"1  Yes, once",
-    "the answer for the session": r"2  Yes, for this session.*(\n +.*)?\(2 and Enter\)",
-    "the no, and what Enter and Esc do": r"› \d  No  \(Enter, Esc\)",
-    "changing it": r"Tab edits the call, then it runs",
-    "a yes in words": r"yes: as 1",
-    "a reason": r"other words: no, and\s+why",
-    "where to type": r"A number or words; Enter is no:",
+    "what happens, in one sentence": r"Whet wants to (create|change|delete|empty|run)\b.*\S",
+    "why it is asked": r"\n  Why asked: (mode \"ask\" asks before every|[a-z]).*",
+    "what takes it back": r"\n  To undo:   type /rewind \(in a shell: whet rewind\) to (get|delete) ",
+    "the first answer": r"\n  1  Yes, once: only this (change|command)",
+    "the lasting answer": r"\n  2  Yes, also for (any change to|output to|exactly) (.|\n)* until\s+you\s+end\s+this\s+session",
+    "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc mean no, too\)",
+    "changing it": r"or Tab +change it in your editor first; then your version runs",
+    "a reason": r"or any text  no, and the model reads your text as the reason",
+    "where to type": r"Type a number, then Enter. Enter alone is no:",
 }
 
 

@@ -391,7 +391,7 @@ def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> No
     script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Never.")]
     with chatting(folder, script, columns=100) as (_, tty):
         tty.type("write it\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         tty.type("\x03")
         tty.wait_for("✗ write_file  a.txt  not run")
         tty.wait_for("cancelled after")

@@ -100,7 +100,7 @@ def test_the_terminal_rings_at_a_question_and_after_a_long_turn(
     script = [ScriptedReply("", tool_calls=(terminal("rm -rf a.txt"),)), ScriptedReply("Done.")]
     with chatting(folder, script) as (_, tty):
         tty.type("go\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         assert ("\x1b]9;Whet asks for approval: terminal: rm -rf a.txt\a\a" in tty.drawn) is rings
         tty.type("\r")
         tty.wait_for("Done.")
@@ -158,5 +158,5 @@ def test_nothing_is_drawn_while_a_question_waits(folder: Path) -> None:
     script = [ScriptedReply(tool_calls=(PracticeCall("write_file", '{"path": "a", "content": "b"}'),))]
     with chatting(folder, script) as (_, tty):
         tty.type("go\r")
-        tty.wait_for("Enter is no:")
+        tty.wait_for("Enter alone is no:")
         assert any(tty.count_later_bytes(1.0) == 0 for _ in range(15))

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import FixedClock
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts
+from whet.context.engines import list_engine_tools
 from whet.context.host import EngineHost
 from whet.contract.context_engine import ChatRows, ContextEngine
 from whet.contract.errors import NotFound
@@ -115,6 +116,7 @@ class House:
         engine = makes(self.folder / "engine.db")
         host = EngineHost(log, EngineRunner.wrap(engine, Deadlines()), HostFacts(lambda: INFO))
         await host.begin()
+        await list_engine_tools(host.runner, ())
         for text in turns:
             turn = await log.begin_turn(Message(role="user", content=text))
             engine.wants = compacts
@@ -169,6 +171,68 @@ async def test_what_was_taken_in_at_a_turns_end_is_not_taken_in_again_after_a_ki
     for text in ("a", "b"):
         await house.program([text], ends=False, makes=AtTurnsEnd)
     assert house.stored() == said("a", "b")
+
+
+class Counting(StoringEngine):
+    """Counts the rows of its list that it has. A session that it has is found again only if the list begins
+    with all of it, as hermes-lcm does it."""
+
+    _session, _has, _must_find, _finds_nothing = "", 0, False, False
+
+    def on_session_start(self, session_id: str, **_given: Any) -> None:
+        self._session, self._has, self._must_find = session_id, 0, True
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        return [{"name": "grep_rows", "description": "d", "parameters": {"type": "object", "properties": {}}}]
+
+    def handle_tool_call(self, name: str, args: dict[str, Any], **given: Any) -> str:
+        self._take(given.get("messages") or [])
+        return super().handle_tool_call(name, args, **given)
+
+    def compress(self, messages: ChatRows, current_tokens: int | None = None) -> ChatRows:
+        self._take(messages)
+        self.wants = False
+        short = [{"role": "user", "content": "Summary."}, *messages[-2:]]
+        self._has = len(messages if self._finds_nothing else short)
+        return messages if self._finds_nothing else short
+
+    def _take(self, messages: ChatRows) -> None:
+        texts, connection = [str(row["content"]) for row in messages], self.store.connection
+        if self._must_find:
+            rows = connection.execute(
+                "SELECT text FROM rows WHERE session = ? ORDER BY rowid", (self._session,)
+            )
+            known = [row[0] for row in rows]
+            self._has = len(known) if texts[: len(known)] == known else 0
+            self._must_find = False
+        new = [(self._session, None, text) for text in texts[self._has :]]
+        connection.executemany("INSERT INTO rows VALUES (?, ?, ?)", new)
+        connection.commit()
+        self._has = len(texts) if new else self._has
+
+
+class FindsNothing(Counting):
+    """Has nothing to compact when it is asked to."""
+
+    _finds_nothing = True
+
+
+@pytest.mark.parametrize("engine", [Counting, FindsNothing])
+async def test_an_engine_that_counts_finds_its_place_in_a_compacted_session(
+    tmp_path: Path, engine: type[Counting]
+) -> None:
+    house = House(tmp_path)
+
+    long = ["a " * 300, "b " * 300, "c " * 300]
+    await house.program(long, makes=Counting, compacts=True)
+    for number in range(4):
+        await house.program([f"t{number}", f"u{number}"], makes=engine, ends=number != 2)
+    await house.program(["x"], makes=engine, compacts=True)
+    await house.program(["y"], makes=engine, undoes=True)
+    await house.program(["z"], makes=engine)
+    story = said(*long, *(f"{letter}{number}" for number in range(4) for letter in "tu"), "x")
+    stored = house.stored()
+    assert stored[: len(story)] == story and stored[-2:] == said("z")
 
 
 async def test_the_host_sets_no_count_of_an_engine(tmp_path: Path) -> None:

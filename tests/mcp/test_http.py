@@ -195,16 +195,24 @@ def restarted(status: int, message: str) -> tuple[Handler, list[Request]]:
     return answer, ran
 
 
-@pytest.mark.parametrize("message", ["Bad Request: No valid session ID provided", "Server not initialized"])
-def test_a_session_that_is_refused_with_400_is_begun_again_once(home: Path, message: str) -> None:
-    answer, ran = restarted(400, message)
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "Bad Request: No valid session ID provided"),
+        (400, "Server not initialized"),
+        (401, "Unauthorized: Session not found"),  # modelcontextprotocol/rust-sdk#559
+        (503, "MCP session unknown or expired"),  # markmhendrickson/neotoma#1923
+    ],
+)
+def test_a_session_that_is_refused_is_begun_again_once(home: Path, status: int, message: str) -> None:
+    answer, ran = restarted(status, message)
     text, requests, _ = use(home, answer)
     assert text.endswith("you said: hi") and len(ran) == 1
     assert [one.message.get("method") for one in requests if one.method == "POST"].count("initialize") == 2
 
 
 async def test_a_call_that_met_500_is_not_repeated_but_the_next_one_has_a_new_session(home: Path) -> None:
-    answer, ran = restarted(500, "Session not found")
+    answer, ran = restarted(500, "Internal error")
     async with raw(answer) as (url, _requests), bench(home, {"r": McpServerSettings(url=url)}) as b:
         first = await b.call("mcp__r__echo", text="one")
         assert first.error_kind and "HTTP 500" in first.text and not ran

@@ -226,3 +226,18 @@ def test_what_of_a_text_is_right_or_wrong_to_the_letter(text: str, values: set[s
 )
 def test_lines_of_one_shape_say_the_same_of_one_subject(line: str, shape: str) -> None:
     assert units.mask_values(line) == shape
+
+
+@each(
+    ("text", "first"),
+    [
+        ("क्या बिल्ड हो गया? हम रकम रुपये में लिखते हैं।", "क्या बिल्ड हो गया?"),
+        ("বিল্ড শেষ হয়েছে কি না? আমরা টাকায় লিখি।", "বিল্ড শেষ হয়েছে কি না?"),
+        ("நாங்கள் ரூபாயில் எழுதுகிறோம். இது சரி.", "நாங்கள் ரூபாயில் எழுதுகிறோம்."),
+        ("תָּמִיד שְׁקָלִים! לֹא דּוֹלָרִים כָּאן.", "תָּמִיד שְׁקָלִים!"),
+        ("Cafe\u0301! Then tea.", "Cafe\u0301!"),
+    ],
+)
+def test_a_word_that_ends_with_a_combining_mark_may_end_a_sentence(text: str, first: str) -> None:
+    assert units.sentences(text)[0] == first
+    assert len(units.sentences(text)) == 2

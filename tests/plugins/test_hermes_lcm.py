@@ -1,7 +1,6 @@
 """stephenschoettler/hermes-lcm, unmodified, where WHET_TEST_HERMES_LCM names a folder with a copy of it.
 
-Rows equal messages from 0.16 on. Older versions store a reopened session again: 0.7 always, 0.10 if it was
-compacted.
+Rows equal messages from 0.10 on. Version 0.7 stores a reopened session again.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from whet_lab.practice.server import PracticeServer
 COPY = os.environ.get("WHET_TEST_HERMES_LCM", "")
 pytestmark = pytest.mark.skipif(not COPY, reason="WHET_TEST_HERMES_LCM names no copy")
 VERSION = re.findall(r"version: (\d+)\.(\d+)", (Path(COPY) / "plugin.yaml").read_text()) if COPY else []
-FINDS_ITS_PLACE = any((int(major), int(minor)) >= (0, 16) for major, minor in VERSION)
+FINDS_ITS_PLACE = any((int(major), int(minor)) >= (0, 10) for major, minor in VERSION)
 TOOLS = ["lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query", "lcm_status", "lcm_doctor"]
 HOST = """
 from pathlib import Path
@@ -170,6 +169,8 @@ def test_one_row_per_message_in_a_real_run_with_compactions_and_new(installed: P
 
 @pytest.mark.skipif(not FINDS_ITS_PLACE, reason="older versions store a reopened session again")
 def test_rows_equal_messages_over_thirteen_one_shots_two_kills_and_new(installed: Path) -> None:
+    with (installed / ".env").open("a") as file:
+        file.write("LCM_FRESH_TAIL_COUNT=8\n")
     with PracticeServer() as server:
         (installed / "config.yaml").write_text(CONFIG.format(url=server.base_url))
         environment = {**os.environ, "WHET_HOME": str(installed)}
@@ -191,6 +192,9 @@ def test_rows_equal_messages_over_thirteen_one_shots_two_kills_and_new(installed
                 server.install(None)
             said = json.loads(one_shot(f"{number} {story}", "--session", first).communicate(timeout=120)[0])
             assert said["session_id"] == first, said
+        with closing(sqlite3.connect(installed / "state.db")) as ours:
+            (count,) = ours.execute("SELECT count(*) FROM compactions WHERE engine = 'lcm'").fetchone()
+        assert count >= 2
         chat(installed, ["/new", "one", "two", "/quit"], "--session", first)
     stored = rows_of(installed)
     assert all(messages == rows for messages, rows in stored.values()), stored

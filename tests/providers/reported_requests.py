@@ -58,6 +58,11 @@ def lacks_reasoning_field(body: Body) -> bool:
     return any("reasoning_content" not in row for row in rows_with_calls(body))
 
 
+def has_reasoning_in_some(body: Body) -> bool:
+    has_it = ["reasoning_content" in row for row in body["messages"] if row["role"] == "assistant"]
+    return any(has_it) and not all(has_it)
+
+
 def has_long_ids(body: Body) -> bool:
     calls = [call for row in rows_with_calls(body) for call in row["tool_calls"]]
     return any(not re.fullmatch("[a-zA-Z0-9]{9}", call["id"]) for call in calls)
@@ -212,6 +217,8 @@ FINE = ToolSpec(
         "properties": {"url": {"type": "string", "format": "uri", "pattern": "\\d+"}},
     },
 )
+MODES: Body = {"type": "array", "items": {"type": "string"}, "enum": ["x", "y"]}
+ODD_CHOICE: Body = {"anyOf": [{"not": {}}, {"type": "string"}]}
 REQUESTS = [
     Report(
         "QuantumNous/new-api#418",
@@ -536,6 +543,33 @@ REQUESTS = [
         error("<400> InternalError.Algo.InvalidParameter: Tool names are not allowed to be [search]"),
         tools=(STRICT, ToolSpec("search", "Search.", STRICT.parameters)),
         again=1,
+    ),
+    Report(
+        "TencentCloudBase/CloudBase-AI-Toolkit#626",
+        lambda body: '"not"' in json.dumps(body.get("tools", [])),
+        error("400 invalid parameter value"),
+        tools=(ToolSpec("look", "Look.", {"type": "object", "properties": {"a": ODD_CHOICE}}),),
+    ),
+    Report(
+        "reportportal/reportportal-mcp-server#25",
+        lambda body: '"enum"' in json.dumps(body.get("tools", [])),
+        error(
+            "Unable to submit request because look functionDeclaration parameters.modes schema specified "
+            "incorrect schema type field. For schema with enum values, schema type should not be ARRAY.",
+            param="tools.0.function",
+        ),
+        tools=(ToolSpec("look", "Look.", {"type": "object", "properties": {"modes": MODES}}),),
+        again=1,
+    ),
+    Report(
+        "anomalyco/opencode#25000",
+        has_reasoning_in_some,
+        error("The `reasoning_content` in the thinking mode must be passed back to the API."),
+        history=(
+            *other_history(replay={"reasoning_content": "hm"}),
+            Message("assistant", "I have seen it."),
+            Message("user", "on"),
+        ),
     ),
     # A call that the model wrote and the server could not read.
     Report("huggingface/smolagents#1119", always, FAILED_CALL, times=1),

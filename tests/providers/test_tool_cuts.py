@@ -37,6 +37,41 @@ async def test_tools_that_a_refusal_does_not_name_stay_as_they_are(text: str, le
         assert all("format" in schema["properties"]["at"] for schema in sent_schemas)
 
 
+async def test_a_refused_schema_is_sent_in_a_plain_form_before_its_tool_is_left_out() -> None:
+    """Gemini refuses an enumeration for an array: reportportal/reportportal-mcp-server#25."""
+    modes = {"type": "array", "items": {"$ref": "#/$defs/mode"}, "enum": ["x"], "description": "Which."}
+    choice = {"anyOf": [{"type": "null"}, {"type": ["integer", "null"], "minimum": 1}]}
+    schema = {
+        "type": "object",
+        "properties": {"modes": modes, "count": choice, "odd": {"anyOf": [{"not": {}}]}},
+        "required": ["modes"],
+        "$defs": {"mode": {"type": "string", "enum": ["x", "y"]}},
+    }
+    text = "functionDeclaration 'look': schema type should not be ARRAY with values"
+
+    def refuse(body: Body) -> str:
+        return text if "$ref" in str(body["tools"]) else ""
+
+    async with running(RuledServer(refuse)) as server:
+        source = server.provider()
+        await ask(source.open("sys", [ToolSpec("look", "Look.", schema)], "s"), *other_history())
+        await source.aclose()
+        parameters = server.bodies[-1]["tools"][0]["function"]["parameters"]
+        assert parameters == {
+            "type": "object",
+            "properties": {
+                "modes": {
+                    "type": "array",
+                    "items": {"type": "string", "enum": ["x", "y"]},
+                    "description": "Which.",
+                },
+                "count": {"type": "integer"},
+                "odd": {},
+            },
+            "required": ["modes"],
+        }
+
+
 def test_a_keyword_is_left_out_of_a_schema_of_any_depth() -> None:
     schema: Body = {"type": "object"}
     for _ in range(600):

@@ -35,6 +35,16 @@ def step(made: Workspace, command: str, *, session: str = "s", number: int = 1) 
     return record
 
 
+def test_a_step_that_changes_nothing_writes_few_bytes(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    step(made, "true")
+    log = next((tmp_path / "home" / "rewind").glob("*/files.db-wal"))
+    before = log.stat().st_size
+    step(made, "true", number=2)
+    assert 0 < log.stat().st_size - before < 8_000
+    made.close()
+
+
 def test_what_is_too_large_is_named_and_left_alone(tmp_path: Path) -> None:
     made = workspace(tmp_path, RecordLimits(file_bytes=1_000))
     root = tmp_path / "work"

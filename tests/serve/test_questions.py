@@ -105,6 +105,7 @@ async def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         folder="/work",
         opening="the network",
         digest="d",
+        undo="not possible",
     )
     questions, looks = Questions(FixedClock(), 60.0), list[int]()
     questions.listeners.append(lambda: looks.append(1))
@@ -141,6 +142,8 @@ async def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         "opening": "the network",
         "digest": "d",
         "keeps": (True, False),
+        "covers": ("commands that begin with “ls”", "exactly “ls -l”"),
+        "undo": "not possible",
         "draft": "ls -l",
     }
     assert (question.title, question.body) == (

@@ -62,7 +62,7 @@ def test_a_call_without_a_result_comes_at_its_steps_end(db, clock):
 
     log = asyncio.run(main())
     found = read(db, log)
-    assert db.read_now(lambda c: calls.last_ended_turn(c, log.live.key)) == 0
+    assert db.read_now(lambda c: calls.read_judging_state(c, log.session.id)).last_turn == 0
     assert isinstance(found[-1], StoredCall) and found[-1].result is None
     assert (found[-1].seq, found[-1].asked_seq) == (3, 2), "right after the message that asks for it"
 
@@ -78,13 +78,13 @@ def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
     log = asyncio.run(worked(db, clock))
     hidden = asyncio.run(worked(db, clock, "hidden", private=True))
     key = log.live.key
-    assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == [(key, 0), (hidden.live.key, 0)]
+    assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == [log.session.id, hidden.session.id]
     seqs = {one.name: one.seq for one in read(db, log) if isinstance(one, StoredCall)}
     outcomes = [(seqs["a"], "good", ""), (seqs["b"], "undone", "taken back"), (seqs["c"], "bad", "exit 3")]
     for one in (log, hidden):
         db.write_now(lambda c, k=one.live.key: calls.store_outcomes(c, k, 2, outcomes))
-    assert db.read_now(lambda c: calls.read_judged_turn(c, log.session.id)) == (key, 2)
-    assert db.read_now(lambda c: calls.last_ended_turn(c, key)) == 2
+    state = db.read_now(lambda c: calls.read_judging_state(c, log.session.id))
+    assert (state.key, state.judged_turn, state.last_turn) == (key, 2, 2)
     assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == []
     assert len(db.read_now(lambda c: calls.list_unjudged_sessions(c, again=True))) == 2
     seen: list[tuple[int, str, int, str]] = []

@@ -172,11 +172,11 @@ def test_a_session_has_moved_on_with_one_message_one_turn_or_one_step_back(db, c
 
     def moved(*known: int) -> bool:
         assert len(known) == 3
-        return db.read_now(lambda c: turns.has_moved_on(c, log.live.key, known))
+        return db.read_now(lambda c: turns.select_is_newer(c, log.live.key, known)())
 
     assert not moved(epoch, turn, next_seq)
     for behind in (1, 2):
         assert moved(epoch, turn, next_seq - behind), "one message alone is seen, whatever its number"
     assert moved(epoch, turn - 1, next_seq) and moved(epoch - 1, turn, next_seq)
     with pytest.raises(NotFound, match="was deleted"):
-        db.read_now(lambda c: turns.has_moved_on(c, log.live.key + 1, log.live.version))
+        db.read_now(lambda c: turns.select_is_newer(c, log.live.key + 1, log.live.version)())

@@ -13,7 +13,19 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin, WriteOrigin
 from whet.contract.receipts import CallEffects
 from whet.contract.tools import ToolOutput
-from whet.store import api, calls, compactions, jobs, learned, ledger, lesson_counts, reviews, sessions, trail
+from whet.store import (
+    api,
+    calls,
+    compactions,
+    jobs,
+    learned,
+    ledger,
+    lesson_counts,
+    reviews,
+    session_deletion,
+    sessions,
+    trail,
+)
 from whet.store.calls import PastCall
 from whet.store.jobs import NewJob
 from whet.store.ledger import NewRow, State
@@ -356,7 +368,7 @@ def test_a_prefix_is_kept_once_and_changes_only_before_something_was_said(db, cl
         on(db, sessions.set_prime, "said", "p", "[]")
     with pytest.raises(NotFound):
         on(db, sessions.freeze_prefix, "gone", "p", "[]")
-    assert on(db, sessions.filter_existing_ids, {"s1", "gone"}) == {"s1"}
+    assert on(db, session_deletion.filter_existing_ids, {"s1", "gone"}) == {"s1"}
     kept = db.read_now(lambda c: c.execute("SELECT count(*) FROM frozen_texts WHERE text = '[1]'").fetchall())
     assert kept == [(1,)]
 

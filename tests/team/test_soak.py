@@ -38,6 +38,8 @@ from whet_lab.practice.server import PracticeServer
 CALLS = 3
 pytestmark = pytest.mark.timeout(3600)
 
+ROUNDS = int(os.environ.get("SOAK_ROUNDS", "200"))
+
 
 def script_of(name: str, marks: Path) -> list[ScriptedReply]:
     """Calls with an effect each, then answers: more of these than a turn that is killed often asks for."""
@@ -148,7 +150,7 @@ def test_a_few_kills_lose_double_and_reorder_nothing(url, tmp_path):
 
 @pytest.mark.soak
 def test_two_hundred_rounds_of_kills(url, tmp_path):
-    rounds_of_kills(url, tmp_path, 200, 1000, 19)
+    rounds_of_kills(url, tmp_path, ROUNDS, 5 * ROUNDS, 19)
 
 
 def is_taken_again(queue: DatabaseQueue, turn_id: str) -> bool:
@@ -192,7 +194,7 @@ def test_a_worker_that_was_stopped_beyond_its_lease_writes_nothing(url, tmp_path
 
 @pytest.mark.soak
 def test_workers_are_stopped_over_and_over_and_others_take_over_in_time(url, tmp_path):
-    took = sorted(stopped(url, tmp_path, 20, *_by_signal(tmp_path)))
+    took = sorted(stopped(url, tmp_path, ROUNDS // 10, *_by_signal(tmp_path)))
     print([round(one, 2) for one in took])
     assert took[-1] <= LEASE_S + 2
 

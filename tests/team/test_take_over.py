@@ -16,6 +16,7 @@ from tests.late import Late
 from tests.store.support import USAGE, asking, child, finish, new_log, user
 from tests.support import output_of, wait_until
 from tests.team.take_over_model import Protocol, explore
+from tests.team.test_soak import ROUNDS
 from whet.clock import SystemClock
 from whet.contract.errors import StoreBusy
 from whet.store.team import TeamDatabase
@@ -229,6 +230,21 @@ def test_a_worker_stopped_while_its_start_waits_for_a_lock_runs_the_call_alone(u
 
         with stopped_worker(url) as process:
             assert asyncio.run(main(process)) == ["first"]
+
+
+@pytest.mark.soak
+def test_forced_take_overs_run_no_call_twice(cluster):
+    kinds = (
+        test_a_call_whose_start_waited_for_a_lock_during_the_take_over_runs_once,
+        test_a_take_over_waits_for_a_start_on_its_way_and_is_resumed_with_it,
+        test_a_worker_stopped_while_its_start_waits_for_a_lock_runs_the_call_alone,
+    )
+    for number in range(ROUNDS):
+        url, bystanders = cluster.database(), list[Bystander]()
+        kinds[number % len(kinds)](url, bystanders)
+        for one in bystanders:
+            one.close()
+        cluster.drop(url)
 
 
 def test_no_order_of_steps_runs_a_call_twice():

@@ -49,7 +49,10 @@ def test_an_edit_through_a_link_names_the_file_and_the_link(
     changes = asyncio.run(preview(context(file.parent), {"path": "link.txt", **arguments}))
     question = build_question(ApprovalRequest("s", "c", name, "", (), changes=changes))
     assert changes[0].new == text
-    assert question.title == "Whet wants to change greeting.txt (through link.txt, +1 −1)"
+    assert (
+        question.title
+        == "Whet wants to change the file greeting.txt through the link link.txt (1 line added, 1 removed)"
+    )
     assert question.body[0].text == "greeting.txt  (through link.txt, +1 −1)"
 
 

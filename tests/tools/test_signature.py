@@ -50,10 +50,10 @@ def test_schema_is_exact_and_holds_no_filler() -> None:
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "File"},
-            "count": {"type": "integer", "minimum": 1, "default": 5},
+            "count": {"type": "integer", "default": 5},
             "ratio": {"type": "number"},
             "deep": {"type": "boolean"},
-            "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
+            "mode": {"type": "string", "enum": ["a", "b"]},
             "names": {"type": "array", "items": {"type": "string"}},
             "items": {
                 "type": "array",
@@ -61,7 +61,7 @@ def test_schema_is_exact_and_holds_no_filler() -> None:
                     "type": "object",
                     "properties": {
                         "text": {"type": "string", "description": "What to do"},
-                        "status": {"type": "string", "enum": ["open", "done"], "default": "open"},
+                        "status": {"type": "string", "enum": ["open", "done"]},
                     },
                     "required": ["text"],
                     "additionalProperties": False,

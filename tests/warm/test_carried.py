@@ -13,7 +13,7 @@ from tests.warm.stores import TOOLS, Did, Turn, open_store, pitfalls, read, sh, 
 from whet.app.deleted_sessions import forget_deleted_sessions
 from whet.config.paths import Home
 from whet.config.redact import mask_secrets
-from whet.store import session_deletion, sessions
+from whet.store import calls, session_deletion
 from whet.store.calls import StoredCall
 from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions, compose
@@ -205,8 +205,7 @@ def test_templates_as_the_plain_formats_writer_makes_them_are_read(tmp_path: Pat
 def test_a_call_of_an_unknown_tool_did_not_work(tmp_path: Path, clock: FixedClock) -> None:
     database = open_store(tmp_path, clock)
     id_ = store(database, clock, Turn("go", steps(Did("frobnicate", {"x": 1}, "Hm."), read("a"))))
-    key = database.read_now(lambda db: sessions.key_of(db, id_))
-    _, found = database.read_now(lambda db: judge_session(db, key, 0))
+    found = database.read_now(lambda db: judge_session(db, calls.read_judging_state(db, id_), 0))
     assert [one[1] for one in found] == ["failed", "ok"]
     database.close()
     # A store without schemas and flags: the result is the line that there is none.

@@ -8,27 +8,12 @@ import msgspec
 import pytest
 
 from tests.warm.test_templates import example, situation
-from whet.warm.select import pick_examples, rank_templates, split_words
+from whet.warm.select import pick_examples, rank_templates
 from whet.warm.template import (
     Example,
     Template,
     example_tokens,
 )
-
-
-def test_words_for_matching_are_folded_stemmed_and_not_the_commonest() -> None:
-    assert split_words("The Invoices, printing_files: x ÄRGER") == ["invoic", "print", "file", "ärger"]
-    assert split_words("値段表 本 ab値") == ["値段", "段表", "ab値"]
-    assert split_words("go " * 7_000) == ["go"] * 6_667
-
-
-@pytest.mark.parametrize(
-    ("word", "stem"),
-    [("sing", "sing"), ("reading", "read"), ("adding", "adding"), ("copies", "copi"), ("stories", "stor"),
-     ("boxes", "boxe"), ("matches", "match"), ("cats", "cats"), ("birds", "bird"), ("glass", "glas")],
-)  # fmt: skip
-def test_an_ending_is_taken_off_where_more_than_three_letters_stay(word: str, stem: str) -> None:
-    assert split_words(word) == [stem]
 
 
 def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -> None:
@@ -65,7 +50,7 @@ def test_a_word_that_every_template_has_weighs_little_and_a_rare_one_more() -> N
     assert rank_templates(many, situation("report")) == []
     many.append(Template(name="rare", description="report report invoice"))
     ((best, score),) = rank_templates(many, situation("report invoice"))
-    assert best.name == "rare" and score == pytest.approx(2.056395)
+    assert best.name == "rare" and score == pytest.approx(2.03895)
 
 
 def test_of_the_examples_the_nearest_are_picked_in_the_templates_order() -> None:

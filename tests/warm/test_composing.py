@@ -13,8 +13,9 @@ from tests.warm.test_reading_the_store import bad, mined
 from whet.clock import iso
 from whet.contract.errors import NotFound
 from whet.store.database import StateDatabase
-from whet.warm.compose import BuildOptions, Composition, compose, make_placebo
+from whet.warm.compose import BuildOptions, Composition, compose
 from whet.warm.template import Example, Template, example_tokens, schema_hash
+from whet_lab.evals.warm_placebo import make_placebo
 
 
 def composed(database: StateDatabase, clock: FixedClock, **options: Any) -> Composition:

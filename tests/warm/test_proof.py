@@ -13,11 +13,12 @@ from tests.warm.stores import Turn, open_store, pitfalls, sh, steps, store
 from whet.contract.messages import Usage
 from whet.stats import ratio_difference, sum_evidence, typical_mean
 from whet.store.warm import ArmCounts
-from whet.warm.compose import BuildOptions, compose, make_placebo
+from whet.warm.compose import BuildOptions, compose
 from whet.warm.mine import MiningScope, mine
 from whet.warm.proof import rate_gap
 from whet.warm.shape import shape_of
 from whet.warm.template import example_tokens
+from whet_lab.evals.warm_placebo import make_placebo
 from whet_lab.evals.warm_trials import Trial, build_report, compare
 
 

@@ -1,6 +1,6 @@
 """The turn: store the message, ask the model, run its tools, until it answers (docs/decisions/0001).
 
-Resume is the loop's first line: open calls run, unless words came first. All is durable before it is shown.
+A resumed turn runs its open calls first, unless a new message came. All is durable before it is shown.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCloc
 
         await close_old_calls(session, turn, emit)
     while True:
-        if session.log.open_calls(turn):  # also after a crash: this line is the resume
+        if session.log.open_calls(turn):  # also after a crash: this resumes the turn
             await dispatch(session, turn, emit, clock)
         await _read_inbox(session, turn, emit)
         if session.log.messages[-1].is_final:

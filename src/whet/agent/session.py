@@ -38,9 +38,8 @@ class TurnLimits(msgspec.Struct, frozen=True):
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
-    """A queued message, and the work that the transaction storing it does besides. `notice` is shown to
-    people instead of the message if no person typed it; `row` is its number among the accepted messages, if
-    it is one of them."""
+    """A queued message. `receipt` adds work to the transaction that stores it, `notice` is shown to people
+    instead of the message if no person typed it, and `row` is its number if it is an accepted message."""
 
     message: Message
     receipt: AtEnd = queue_nothing
@@ -83,7 +82,7 @@ class Inbox:
 
     @property
     def has_words(self) -> bool:
-        """Whether something waits that was said to the session, not a result of its own helpers."""
+        """Return whether a message waits that is no result of the session's own helpers."""
         return any(not entry.notice for entry in self._waiting)
 
     def put(self, message: Message, receipt: AtEnd = queue_nothing) -> None:
@@ -124,7 +123,7 @@ class Inbox:
         return first[0] if first else None
 
     def put_first(self, entry: InboxEntry) -> None:
-        """Queue a turn's own message before those that were said to the turn meanwhile."""
+        """Queue a turn's own message before those that arrived meanwhile."""
         self._waiting.appendleft(entry)
 
     def take(self) -> InboxEntry:
@@ -164,8 +163,8 @@ class TurnObserver:
         return queue_nothing
 
     def expect_calls(self, session: Session, tools: Sequence[Tool]) -> None:
-        """See the tools of a reply's calls before the gate decides, which may wait for a person; none if no
-        call runs after all."""
+        """Receive the tools of a reply's calls before the gate decides; an empty list follows if no call runs
+        after all."""
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """See the calls of a step that the gate allowed, before the first of them runs.
@@ -181,7 +180,7 @@ class TurnObserver:
         """See the end of a turn, without its receipt. It is stored by now, and not shown yet."""
 
     def take_notices(self) -> Sequence[str]:
-        """Return once, after the end, what a person must know of the observer's own failures."""
+        """Return the observer's failures that a person must know, each once, after the end of a turn."""
         return ()
 
 
@@ -311,6 +310,9 @@ def shell_folder(log: Transcript) -> str:
     live = log.live
     previous = live.shell or facts.ShellFolder()
     through = live.step.seq if live.step else live.next_seq
+    has_results = live.step is not None and live.step.results
+    if live.open_turn is not None and not has_results and previous.covers(live.epoch, through):
+        return previous.folder
     live.shell = log.writer.db.read_now(lambda db: facts.read_shell_folder(db, live.key, previous, through))
     return live.shell.folder
 
@@ -332,7 +334,14 @@ async def finish_observers(session: Session, turn: TurnRecord, end: TurnEnd, emi
             emit(Notice(line, must_show=True))
     if not turn.tool_calls:
         return end
-    from whet.store.helper_rows import helper_usage  # noqa: PLC0415 - only after a turn with calls
+    from whet.store import facts, helper_rows  # noqa: PLC0415 - only after a turn with calls
 
-    helpers = session.log.writer.db.read_now(lambda db: helper_usage(db, session.id, turn.number))
-    return msgspec.structs.replace(end, receipt=receipt_of(session, turn.number), usage=end.usage + helpers)
+    log = session.log
+
+    def look(connection: apsw.Connection) -> tuple[TurnReceipt | None, Usage]:
+        usage = helper_rows.select_usage(connection, session.id, turn.number)
+        receipt = facts.build_receipt(connection, log.live.key, turn.number)
+        return receipt, usage()
+
+    receipt, helpers = await log.writer.db.look(look)
+    return msgspec.structs.replace(end, receipt=receipt, usage=end.usage + helpers)

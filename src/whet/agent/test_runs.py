@@ -90,7 +90,7 @@ class OwnRun(msgspec.Struct, frozen=True):
 
 
 def own_run(command: str) -> OwnRun | None:
-    """Return how a command runs a known runner last, after nothing that prints.
+    """Return how a command ends with a known test runner, if nothing before it prints.
 
     Return None if it does not, or if its exit status may be another program's.
     """

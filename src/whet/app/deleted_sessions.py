@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whet.clock import Clock
 from whet.config.paths import Home
-from whet.store import sessions
+from whet.store import session_deletion
 from whet.store.database import StateDatabase
 
 
@@ -16,7 +16,7 @@ def forget_deleted_sessions(home: Home, database: StateDatabase, clock: Clock) -
     """
 
     def filter_existing(ids: set[str]) -> set[str]:
-        return database.read_now(lambda db: sessions.filter_existing_ids(db, ids))
+        return database.read_now(lambda db: session_deletion.filter_existing_ids(db, ids))
 
     if home.warm.is_dir():
         from whet.warm.forgetting import forget_examples  # noqa: PLC0415 - few homes delete, and seldom

@@ -277,9 +277,10 @@ class PolicyGate:
 
     async def _ask(self, case: GateCase, ruling: Ruling, emit: Emit) -> Decision:
         """Ask until the person decides. If the person's edit can't run, report that and ask again."""
+        is_recorded = self._can_restore is None or await self._can_restore(Path(case.call.workspace))
         while True:
             changes = await preview_changes(case.call)
-            request = build_request(case, ruling, changes)
+            request = build_request(case, ruling, changes, is_recorded=is_recorded)
             details = (request.tool, request.subject, request.reasons, list_edits(changes))
             emit(ApprovalAsked(request.call_id, *details))
             shown_content = _content_of(case.call)

@@ -9,6 +9,7 @@ import msgspec
 
 from whet.approval.actions import ActionView
 from whet.approval.policy import Ruling
+from whet.approval.request_words import describe_intent, describe_mode, describe_sandbox, describe_undo
 from whet.approval.risk import RiskScope
 from whet.approval.scopes import scopes_of
 from whet.config.permission_settings import ApprovalMode
@@ -39,11 +40,6 @@ class JailedCall(msgspec.Struct, frozen=True):
     is_lost: bool = False
 
     @property
-    def words(self) -> str:
-        """The missing openings, as text for a person."""
-        return ", ".join(opening.words for opening in self.wanted)
-
-    @property
     def leaves(self) -> bool:
         """Whether it would have to run outside the sandbox."""
         return any(opening.kind == "run" for opening in self.wanted)
@@ -61,7 +57,9 @@ class JailedCall(msgspec.Struct, frozen=True):
         """The scopes of a lasting permission. There are none for a command that runs outside the sandbox."""
         if not self.wanted or self.leaves:
             return ()
-        return (GrantScope(OPENS, tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)),)
+        patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
+        words = f"commands that {' and '.join(opening.words for opening in self.wanted)}"
+        return (GrantScope(OPENS, patterns, words=words),)
 
 
 class GateCase(msgspec.Struct, frozen=True):
@@ -77,7 +75,6 @@ _SAID_NO = "The person said no, and nothing was run."
 _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
-_WHY = "mode ask: whatever changes something needs your yes"
 _LOST = "files are not recorded here: /rewind can't bring back what it changes"
 _MAX_CODES = 4
 NOBODY_NOTICE = "denied: nobody was there to ask"
@@ -105,8 +102,11 @@ def deny_for_person(words: str) -> Decision:
     return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
 
 
-def build_request(case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...]) -> ApprovalRequest:
-    """Return the question about a call, with the grants that its answer can store."""
+def build_request(
+    case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...], *, is_recorded: bool = True
+) -> ApprovalRequest:
+    """Return the question about a call, with the grants that its answer can store. `is_recorded`: a rewind
+    restores the files of the workspace."""
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
     if call.asks and call.asks not in reasons:
@@ -115,10 +115,14 @@ def build_request(case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...
         reasons = (*reasons, _LOST)
     if ruling.change and ruling.change not in reasons:
         reasons = (*reasons, ruling.change)
-    opening = case.jailed.words if case.jailed is not None else ""
-    reasons = reasons or ((_WHY,) if action.level == "normal" and not opening else ())
+    openings = case.jailed.wanted if case.jailed is not None else ()
+    opening = ", ".join(wanted.words for wanted in openings)
+    if not reasons and action.level == "normal" and not opening:
+        reasons = (describe_mode(call.tool, has_changes=bool(changes)),)
+    if openings:
+        reasons = (*reasons, describe_sandbox(openings))
     if codes := _hidden_codes(call, changes):
-        reasons = (*reasons, f"the text has hidden characters, shown as codes: {codes}")
+        reasons = (*reasons, f"the text has invisible characters, shown here as codes: {codes}")
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
     leaves = case.jailed is not None and case.jailed.leaves
     lasting = ruling.lasting and action.level == "normal" and not leaves
@@ -137,6 +141,10 @@ def build_request(case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...
         folder=os.path.normpath(os.path.join(call.workspace, workdir if isinstance(workdir, str) else "")),
         opening=opening,
         digest=digest_of(call, changes),
+        intent="" if changes else describe_intent(call, action, openings),
+        undo=describe_undo(
+            call, action, openings, changes, is_confined=case.jailed is not None, is_recorded=is_recorded
+        ),
     )
 
 

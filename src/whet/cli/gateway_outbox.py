@@ -106,7 +106,10 @@ def _choose_messages(connection: apsw.Connection, numbers: Sequence[int], *, is_
     if not numbers:
         raise click.UsageError("name messages by their ids, or give --all")
     if missing := [number for number in numbers if number not in rows_by_id]:
-        raise NotFound(f"no message {missing[0]} is unknown or failed", hint="whet gateway outbox")
+        raise NotFound(
+            f"no message {missing[0]} is listed as failed or of unknown fate",
+            hint="whet gateway outbox lists them",
+        )
     return [rows_by_id[number] for number in dict.fromkeys(numbers)]
 
 

@@ -70,7 +70,7 @@ class CommandTable(LateGroup):
         while index < len(args) and args[index].startswith("-") and args[index] != "--":
             name, _, value = args[index].partition("=")
             if name not in options:
-                # nor the beginning of an option's name
+                # it may be the beginning of an option's name
                 if not any(long.startswith(name) for long in options):
                     args = [*args[:index], DEFAULT_COMMAND, *args[index:]]
                 break
@@ -81,8 +81,11 @@ class CommandTable(LateGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of `args`; a text that can be no command is a question. Raises UsageError with
-        what does the same here, or the nearest name, if it is unknown."""
+        """Return the command that `args` name, or the default command if they begin with a question.
+
+        Raises UsageError for an unknown command; its message names the command that does the same here, or
+        the nearest name.
+        """
         if args[0] in COMMANDS:
             return args[0], self.get_command(ctx, args[0]), args[1:]
         if is_question(args[0]):
@@ -105,7 +108,7 @@ class CommandTable(LateGroup):
 
 
 def is_question(text: str) -> bool:
-    """Whether an argument can be no command's name: it has several words or letters that no name has."""
+    """Return whether a text can't be a command's name, because it has several words or other letters."""
     return len(text.split()) > 1 or (not text.isascii() and bool(text.strip()))
 
 

@@ -25,8 +25,8 @@ class ServerDialect(msgspec.Struct, frozen=True):
     The table is a first guess, which a server's refusals correct (`providers/adapting.py`).
 
     `effort`: how reasoning effort is asked for. `replay_fields`: extra message fields that go back to the
-    server if an answer had them. `needs_reasoning`: the reasoning field that each message with tool calls
-    must have, also one of another model. `cache_key`: whether it takes prompt_cache_key. `short_ids`:
+    server if an answer had them. `needs_reasoning`: the reasoning field that each answer must have, also one
+    of another model. `cache_key`: whether it takes prompt_cache_key. `short_ids`:
     Mistral's nine characters. `left_out`: parameters and fields that are not sent. `call_content`: the
     content of a message that has tool calls and no text. `alternates`: it requires an answer between two
     messages of a user. `signs_calls`: it requires a thought signature in each call, also of another model.

@@ -105,6 +105,7 @@ class CompactionRunner:
         chosen = self._engines.chosen
         runner: EngineRunner | None = chosen
         while runner is not None:
+            was_behind, runner.is_behind = runner.is_behind, False
             result = await self._compress(runner, keywords)
             drops = result.read is not None and self._drops_request(result.read[1])
             if drops:
@@ -112,6 +113,8 @@ class CompactionRunner:
                 self._engines.mark_astray(runner)
             elif result.read is not None and await self._record(runner, result.read, emit):
                 return True
+            if was_behind:  # what it keeps of the list now is unknown
+                self._engines.mark_astray(runner)
             try_spare = runner is chosen and (drops or result.failed or any_engine)
             runner = await self._engines.use_spare() if try_spare else None
         return False

@@ -105,6 +105,9 @@ class EngineRunner:
         self.live: Callable[[], ChatRows] = list
         self.scope: Callable[[], AbstractContextManager[object]] = nullcontext
         self.tools: list[Tool] | None = None
+        self.is_behind = False
+        """Whether the session was compacted before it was told of it: the live list then does not show which
+        messages it has."""
         self.notices: list[str] = []
         self._told: set[str] = set()
         self._must_show: set[str] = set()

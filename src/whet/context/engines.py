@@ -16,7 +16,8 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.context.engine_runner import EngineRunner, HostFacts, filter_keywords
+from whet.context.engine_runner import EngineRunner, HostFacts, filter_keywords, optional_hook
+from whet.context.rows import engine_row
 from whet.contract.context_engine import (
     ChatRow,
     ChatRows,
@@ -33,6 +34,7 @@ from whet.store.transcript import Transcript
 DEFAULT = "compressor"
 NONE = "none"
 TOOLSET = "context_engine"
+_MAX_WHOLE_ROWS = 4_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -219,6 +221,7 @@ class SessionEngines:
         await self.follow_model()
         change = self._describe_change(previous, previous_rows)
         change = msgspec.structs.replace(change, carry_over=carry_over and previous is not None)
+        self.chosen.is_behind = bool(self._log.live.epoch)
         return await self.chosen.run_hooks(transition_calls(self.chosen.engine, change))
 
     def has_other_model(self) -> bool:
@@ -263,7 +266,33 @@ class SessionEngines:
         """Inform marked engines that respond about the session again."""
         for runner in [runner for runner in self._astray if not runner.lane.stuck]:
             self._astray.remove(runner)
+            runner.is_behind = bool(self._log.live.epoch)
             await runner.run_hooks(transition_calls(runner.engine, self._describe_change()))
+
+    async def show_whole(self) -> None:
+        """Show the chosen engine the whole conversation if it is behind, so that it finds what it has.
+
+        It gets them with the call of a tool that it lacks, which does nothing else.
+        """
+        hook = optional_hook(self.chosen.engine, "handle_tool_call")
+        if hook is None or not self.chosen.is_behind or not self.chosen.tools:
+            return
+        rows = await self.whole_rows(self.chosen)
+        keywords = filter_keywords(hook, {"messages": rows})
+        if rows and keywords:
+            deadline_s = self.chosen.deadlines.compress_s
+            await self.chosen.run("handle_tool_call", lambda: hook("", {}, **keywords), deadline_s)
+
+    async def whole_rows(self, runner: EngineRunner) -> list[ChatRow]:
+        """Return the whole conversation as rows if the engine is behind and it is not too long, else an empty
+        list."""
+        if not runner.is_behind or not runner.tools:
+            return []
+        from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
+
+        whole = await compactions.list_whole(self._log, _MAX_WHOLE_ROWS)
+        runner.is_behind = [seq for seq, _ in whole] != list(self._log.live.seqs)
+        return [{**engine_row(message), "_seq": seq} for seq, message in whole if runner.is_behind]
 
     def report_stop(self, why: str) -> None:
         """Notify the person that automatic compaction is off."""
@@ -299,7 +328,8 @@ class SessionEngines:
     async def _end(self, runner: EngineRunner, rows: list[ChatRow], *, is_reset: bool = False) -> None:
         end, session = getattr(runner.engine, "on_session_end", None), self._log.session
         if callable(end):
-            await runner.run("on_session_end", lambda: end(session.id, rows))
+            shown = await self.whole_rows(runner) or rows
+            await runner.run("on_session_end", lambda: end(session.id, shown))
         if is_reset and (reset := getattr(runner.engine, "on_session_reset", None)) is not None:
             await runner.run("on_session_reset", reset)
         # A clone may share resources with the engine that it was cloned from.

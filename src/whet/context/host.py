@@ -94,7 +94,7 @@ class EngineHost:
         `carry_over`: the new session continues with the engine's knowledge of that one.
         """
         self.runner.live = self.live_rows
-        rows = None if leaving is None or leaving.is_closed else leaving.live_rows()
+        rows = None if leaving is None or leaving.is_closed else await leaving.last_rows()
         done = await self._engines.begin(leaving.log if leaving else None, rows, carry_over=carry_over)
         counts: list[int] = []
         if self.log.live.epoch:
@@ -214,6 +214,11 @@ class EngineHost:
         await self._engines.aclose(self.live_rows, is_reset=is_reset)
         self._made = self.compacted = None
 
+    async def last_rows(self) -> list[ChatRow]:
+        """Return the rows with which the session is left: the live list, or the whole conversation for an
+        engine that is behind."""
+        return await self._engines.whole_rows(self.runner) or self.live_rows()
+
     def live_rows(self) -> list[ChatRow]:
         """Return the whole live list as an engine sees it."""
         self._sync(None)
@@ -247,6 +252,7 @@ class EngineHost:
             self._turn = self.log.live.turn_number
             if self.brake.created is not None:
                 self.brake.created.new_turn()
+            await self._engines.show_whole()
         tokens = self._live.tokens()
         answer = await self._ask_engine(self.runner, tokens, first=first)
         if answer is None and (spare := await self._engines.use_spare()) is not None:

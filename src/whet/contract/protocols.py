@@ -303,11 +303,13 @@ Answer = Literal["once", "session", "always", "no"]
 
 
 class GrantScope(msgspec.Struct, frozen=True):
-    """The patterns that a lasting approval would cover, and whether "always" may be chosen for them."""
+    """The patterns that a lasting approval would cover, and whether "always" may be chosen for them. `words`
+    says it to a person if the patterns are not about calls of the tool."""
 
     tool: str
     patterns: tuple[str, ...]
     always: bool = True
+    words: str = ""
 
     @property
     def text(self) -> str:
@@ -320,8 +322,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
     `grant` is the first scope that "always" would cover, empty if it is not offered; `scopes` are all that
     a lasting approval may cover, the usual one first. `changes` are the changes to files, `arguments` the
-    call's own, `folder` the folder it runs in, `opening` the reason for opening the sandbox, in words.
-    `digest` ties an approval to all of that.
+    call's own, `folder` the folder it runs in, `opening` what the sandbox would be opened for, in words.
+    `digest` ties an approval to all of that. `intent` is what the call does, as the end of "wants to", and
+    `undo` whether and how its effects can be taken back.
     """
 
     session_id: str
@@ -336,6 +339,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     folder: str = ""
     opening: str = ""
     digest: str = ""
+    intent: str = ""
+    undo: str = ""
 
 
 class Reply(msgspec.Struct, frozen=True):

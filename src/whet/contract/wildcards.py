@@ -14,6 +14,11 @@ def has_wildcard(pattern: str) -> bool:
     return re.search(r"[*?]", re.sub(r"\\.", "", pattern, flags=re.DOTALL)) is not None
 
 
+def unescape(pattern: str) -> str:
+    """Return the text of a pattern, without the backslashes that escape wildcards."""
+    return re.sub(r"\\([*?\\])", r"\1", pattern)
+
+
 def matches(pattern: str, text: str) -> bool:
     """Whether `pattern` matches the whole of `text`."""
     return _compile_pattern(pattern).fullmatch(text) is not None

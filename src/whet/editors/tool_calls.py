@@ -25,7 +25,7 @@ from whet.contract.messages import ImagePart, Message
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import flat, short, subject_of
 from whet.contract.tools import Buffers, Tag, tags_of
-from whet.question import build_question
+from whet.question import build_question, label_note
 from whet.tools import diffs
 from whet.tools.editor_files import read_unsaved
 from whet.tools.encoding import decode
@@ -126,7 +126,7 @@ def question_content(request: ApprovalRequest) -> list[Content]:
     # a diff shows neither deletions nor notes
     rows = [row for row in question.body if not is_readable or row.kind == "file"]
     lines = [question.title, *(row.text for row in rows)]
-    notes = [row.text for row in question.notes if row.kind in ("reason", "note")]
+    notes = [label_note(row) for row in question.notes if row.kind in ("reason", "note", "undo")]
     return [*(text_content(text, WHOLE) for text in ("\n".join(lines), *notes)), *diff_content]
 
 

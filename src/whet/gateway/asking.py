@@ -13,7 +13,7 @@ from whet.channels.pieces import split_message
 from whet.contract.channels import MessageButton, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.gateway.open_questions import DECISIONS, ChatQuestions, QuestionRoute
-from whet.question import QuestionText, Row, build_question
+from whet.question import QuestionText, Row, build_question, describe_scope, label_note
 from whet.typed_answer import may_count
 from whet.visible import WHOLE, visible
 
@@ -84,14 +84,14 @@ class ChatPerson:
     ) -> str:
         question = build_question(request)
         lines = [f"**{asks}** {question.title}", code_block("\n".join(row.text for row in rows))]
-        lines += [f"• {row.text}" for row in question.notes if row.kind == "reason"]
+        lines += [f"• {label_note(row)}" for row in question.notes if row.kind in ("reason", "undo")]
         is_whole = rows == question.body
         allowing = [_ONCE, _SESSION, _ALWAYS] if request.grant else [_ONCE, _SESSION]
         buttons = [button for button in allowing if may_count(button[1], is_shown_whole=is_whole)] + [_NO]
         buttons += [_ALL] if rows != full_rows(question) else []
         if request.scopes and is_whole:
             lasts = "This conversation and always" if request.grant else "This conversation"
-            lines += [f"{lasts}:", code_block(visible(request.scopes[0].text, WHOLE))]
+            lines += [f"{lasts}: not asked again for", code_block(describe_scope(request.scopes[0]))]
         write = "Or write" if route.limits.has_buttons else "Write"
         always = ", `always`" if request.grant else ""
         words = f"`once` or `yes`, `session`{always}, `no`" if is_whole else "`no`"

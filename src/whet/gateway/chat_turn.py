@@ -40,7 +40,7 @@ class ChatTurn:
         begin; it is then tried again."""
         record, parts = self._record, self._record.parts
         person = await record.person()
-        if person is None:  # was permitted before, but is not any more
+        if person is None:  # the permission was withdrawn meanwhile
             await record.cross_off(self._row)
             return
         draft = MessageDraft(
@@ -85,7 +85,7 @@ class ChatTurn:
         def emit(event: Event) -> None:
             if isinstance(event, Notice) and event.must_show:
                 notices.append(mask(event.text))
-            elif isinstance(event, ConfirmationAsked):  # it is waited for in silence otherwise
+            elif isinstance(event, ConfirmationAsked):  # or the person would see nothing while it waits
                 waits.append(asyncio.create_task(record.say(mask(f"⏳ {event.text}"))))
             draft.handle_event(event)
 
@@ -119,8 +119,11 @@ def _make_receipt(
     news_profile: str | None = None,
     notices: Sequence[str] = (),
 ) -> Receipt:
-    """Say what is stored with a message; `steered` is the session whose running turn it is given to, `told`
-    the profile whose news go out below the answer (None: nobody's), with the turn's `notices`."""
+    """Return the work that stores what became of a message.
+
+    `steered` is the session whose running turn the message joins, `news_profile` the person whose news are
+    sent below the answer (None: nobody's), and `notices` are the turn's.
+    """
     now_ms = record.parts.clock.unix_ms()
 
     def store_begin(connection: apsw.Connection) -> Sequence[QueuedJob]:

@@ -47,6 +47,11 @@ _UNTIL_ANSWERED = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S, read=None)
 _ERROR_BYTES = 4_000
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
 _NAMES_SESSION = re.compile(rb"(?i)session|not initialized")
+_LOST_SESSION = re.compile(
+    rb"(?i)\bsession\b[^\n]{0,40}(?:unknown|expired|not found|invalid|no longer|not exist|terminated)"
+    rb"|(?:unknown|expired|invalid|no such|no valid)[^\n]{0,20}\bsession\b|not initialized"
+)
+"""What a server that has lost a session says of it; then nothing was run."""
 Waiting = asyncio.Future[dict[str, Any]]
 
 
@@ -222,10 +227,10 @@ class HttpTransport:
             self._session_id = ""  # otherwise `aclose` would try to end it with a DELETE
             raise SessionLost(f"the MCP server {self._name} no longer knows this session")
         refusal = self._refusal(response, body)
-        if has_session and (status == 400 or status >= 500):
-            raise SessionLost(
-                refusal.message, hint=refusal.hint, is_certain=False, may_have_run=status >= 500
-            )
+        is_told = bool(_LOST_SESSION.search(body))
+        if has_session and (status == 400 or status >= 500 or (status in (401, 403) and is_told)):
+            may_have_run = status >= 500 and not is_told
+            raise SessionLost(refusal.message, hint=refusal.hint, is_certain=False, may_have_run=may_have_run)
         raise refusal
 
     def _refusal(self, response: httpx2.Response, body: bytes) -> ServerFailed:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import codecs
 import re
-import unicodedata
 from contextlib import suppress
+from unicodedata import category, normalize
 
 from whet.store.stopwords import STOP_WORDS
 
@@ -34,7 +34,7 @@ def fold(text: str) -> str:
     """Return the text in the form in which verbatim quotes are searched: white space, case, quotes and dashes
     folded, without colour codes."""
     if not text.isascii():
-        text = _ZERO_WIDTH.sub("", unicodedata.normalize("NFKC", text).translate(_TYPOGRAPHY))
+        text = _ZERO_WIDTH.sub("", normalize("NFKC", text).translate(_TYPOGRAPHY))
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     return " ".join(text.split()).casefold()
@@ -59,7 +59,12 @@ def _unescape(match: re.Match[str]) -> str:
 
 def strip_marks(text: str) -> str:
     """Return the text without combining marks, which occur inside the words of many scripts."""
-    return text if text.isascii() else "".join(char for char in text if unicodedata.category(char)[0] != "M")
+    return text if text.isascii() else "".join(char for char in text if category(char)[0] != "M")
+
+
+def fill_marks(text: str) -> str:
+    """Return the text, as long as it is, with a letter for each combining mark: a word may end with one."""
+    return text if text.isascii() else "".join("ª" if category(char)[0] == "M" else char for char in text)
 
 
 def join_words(text: str) -> str:
@@ -93,9 +98,7 @@ def find_span(text: str, words: str) -> tuple[int, int] | None:
     for at, char in enumerate(text):
         if at in skip:
             continue
-        for folded in _ZERO_WIDTH.sub(
-            "", unicodedata.normalize("NFKC", char).translate(_TYPOGRAPHY)
-        ).casefold():
+        for folded in _ZERO_WIDTH.sub("", normalize("NFKC", char).translate(_TYPOGRAPHY)).casefold():
             put = " " if folded.isspace() else folded
             if put != " " or (chars and chars[-1] != " "):
                 chars.append(put)

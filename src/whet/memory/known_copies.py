@@ -58,6 +58,14 @@ class KnownCopies(KnownFiles):
         )
         return FileState(path, wanted_hash, written)
 
+    def written(self, path: str, there: str) -> str:
+        versions = self._read(path).get(path)
+        if not versions:
+            return there if there and self._is_older(path, there) else ""
+        if any(version.hash == there for version in versions[1:]):
+            return self.state(path, there).written
+        return versions[0].hash
+
     def base(self, state: FileState) -> bytes:
         versions = self._read(state.path).get(state.path, ())
         return next((version.text.encode() for version in versions if version.hash == state.written), b"")

@@ -28,10 +28,10 @@ _INDEXED_FROM = 30
 BUILT_IN = Path(__file__).with_name("builtin_skills")
 # Repeated here so that starting a session reads no file for them; a test compares the two.
 BUILT_IN_DESCRIPTIONS = {
-    "debug-failing-test": "Find out why a test is red, flaky or hangs, and fix the cause.",
-    "find-slow-code": "Measure where time or memory goes and make code faster.",
-    "migrate-data-safely": "Change data or a schema without loss: migrations, bulk edits.",
-    "review-a-diff": "Review a diff, branch or pull request for defects.",
+    "debug-failing-test": "Fix a test that is red, flaky or hangs.",
+    "find-slow-code": "Find where time or memory goes, and save it.",
+    "migrate-data-safely": "Migrations and bulk edits without loss.",
+    "review-a-diff": "Find the defects of a diff or branch.",
     "write-a-commit": "Split work into commits and write their messages.",
 }
 

@@ -78,6 +78,10 @@ class KnownFiles:
         """Return a file's wanted and last seen hashes. `there` is the hash of its current content."""
         return self._database.read_now(lambda db: learned.get_file_state(db, self._profile, path))
 
+    def written(self, path: str, there: str) -> str:
+        """Return a file's last seen hash. `there` is the hash of its current content."""
+        return self.state(path, there).written
+
     def base(self, state: FileState) -> bytes:
         """Return the text of notes as last seen."""
         return self._database.read_now(lambda db: learned.read_text(db, state.written))
@@ -224,6 +228,19 @@ class MemoryReader:
         """Return the text that a notes file should hold, from the ledger."""
         return self.database.read_now(lambda db: read_notes(db, self.profile, path))
 
+    def texts(self) -> dict[Target, str]:
+        """Return the texts that the notes files should hold, by target."""
+
+        def look(connection: apsw.Connection) -> dict[Target, str]:
+            states = learned.list_file_states(connection, self.profile, "memories/")
+            wanted = {state.path: state.wanted for state in states}
+            return {
+                target: _decode(learned.read_text(connection, wanted.get(path, "")))
+                for target, path in FILES.items()
+            }
+
+        return self.database.read_now(look)
+
     def shorten(self, state: NotesState) -> str:
         """Return a notes file's text within its limit, with a line about the entries left out."""
         from whet.memory import notes  # noqa: PLC0415 - a session's start may have none to read
@@ -248,14 +265,17 @@ class MemoryReader:
                 self.troubles[path] = f"{error.message}; {error.hint}"
                 continue
             self.troubles.pop(path, None)
-            if key != self.seen.state(path, key).written:
+            if key != self.seen.written(path, key):
                 return True
         return False
 
 
 def read_notes(connection: apsw.Connection, profile: str, path: str) -> str:
     """Return the text that a notes file should hold, inside a transaction."""
-    raw = learned.read_text(connection, learned.get_file_state(connection, profile, path).wanted)
+    return _decode(learned.read_text(connection, learned.get_file_state(connection, profile, path).wanted))
+
+
+def _decode(raw: bytes) -> str:
     if not raw:
         return ""
     from whet.memory.notes import decode_notes  # noqa: PLC0415 - a new home has none
@@ -328,7 +348,7 @@ def index_part(
             break
         chars_left -= len(line) + 1
         lines[info.name] = line
-    head = "Skills (load one with skill_view before work that it fits):"
+    head = "Skills (skill_view one before work that it fits):"
     hidden_count = len(usable) - len(lines)
     more = [f"({hidden_count} more: skills_list finds them by words.)"] if hidden_count else []
     text = "\n".join([head, *(lines[name] for name in sorted(lines)), *more])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from whet.memory.folding import strip_marks
+from whet.memory.folding import fill_marks, strip_marks
 
 _CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # Characters that end a sentence in any script (Sentence_Terminal of Unicode), but for those of Latin and CJK
@@ -190,7 +190,8 @@ def is_question(text: str) -> bool:
 
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:
-    cuts = sorted({m.span() for p in (_STOP, _STOP_AFTER_VALUE) for m in p.finditer(text)})
+    letters = fill_marks(text)
+    cuts = sorted({m.span() for p in (_STOP, _STOP_AFTER_VALUE) for m in p.finditer(letters)})
     begin = 0
     for start, end in [*cuts, (len(text), len(text))]:
         if text[begin:start].strip():

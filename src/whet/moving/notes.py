@@ -71,8 +71,13 @@ def split_entries(text: str) -> list[str]:
     return [entry for entry in entry_texts if entry.strip()]
 
 
-def read(folder: Path) -> tuple[list[Note], list[ImportOutcome]]:
-    """Read the notes in `folder`. Files that can't be read are listed, not fatal. Links are not followed."""
+def read(
+    folder: Path, clean: Callable[[str, str], str] = lambda name, text: text
+) -> tuple[list[Note], list[ImportOutcome]]:
+    """Read the notes in `folder`. Files that can't be read are listed, not fatal. Links are not followed.
+
+    `clean` gets a file's name and text, and returns the text without what is no note.
+    """
     found_notes, left_out = list[Note](), list[ImportOutcome]()
     for target, path in notes.FILES.items():
         name = path.rpartition("/")[2]
@@ -81,9 +86,8 @@ def read(folder: Path) -> tuple[list[Note], list[ImportOutcome]]:
         except WhetError as error:
             left_out.append(ImportOutcome(name, "left", error.message))
             continue
-        found_notes += [
-            Note(target, name, number, entry) for number, entry in enumerate(split_entries(text or ""), 1)
-        ]
+        entries = split_entries(clean(name, text or ""))
+        found_notes += [Note(target, name, number, entry) for number, entry in enumerate(entries, 1)]
     return found_notes, left_out
 
 

@@ -86,6 +86,10 @@ class TranscriptBuilder:
         """Mark the next message as a summary. The model saw messages from it, or from index `seen_from`,
         onwards."""
         self._summaries.add(len(self.said))
+        self.forget(seen_from)
+
+    def forget(self, seen_from: int | None = None) -> None:
+        """Record that the model saw messages from the next one, or from index `seen_from`, onwards."""
         self._seen_from = len(self.said) if seen_from is None else seen_from
 
     def build_session(self, new_session: NewSession) -> PastSession | None:

@@ -2,8 +2,8 @@
 
 One JSON object per line: first `session`, then entries that each name their predecessor. When a person
 went back and edited a prompt there are branches; only the newest one is read. After a `compaction` the
-model saw the summary and the entries from its first kept one on; all messages are imported. Source:
-session files written by version 0.73.
+model saw the summary and the entries from its first kept one on; all messages are imported. OpenClaw keeps
+the same entries. Source: session files written by version 0.73.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ORIGIN = "pi"
 _EXITED = re.compile(r"Command exited with code (\d{1,3})\s*\Z")
 
 
-class _Line(msgspec.Struct):
-    """The fields of a line that are read, whatever its type."""
+class Entry(msgspec.Struct):
+    """The fields of an entry that are read, whatever its type."""
 
     type: Any = None
     id: Any = None
@@ -36,6 +36,7 @@ class _Line(msgspec.Struct):
     name: Any = None
     summary: Any = None
     first_kept: Any = msgspec.field(default=None, name="firstKeptEntryId")
+    target: Any = msgspec.field(default=None, name="targetId")
     message: dict[str, Any] | None = None
 
 
@@ -46,7 +47,7 @@ class _Usage(msgspec.Struct, rename="camel"):
     cache_write: int = 0
 
 
-_lines = shared_decoder(_Line, strict=False)
+entry_decoder = shared_decoder(Entry, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
@@ -59,33 +60,43 @@ def files(folder: Path) -> list[Path]:
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript and count its unreadable lines. The session is None if it has no user message."""
-    lines = JsonLines(path, _lines)
-    entries, workspace, session_id, title = list[_Line](), "", path.stem.rpartition("_")[2], ""
-    for line in lines:
-        if line.type == "session":
-            session_id, workspace = text_in(line.id) or session_id, text_in(line.cwd)
-        elif line.type == "session_info":
-            title = text_in(line.name) or title
-        if line.type != "session":
-            entries.append(line)
+    lines = JsonLines(path, entry_decoder)
+    session_id = path.stem.rpartition("_")[2]
+    return read_entries(list(lines), NewSession(id=session_id, source=ORIGIN)), lines.bad
+
+
+def read_entries(entries: list[Entry], new_session: NewSession) -> PastSession | None:
+    """Return the session that the entries make up, or None if it has no user message. Its header and names
+    replace those of `new_session`."""
+    kept = list[Entry]()
+    for entry in entries:
+        if entry.type == "session":
+            session_id, workspace = text_in(entry.id) or new_session.id, text_in(entry.cwd)
+            new_session = msgspec.structs.replace(new_session, id=session_id, workspace=workspace)
+            continue
+        if entry.type == "session_info" and (title := text_in(entry.name)):
+            new_session = msgspec.structs.replace(new_session, title=title)
+        kept.append(entry)
     transcript = _Transcript()
-    for line in _branch(entries):
-        transcript.add(line)
-    new_session = NewSession(id=session_id, source=ORIGIN, workspace=workspace, title=title)
-    return transcript.session(new_session), lines.bad
+    for entry in _branch(kept):
+        transcript.add(entry)
+    return transcript.session(new_session)
 
 
-def _branch(entries: list[_Line]) -> list[_Line]:
+def _branch(entries: list[Entry]) -> list[Entry]:
     """Return the entries from the first to the newest one, without abandoned branches."""
-    lines_by_id = {line.id: line for line in entries if isinstance(line.id, str)}
     if not entries or not isinstance(entries[-1].id, str):
         return entries  # before version 2 there were no branches
-    branch, line_id = list[_Line](), entries[-1].id
-    while (
-        line := lines_by_id.pop(line_id, None)
-    ) is not None:  # pop visits each entry once, so a circle ends
-        branch.append(line)
-        line_id = line.parent if isinstance(line.parent, str) else ""
+    positions = {entry.id: number for number, entry in enumerate(entries) if isinstance(entry.id, str)}
+    branch, at = list[Entry](), len(entries) - 1
+    if entries[-1].type == "leaf":  # an earlier entry is the newest one again
+        at = positions.get(text_in(entries[-1].target), -1)
+    while at >= 0:
+        entry = entries[at]
+        branch.append(entry)
+        parent = entry.parent
+        # If the parent could not be read, the entry before it in the file is the likely one.
+        at = min(positions.pop(parent, at - 1), at - 1) if isinstance(parent, str) else -1
     return branch[::-1]
 
 
@@ -95,12 +106,14 @@ class _Transcript(TranscriptBuilder):
         self._provider = self._model = ""
         self._begins: dict[str, int] = {}
 
-    def add(self, line: _Line) -> None:
+    def add(self, line: Entry) -> None:
         self._begins[text_in(line.id)] = len(self.said)
         at_ms = parse_ms(line.timestamp)
         if line.type == "compaction" and (summary := text_in(line.summary).strip()):
             self.mark_summary(self._begins.get(text_in(line.first_kept)))
             self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
+        elif line.type == "reset":
+            self.forget(self._begins.get(text_in(line.first_kept)))
         elif line.type == "message" and line.message is not None:
             self._add(line.message, at_ms)
 
@@ -137,6 +150,9 @@ def _result(body: dict[str, Any], at_ms: int) -> PastMessage:
     past = build_result(message, at_ms, is_error=failed)
     if failed and (match := _EXITED.search(text)):
         return msgspec.structs.replace(past, error_kind="exit", exit_code=int(match[1]))
+    for details in dicts_in([body.get("details")]):
+        if isinstance(code := details.get("exitCode"), int) and code:
+            return msgspec.structs.replace(past, error_kind="exit", exit_code=code)
     return past
 
 

@@ -8,16 +8,18 @@ restored when it is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 import apsw
 import psycopg
 from psycopg import errors, pq
 from psycopg.adapt import Buffer, Dumper, Loader
 
+from whet.contract.errors import StoreBusy
+from whet.postgres.rows import StatementRows, StatementSender
 from whet.postgres.statements import translate
+from whet.sqlite.lane import RowStatement
 
 # Private-use characters: a NUL is encoded as the first and the third. A text that itself contains this pair
 # gets the second between them, and one more if some are already there.
@@ -48,13 +50,21 @@ def _encode_text(text: str) -> bytes:
     return text.replace("\0", _NUL).encode() if "\0" in text else text.encode()
 
 
-def encode_value(value: str | int | float | bytes | None) -> bytes | None:
+def encode_value(value: Any) -> bytes | None:
     """Encode a value for sending: as text, except for bytes."""
     if isinstance(value, str):
         return _encode_text(value)
     if isinstance(value, int):
         return b"%d" % value
+    if isinstance(value, list | tuple):
+        return _encode_list(value)  # pyright: ignore[reportUnknownArgumentType] of values
     return repr(value).encode() if isinstance(value, float) else value
+
+
+def _encode_list(values: Sequence[Any]) -> bytes:
+    """Encode a list without bytes in it."""
+    texts = (encode_value(value) or b"" for value in values)
+    return b"{%s}" % b",".join(b'"%s"' % text.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for text in texts)
 
 
 class _TextLoader(Loader):
@@ -94,77 +104,90 @@ def connect(url: str, *, timeout_s: float, options: str = "") -> psycopg.Connect
     return raw
 
 
-class _LateCursor(psycopg.RawCursor[Any]):
-    """Asks for its result when that is read."""
-
-    receive: Callable[[], None]
-
-    def fetchone(self) -> Any:
-        self.receive()
-        return super().fetchone()
-
-    def fetchall(self) -> list[Any]:
-        self.receive()
-        return super().fetchall()
-
-    def __iter__(self) -> Any:
-        self.receive()
-        return super().__iter__()
-
-
 class PostgresConnection:
     """A connection as a work receives it. Each statement's text is translated once."""
 
-    def __init__(self, raw: psycopg.Connection, translations: dict[str, bytes]) -> None:
-        self.raw = raw
+    def __init__(
+        self, raw: psycopg.Connection, translations: dict[str, bytes], sender: StatementSender | None = None
+    ) -> None:
+        self._raw = raw
         self.texts = translations
         """Translations by statement, shared by the connections of a process."""
-        self._pipeline: psycopg.Pipeline | None = None
-        self._last: psycopg.Cursor[Any] | None = None
+        self.sender: StatementSender = sender or StatementSender(raw, encode_value)
+        self._queued: list[StatementRows] = []
+        self._begin: bytes | None = None
+        self._is_deferring = False
+        self._last: StatementRows | None = None
+        self._conflicts: dict[int, RowStatement] = {}
 
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+    @property
+    def raw(self) -> psycopg.Connection:
+        """The driver's connection, after the queued statements have run. Raises as `execute` does."""
+        self.receive_results()
+        return self._raw
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> StatementRows:
         """Run a statement. Raises apsw.ConstraintError if a row already exists, psycopg.Error.
 
-        In `pipelined` the statement only begins, and its error may be raised by a later call.
+        In a transaction that `begin` began it is queued, and runs together with the others when a result is
+        read; a later call may raise its error.
         """
-        text = self.translate_sql(sql)  # this may query the database
-        if self._pipeline is None:
-            cursor = self.raw.cursor()
-        else:
-            cursor = _LateCursor(self.raw)
-            cursor.receive = self.receive_results
-        with _constraint_errors():
-            cursor.execute(text, values)
-        self._last = cursor
-        return cursor
+        self._last = self._add(self.translate_sql(sql), values)
+        if not self._is_deferring:
+            self.receive_results()
+        return self._last
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run a statement for each of the rows. Raises the same errors as `execute`."""
-        text, cursor = self.translate_sql(sql), self.raw.cursor()
-        with _constraint_errors():
-            cursor.executemany(text, [tuple(row) for row in rows])
-        self._last = cursor
+        text = self.translate_sql(sql)
+        for row in rows:
+            self._last = self._add(text, row)
+        if not self._is_deferring:
+            self.receive_results()
 
-    @contextmanager
-    def pipelined(self) -> Generator[None]:
-        """Send statements without waiting for the results of those before, until a result is read."""
-        with self.raw.pipeline() as self._pipeline:
-            try:
-                yield
-            finally:
-                self._pipeline = None
+    def write_rows(self, statement: RowStatement, rows: Iterable[Sequence[Any]]) -> None:
+        """Queue rows. If one already exists, a later call raises the StoreBusy of their statement."""
+        self.translate_sql(statement.sql)  # this may query the database
+        for values in rows:
+            self._conflicts[len(self._queued)] = statement
+            self.execute(statement.sql, values)
+
+    def begin(self, statement: bytes = b"BEGIN") -> None:
+        """Queue statements from now on. The transaction begins with the first result that is read; without
+        one, all its statements are sent as one message when it is committed."""
+        self._begin, self._is_deferring = statement, True
+
+    def end(self, statement: bytes = b"COMMIT") -> None:
+        """Run the queued statements and end the transaction. Raises the same errors as `execute`."""
+        self._is_deferring = False
+        if self._begin is None and not self._raw.closed and self.in_transaction:
+            self._add(statement, ())
+        self._begin = None
+        self.receive_results()
+
+    def roll_back(self) -> None:
+        """Forget the queued statements and end the transaction, if one is open. Raises psycopg.Error."""
+        self._queued.clear()
+        self._conflicts.clear()
+        self.end(b"ROLLBACK")
 
     def receive_results(self) -> None:
-        """Wait until the statements so far have run. From then on the server ends the transaction if this
-        process stops. Raises the same errors as `execute`."""
-        if self._pipeline is not None:
-            with _constraint_errors():
-                self._pipeline.sync()
+        """Run the queued statements. From then on the server ends the transaction if this process stops.
+        Raises the same errors as `execute`."""
+        if not self._queued:
+            return
+        queued, self._queued = self._queued, []
+        conflicts, self._conflicts = self._conflicts, {}
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            queued.insert(0, StatementRows(begin, (), self.receive_results))
+        failure = self.sender.send(queued)
+        if failure is not None:
+            _raise_error(failure[1], conflicts.get(failure[0] - (begin is not None)))
 
     def changes(self) -> int:
         """Return how many rows the last statement changed."""
-        self.receive_results()
-        return 0 if self._last is None else max(self._last.rowcount, 0)
+        return 0 if self._last is None else self._last.rowcount
 
     def last_insert_rowid(self) -> int:
         """Return the id of the last new row."""
@@ -175,7 +198,7 @@ class PostgresConnection:
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open, including a failed one."""
-        return self.raw.info.transaction_status != pq.TransactionStatus.IDLE
+        return self._raw.info.transaction_status != pq.TransactionStatus.IDLE
 
     def translate_sql(self, sql: str) -> bytes:
         """Return the statement in PostgreSQL's dialect."""
@@ -184,15 +207,20 @@ class PostgresConnection:
             text = self.texts[sql] = translate(sql, self._list_columns).encode()
         return text
 
+    def _add(self, text: bytes, values: Sequence[Any]) -> StatementRows:
+        statement = StatementRows(text, values, self.receive_results)
+        self._queued.append(statement)
+        return statement
+
     def _list_columns(self, table: str) -> tuple[list[str], list[str]]:
         column_rows = self.raw.execute(_KEYS, (table,)).fetchall()
         return [name for name, _ in column_rows], [name for name, is_key in column_rows if is_key]
 
 
-@contextmanager
-def _constraint_errors() -> Generator[None]:
-    """Raise apsw.ConstraintError, as SQLite does, if a row already exists."""
-    try:
-        yield
-    except errors.IntegrityError as error:
-        raise apsw.ConstraintError(str(error).partition("\n")[0]) from error
+def _raise_error(error: psycopg.Error, statement: RowStatement | None) -> NoReturn:
+    """Raise an error. If a row already exists, raise the StoreBusy of its statement, or SQLite's error."""
+    if not isinstance(error, errors.IntegrityError):
+        raise error
+    if statement is not None:
+        raise StoreBusy(statement.conflict or "a row is already there", hint=statement.hint) from error
+    raise apsw.ConstraintError(str(error).partition("\n")[0]) from error

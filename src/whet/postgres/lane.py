@@ -20,16 +20,15 @@ from typing import Any
 import apsw
 import psycopg
 
-from whet.contract.errors import StoreBusy, StoreError
+from whet.contract.errors import StoreError
 from whet.postgres.commits import COMMIT, CommitNumbers, forget_old_lanes
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import lock_number
 from whet.postgres.faults import is_away, is_lost, may_run_again, translate_error
-from whet.postgres.rows import RowSender
 from whet.sqlite.lane import GroupLane, Outcome, RowStatement, ScopedWork, Work
 
 WRITE_LOCK = 0x57524954
-_BEGIN = "BEGIN; SELECT {locks}, whet_commit('{lane}', {number})"
+_BEGIN = "SELECT {locks}, whet_commit(?, ?)"
 _MAX_RUNS = 8
 _PAUSE_S = 0.2
 _LOG_AT_RUN = 3
@@ -40,11 +39,10 @@ class Round:
     """Hooks around the functions of a batch."""
 
     def begin(self, connection: PostgresConnection, row: tuple[str, int], works: Sequence[Work]) -> None:
-        """Begin a transaction, wait for the locks of these works, and write the attempt's row, in one
-        message."""
-        lane, number = row
-        locks = ", ".join(_list_locks(works))
-        connection.raw.execute(_BEGIN.format(locks=locks, lane=lane, number=number).encode())
+        """Wait for the locks of these works, and write the attempt's row."""
+        locks = _list_locks(works)
+        calls = ", ".join(f"pg_advisory_xact_lock{'_shared' * is_shared}(?)" for _, is_shared in locks)
+        connection.execute(_BEGIN.format(locks=calls), (*(number for number, _ in locks), *row))
 
     def end(self, connection: PostgresConnection) -> None:
         """Add statements to the transaction before it is committed. Does nothing here."""
@@ -72,7 +70,6 @@ class TeamLane(GroupLane):
         self._url = url
         self._patience_s = patience_s
         self._connection: PostgresConnection | None = None
-        self._sender: RowSender | None = None
         self._numbers = CommitNumbers()
         self._has_tidied = False
 
@@ -131,8 +128,7 @@ class TeamLane(GroupLane):
             self._around.roll_back()
             raise
         finally:
-            if not connection.raw.closed and connection.in_transaction:
-                connection.raw.execute("ROLLBACK")
+            connection.roll_back()
         return attempt.outcomes
 
     def _connected(self) -> PostgresConnection:
@@ -144,51 +140,24 @@ class TeamLane(GroupLane):
         return self._connection
 
     def _run_all(self, connection: PostgresConnection, works: Sequence[Work], attempt: _Attempt) -> None:
+        connection.begin()
         if not any(callable(work) for work in works):
             attempt.outcomes = [(None, None)] * len(works)
-            self._send_rows(
-                connection, [row for work in works if not callable(work) for row in work], attempt
-            )
-            return
-        self._around.begin(connection, attempt.row, works)
-        outcomes: list[Outcome] = []
-        for work in works:
-            if callable(work):
-                outcomes.append((work(connection), None))  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
-            else:
-                for statement, values in work:
-                    _write(connection, statement, values)
-                outcomes.append((None, None))
-        self._around.end(connection)
-        attempt.outcomes, attempt.may_be_committed = outcomes, True
-        connection.raw.execute("COMMIT")
-
-    def _send_rows(
-        self,
-        connection: PostgresConnection,
-        rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
-        attempt: _Attempt,
-    ) -> None:
-        """Send plain rows, grouped by statement, in one piece and one transaction."""
-        first_sql, first_values = COMMIT.sql, attempt.row
-        lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
-        for statement, values in rows:
-            if statement.sql.startswith("SELECT "):  # a check, such as a fence's
-                first_sql, first_values = f"{first_sql}, {statement.sql[7:]}", (*first_values, *values)
-            else:
-                lists.setdefault(statement, []).append(values)
-        if self._sender is None or self._sender.connection is not connection:
-            self._sender = RowSender(connection)
+            _write_rows(connection, [row for work in works if not callable(work) for row in work], attempt)
+        else:
+            self._around.begin(connection, attempt.row, works)
+            outcomes: list[Outcome] = []
+            for work in works:
+                if callable(work):
+                    outcomes.append((work(connection), None))  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
+                else:
+                    for statement, values in work:
+                        connection.write_rows(statement, [values])
+                    outcomes.append((None, None))
+            self._around.end(connection)
+            attempt.outcomes = outcomes
         attempt.may_be_committed = True
-        try:
-            sent_rows = [(statement.sql, row) for statement, values in lists.items() for row in values]
-            self._sender.send([(first_sql, first_values), *sent_rows])
-        except psycopg.errors.UniqueViolation as error:
-            conflicting = next((statement for statement in lists if statement.conflict), None)
-            raise StoreBusy(
-                conflicting.conflict if conflicting else "a row is already there",
-                hint=conflicting.hint if conflicting else "",
-            ) from error
+        connection.end()
 
     def _check_commit(self, attempt: _Attempt, until_s: float) -> bool:
         """Ask on a new connection whether an attempt was committed whose answer was lost. Raises
@@ -238,21 +207,31 @@ class _Attempt:
         self.outcomes: list[Outcome] = []
 
 
-def _list_locks(works: Sequence[Work]) -> list[str]:
-    """Return the calls that take a batch's locks: one for each scope, in the same order in every process, or
-    the one that excludes all others."""
+def _list_locks(works: Sequence[Work]) -> list[tuple[int, bool]]:
+    """Return the numbers of a batch's locks, and whether each is shared: one for each scope, in the same
+    order in every process, or the one that excludes all others."""
     scopes: set[int] = set()
     for work in works:
         if isinstance(work, ScopedWork):
             scopes.add(lock_number(work.scope))
         elif callable(work):
-            return [f"pg_advisory_xact_lock({WRITE_LOCK})"]
-    locks = [f"pg_advisory_xact_lock({number})" for number in sorted(scopes)]
-    return [f"pg_advisory_xact_lock_shared({WRITE_LOCK})", *locks]
+            return [(WRITE_LOCK, False)]
+    return [(WRITE_LOCK, True), *((number, False) for number in sorted(scopes))]
 
 
-def _write(connection: PostgresConnection, statement: RowStatement, values: tuple[Any, ...]) -> None:
-    try:
-        connection.execute(statement.sql, values)
-    except apsw.ConstraintError as error:
-        raise StoreBusy(statement.conflict, hint=statement.hint) from error
+def _write_rows(
+    connection: PostgresConnection,
+    rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
+    attempt: _Attempt,
+) -> None:
+    """Queue plain rows, grouped by statement, behind the attempt's row and the checks of their fences."""
+    first_sql, first_values = COMMIT.sql, attempt.row
+    lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
+    for statement, values in rows:
+        if statement.sql.startswith("SELECT "):  # a check, such as a fence's
+            first_sql, first_values = f"{first_sql}, {statement.sql[7:]}", (*first_values, *values)
+        else:
+            lists.setdefault(statement, []).append(values)
+    connection.execute(first_sql, first_values)
+    for statement, values in lists.items():
+        connection.write_rows(statement, values)

@@ -13,10 +13,15 @@ import psycopg
 from whet.contract.errors import StoreError
 from whet.postgres.connection import PostgresConnection, connect
 from whet.postgres.faults import is_lost, pooler_error, translate_error
+from whet.postgres.rows import StatementRows
 
 T = TypeVar("T")
 _IDLE_S = 5
 _PAUSE_S = 0.2
+_READ_ONLY = (
+    "SELECT set_config('default_transaction_read_only', 'on', false),"
+    " set_config('default_transaction_isolation', 'repeatable read', false)"
+)
 _OPTIONS = f"-c idle_in_transaction_session_timeout={_IDLE_S}s -c lock_timeout=30s -c timezone=UTC"
 
 
@@ -24,9 +29,9 @@ class ConnectionPool:
     """Opens connections and keeps idle ones. Safe to use from any thread. The server ends transactions in
     which this process stops. A read waits up to `patience_s` if the database is away.
 
-    Most reads are one statement, which sees one state without a transaction, and saves two round trips. A
-    work that turns out to run another begins again in a transaction, as it does from then on. Connections for
-    reads can't write.
+    Most reads run all their statements before they read a result: these are one message, which sees one
+    state and needs no other. A work that turns out to run another statement later begins again in a
+    transaction, as it does from then on. Connections for reads can't write.
     """
 
     def __init__(self, url: str, options: str, patience_s: float = 0.0) -> None:
@@ -82,18 +87,19 @@ class ConnectionPool:
         code = getattr(work, "__code__", None)
         if code is not None and code not in self._long_reads:
             try:
-                return work(_FirstStatement(reader))
-            except _SecondStatementError:
+                first = _FirstMessage(reader)
+                result = work(first)
+                first.receive_results()
+                return result
+            except _SecondMessageError:
                 self._long_reads.add(code)
+        reader.begin()
         try:
-            with reader.pipelined():
-                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                result = work(reader)
-                reader.execute("ROLLBACK")
+            result = work(reader)
+            reader.receive_results()
             return result
         finally:
-            if not reader.raw.closed and reader.in_transaction:
-                reader.raw.execute("ROLLBACK")
+            reader.roll_back()
 
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Run one statement in a transaction of its own. Raises StoreError."""
@@ -131,7 +137,7 @@ class ConnectionPool:
                 return idle.pop()
         connection = self.open_connection()
         if idle is self._idle_readers:  # as an option it would make target_session_attrs=read-write fail
-            connection.raw.execute("SET default_transaction_read_only = on")
+            connection.raw.execute(_READ_ONLY)
         return connection
 
     def _give_back(self, connection: PostgresConnection, idle: list[PostgresConnection]) -> None:
@@ -150,20 +156,25 @@ def _refuse_pooler(raw: psycopg.Connection, url: str) -> None:
         raise pooler_error(url)
 
 
-class _SecondStatementError(BaseException):
-    """A read runs a second statement; no handler of a work may keep it."""
+class _SecondMessageError(BaseException):
+    """A read runs a statement after it has read a result; no handler of a work may keep it."""
 
 
-class _FirstStatement(PostgresConnection):
-    """Runs one statement and refuses another."""
+class _FirstMessage(PostgresConnection):
+    """Runs the statements before the first result that is read, and refuses later ones."""
 
     def __init__(self, reader: PostgresConnection) -> None:
-        super().__init__(reader.raw, reader.texts)
+        super().__init__(reader.raw, reader.texts, reader.sender)
+        self._is_deferring = True
         self._has_run = False
 
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
-        """Run the first statement. Raises _SecondStatementError for another."""
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> StatementRows:
+        """Queue a statement. Raises _SecondMessageError after the first message."""
         if self._has_run:
-            raise _SecondStatementError
-        self._has_run = True
+            raise _SecondMessageError
         return super().execute(sql, values)
+
+    def receive_results(self) -> None:
+        """Run the queued statements."""
+        self._has_run = self._has_run or bool(self._queued)
+        super().receive_results()

@@ -1,4 +1,4 @@
-"""Send plain rows to PostgreSQL: a whole batch in one message, one transaction and one answer.
+"""Send statements to PostgreSQL: any number in one message, with one wait for all their results.
 
 The driver's cursors cost more than the database does for such small rows, so this uses the calls of libpq
 itself: each statement is prepared once for a connection and then sent by its name.
@@ -8,64 +8,112 @@ from __future__ import annotations
 
 import itertools
 import select
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
-from psycopg import errors, pq
-
-from whet.postgres.connection import PostgresConnection, encode_value
+from psycopg import abc, errors, pq
+from psycopg.adapt import Transformer
 
 _INT8, _FLOAT8, _BYTEA = (psycopg.adapters.types[name].oid for name in ("int8", "float8", "bytea"))
 _TYPES: dict[type[Any], int] = {int: _INT8, bool: _INT8, float: _FLOAT8, bytes: _BYTEA}
 _ERRORS = pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE
+_MAX_NAMES = 256
 
 
-class RowSender:
-    """Sends rows over one connection, on one thread."""
+class StatementRows:
+    """One statement and, once it has run, its rows. Reading them runs it, and all those before it."""
 
-    def __init__(self, connection: PostgresConnection) -> None:
-        self.connection: PostgresConnection = connection
-        self._pgconn = connection.raw.pgconn
+    def __init__(self, text: bytes, values: Sequence[Any], receive: Callable[[], None]) -> None:
+        self.text = text
+        self.values = values
+        self.result: pq.abc.PGresult | None = None
+        self.transformer: abc.Transformer | None = None
+        self._receive = receive
+        self._rows: Iterator[tuple[Any, ...]] | None = None
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement changed or returned."""
+        self._receive()
+        return 0 if self.result is None else self.result.command_tuples or 0
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """Return the next row, or None if there is none."""
+        return next(self, None)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return the remaining rows."""
+        return list(self)
+
+    def __iter__(self) -> StatementRows:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        if self._rows is None:
+            self._receive()
+            self._rows = iter(self._decode())
+        return next(self._rows)
+
+    def _decode(self) -> list[tuple[Any, ...]]:
+        if self.result is None or self.transformer is None or not self.result.ntuples:
+            return []
+        self.transformer.set_pgresult(self.result)
+        return self.transformer.load_rows(0, self.result.ntuples, tuple)
+
+
+class StatementSender:
+    """Sends statements over one connection, on one thread at a time."""
+
+    def __init__(self, raw: psycopg.Connection, encode: Callable[[Any], bytes | None]) -> None:
+        self._pgconn = raw.pgconn
+        self._transformer: abc.Transformer = Transformer.from_context(raw)
+        self._encode = encode
         self._poll = select.poll()
-        self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._numbers = itertools.count()  # names are never reused: the server may still know one
 
-    def send(self, rows: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Write rows (statement, values), all or none. Raises psycopg.Error."""
-        texts = {sql: self.connection.translate_sql(sql) for sql, _ in rows}  # this may query the database
-        try:
-            self._send(texts, rows)
-        except errors.InvalidSqlStatementName:  # the driver forgets all statements after a ROLLBACK
-            self._names.clear()
-            self._send(texts, rows)
+    def send(self, statements: Sequence[StatementRows]) -> tuple[int, psycopg.Error] | None:
+        """Run statements up to the first that fails, and return its place and its error. Outside of a
+        transaction they are one of their own. Raises psycopg.Error if the connection is lost."""
+        failure = self._send(statements)
+        if failure is not None and isinstance(failure[1], errors.InvalidSqlStatementName):
+            self._names.clear()  # the driver forgets all statements after a ROLLBACK of its own
+            if self._pgconn.transaction_status == pq.TransactionStatus.IDLE:
+                return self._send(statements)
+        return failure
 
-    def _send(self, texts: dict[str, bytes], rows: Iterable[tuple[str, Sequence[Any]]]) -> None:
+    def _send(self, statements: Sequence[StatementRows]) -> tuple[int, psycopg.Error] | None:
         pgconn, known_count = self._pgconn, len(self._names)
+        owners: list[StatementRows | None] = []
         pgconn.enter_pipeline_mode()
         try:
-            for sql, values in rows:
-                types = tuple(_TYPES.get(value.__class__, 0) for value in values)
-                name = self._names.get((sql, types))
+            for statement in statements:
+                types = tuple(_TYPES.get(value.__class__, 0) for value in statement.values)
+                name = self._names.get((statement.text, types))
                 if name is None:
-                    name = self._names[sql, types] = b"whet%d" % next(self._numbers)
-                    pgconn.send_prepare(name, texts[sql], types)
+                    name = b""
+                    if len(self._names) < _MAX_NAMES:
+                        name = self._names[statement.text, types] = b"whet%d" % next(self._numbers)
+                    pgconn.send_prepare(name, statement.text, types)
+                    owners.append(None)
                 formats = [pq.Format.BINARY if type_oid == _BYTEA else pq.Format.TEXT for type_oid in types]
-                pgconn.send_query_prepared(name, [encode_value(type_oid) for type_oid in values], formats)
+                pgconn.send_query_prepared(name, [self._encode(value) for value in statement.values], formats)
+                owners.append(statement)
             pgconn.pipeline_sync()
-            error = self._answer()
+            failure = self._receive(owners)
         except BaseException:
             pgconn.finish()  # a half-sent batch can't be taken back otherwise
             raise
         pgconn.exit_pipeline_mode()
-        if error is not None:
+        if failure is not None:
             for new in list(self._names)[known_count:]:  # statements prepared after the failure were skipped
                 del self._names[new]
-            raise error
+        return failure
 
-    def _answer(self) -> psycopg.Error | None:
-        """Wait until the transaction has ended. Returns its error, or None."""
-        pgconn, error = self._pgconn, None
+    def _receive(self, owners: Sequence[StatementRows | None]) -> tuple[int, psycopg.Error] | None:
+        """Wait until all have run or one has failed."""
+        pgconn, failure, command, place = self._pgconn, None, 0, 0
         self._poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
         if not pgconn.flush():
             self._poll.modify(pgconn.socket, select.POLLIN)
@@ -76,12 +124,16 @@ class RowSender:
             if result is None:
                 if pgconn.status != pq.ConnStatus.OK:
                     raise psycopg.OperationalError("the connection was lost")
+                command += 1
             elif result.status == pq.ExecStatus.PIPELINE_SYNC:
-                return error
-            elif result.status in _ERRORS and error is None:
-                error = errors.error_from_result(result)
+                return failure
+            elif result.status in _ERRORS and failure is None:
+                failure = place, errors.error_from_result(result)
                 if pgconn.status != pq.ConnStatus.OK:
-                    raise error
+                    raise failure[1]
+            elif failure is None and (owner := owners[command]) is not None:
+                owner.result, owner.transformer = result, self._transformer
+                place += 1
 
     def _wait(self) -> None:
         pgconn = self._pgconn

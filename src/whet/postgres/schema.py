@@ -256,6 +256,47 @@ BEGIN
 END $$;
 """
 
+# What a transaction writes without reading is one call each: a turn is queued, begins, and lets go of its
+# session. `WF003`: too many turns of this person wait.
+_CALLS = """
+CREATE FUNCTION whet_ask_turn(
+  turn_id text, in_session text, message text, turn_options text, interactive bigint, most bigint,
+  channel text
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  who text := coalesce((SELECT profile FROM sessions WHERE id = in_session), '');
+BEGIN
+  IF (SELECT count(*) FROM (
+    SELECT 1 FROM team_turns WHERE state = 'waiting' AND person = who LIMIT most) w) >= most THEN
+    RAISE EXCEPTION '% turns of yours wait already, the oldest for % s', most, (
+      SELECT round(extract(epoch FROM now() - min(asked))) FROM team_turns
+      WHERE state = 'waiting' AND person = who) USING ERRCODE = 'WF003';
+  END IF;
+  INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
+  SELECT turn_id, in_session, message, turn_options, interactive, who, CASE WHEN EXISTS (SELECT 1
+    FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running')) THEN 0 ELSE 1 END;
+  PERFORM pg_notify(channel, '');
+END $$;
+
+CREATE FUNCTION whet_open_turn(which bigint, turn_number bigint, turn_id text, at text)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE turns SET ended = at, reason = 'crashed'
+  WHERE session = which AND number = turn_number - 1 AND ended = '';
+  INSERT INTO turns (session, number, id, started) VALUES (which, turn_number, turn_id, at);
+  UPDATE sessions SET last_active = at, dirty = 1, turns = turns + 1, messages = messages + 1, ended = '',
+    end_reason = '' WHERE key = which;
+END $$;
+
+CREATE FUNCTION whet_release(which bigint, who text, number bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM claims WHERE session = which AND token = who AND fence = number;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'session % is no longer held under number %', which, number USING ERRCODE = 'WF001';
+  END IF;
+END $$;
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
@@ -268,6 +309,7 @@ TEAM_STEPS: dict[str, str] = {
     "team_commits": commits.SCHEMA + _STARTS,
     "team_fairness": _FAIRNESS,
     "team_begin": _BEGIN,
+    "team_calls": _CALLS,
 }
 
 

@@ -29,6 +29,7 @@ _ID_FIELDS = (b'"tool_call_id":', b'"tool_use_id":', b'"call_id":')
 _ALTERNATE = r"(?i)\balternat(?:e|es|ing|ion)\b|\brole\W{1,3}user\W{1,3}after role\W{1,3}tool\b"
 _ID_RULE = r"(?i)a-z|length|pattern|characters|alphanumeric|too long"
 _MISSING = r"(?i)missing|required|must (?:be|have|include|contain)|pass(?:ed)? back|expected"
+_WANTED = r"(?i)\bmissing\b|\brequired\b|pass(?:ed)? back"
 _TOO_LARGE = r"(?i)too (?:large|big|high|long)|range|exceed|at most|maximum|less than|<="
 _IS_MANDATORY = r"(?i)\b(?:reasoning|thinking)\b.{0,40}\b(?:mandatory|can ?not be disabled|not support)"
 _EFFORTS = ("reasoning_effort", "reasoning", "thinking")
@@ -109,15 +110,18 @@ def _adapt_fields(
     text: str, rows: list[dict[str, Any]], at: int | None, dialect: ServerDialect
 ) -> Change | None:
     """Leave out a field of an answer that the server refuses back, or fill one in that it misses."""
-    callers = [row for row in rows if row.get("tool_calls")]
+    answers = [row for row in rows if row.get("role") == "assistant"]
+    callers = [row for row in answers if row.get("tool_calls")]
     if is_named(text, "extra_content") and "extra_content" in dialect.replay_fields:
         return _drop_field("extra_content", dialect)
-    others = {name for row in rows if row.get("role") == "assistant" for name in row}
+    others = {name for row in answers for name in row}
     for name in (*_REASONING_NAMES, *filter(is_other_reasoning, sorted(others))):
         if not is_named(text, name):
             continue
         senders = [row for row in rows if name in row]
         lacking = [row for row in callers if name not in row]
+        if not lacking and re.search(_WANTED, text):
+            lacking = [row for row in answers if name not in row]
         is_missing = bool(lacking)
         if senders and lacking:
             row = rows[at] if at is not None and at < len(rows) else None
@@ -125,7 +129,7 @@ def _adapt_fields(
         if is_missing and name in _REASONING and name != dialect.needs_reasoning:
             fields = tuple(dict.fromkeys((*dialect.replay_fields, name)))
             filled = msgspec.structs.replace(dialect, needs_reasoning=name, replay_fields=fields)
-            return filled, f"messages without {name}, so each message with tool calls has one"
+            return filled, f"messages without {name}, so each answer has one"
         if senders:
             return _drop_field(name, dialect)
     return None

@@ -152,7 +152,7 @@ class ChatCompletions:
         if dialect.signs_calls and message.tool_calls and not extras:
             extras = {message.tool_calls[0].id: _UNSIGNED}
         fields |= replay
-        if message.tool_calls and dialect.needs_reasoning:
+        if dialect.needs_reasoning:  # a server that wants it in one answer wants it in all of them
             # The message may be of another model, which did not think; servers refuse an empty text.
             fields.setdefault(dialect.needs_reasoning, message.reasoning or " ")
         if message.tool_calls:

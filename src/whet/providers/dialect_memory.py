@@ -102,6 +102,7 @@ def describe_dialect(learned: LearnedDialect) -> str:
     parts += [f"{cuts.most} tools at most"] if cuts.most else []
     parts += [f"descriptions of {cuts.description_chars} characters"] if cuts.description_chars else []
     parts += ["no schema for tools without arguments"] if cuts.empty else []
+    parts += ["plain schemas of tools"] if cuts.all_plain else []
     origin = f"learned {learned.day}" if learned.day else "set by hand"
     return f"{'; '.join(parts) or 'asked as usual'} ({origin})"
 

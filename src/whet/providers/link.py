@@ -217,6 +217,7 @@ class ServerLink:
             outage.notices.append(notice)
             return notice
         change = change or tool_cuts.read_refused_tool(failure, attempt.body, self._cuts)
+        change = change or tool_cuts.read_unnamed(failure, attempt.body, self._cuts)
         if change is None:
             return ""
         self._cuts, notice = change
@@ -251,7 +252,7 @@ class ServerLink:
             return
         before = wiring.codec.dialect, wiring.cuts
         # A tool is refused for its own schema, which may be mended by the next session.
-        wiring.codec, wiring.cuts = self._codec, msgspec.structs.replace(self._cuts, names=())
+        wiring.codec, wiring.cuts = self._codec, msgspec.structs.replace(self._cuts, names=(), plain=())
         self._is_changed, self._adapted_to = False, []
         learned = wiring.codec.dialect, wiring.cuts
         if wiring.keep is not None and learned != before:

@@ -97,7 +97,7 @@ class TextSize(msgspec.Struct, frozen=True):
 def size_of(text: str) -> TextSize:
     """Measure a text."""
     data = text.encode("utf-8", "surrogatepass")
-    return TextSize(len(data), _least(data), pieces=sum(1 for _ in _PIECES.finditer(data)))
+    return TextSize(len(data), _least(data), pieces=len(_PIECES.findall(data)))
 
 
 class PromptSizes:
@@ -219,7 +219,7 @@ def _recounted(info: ModelInfo, usage: Usage, prompt: int, output: int, reasonin
 
 
 def _least(data: bytes) -> int:
-    return sum(1 for _ in _LEAST.finditer(data))
+    return len(_LEAST.findall(data))
 
 
 def _message_size(message: Message) -> TextSize:

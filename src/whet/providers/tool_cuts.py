@@ -13,7 +13,7 @@ import msgspec
 from whet.contract.errors import BadRequest, ContextOverflow, ModelRefused, ProviderError
 from whet.contract.texts import plural
 from whet.providers.refusals import is_named, locate, read_positions
-from whet.providers.tool_schemas import ToolCuts, keywords_of
+from whet.providers.tool_schemas import ToolCuts, keywords_of, plain_schema
 
 _TOOLS = r"(?i)\b(?:tools|functions|function_declarations)\b"
 _TOO_MANY = r"(?i)too (?:many|long|large)|at most|maximum|limit|exceed|more than|up to"
@@ -22,6 +22,9 @@ _NEEDED = frozenset({"type", "properties", "items", "description", "required"})
 # What a server that makes a grammar of the schemas may not be able to express.
 _CONSTRAINTS = ("pattern", "format", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
 _GRAMMAR = r"(?i)\bgrammar\b"
+_UNNAMED = (
+    r"(?i)\b(?:invalid|unsupported|bad|wrong|malformed)\b.{0,20}\b(?:parameter|schema|argument|function|tool)"
+)
 _EMPTY = r"(?i)properties\b.{0,20}\b(?:non-?empty|must not be empty|cannot be empty)"
 _LENGTH = r"(?i)\bdescription\b.*?(?:max\w*|at most|up to|exceed\w*)\D{0,40}(\d{2,6})"
 
@@ -49,22 +52,44 @@ def read_cuts(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[Tool
 
 
 def read_refused_tool(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
-    """Return the cuts without the tool that a refusal names, and the notice for the person; None if the
-    failure names none."""
+    """Return the cuts with a plain schema for the tool that a refusal names, or without the tool if it has
+    one, and the notice for the person; None if the failure names none."""
     if not isinstance(failure, BadRequest | ContextOverflow | ModelRefused):
         return None
     tool = locate(failure, body).tool
     if not tool or tool in cuts.names:
         return None
+    schemas = (fields.get("parameters") or fields.get("input_schema") for fields in _read_tools(body, tool))
+    if tool not in cuts.plain and not cuts.all_plain and any(map(_is_reducible, schemas)):
+        notice = f"the model's server refused the schema of the tool {tool}, so a plain one is sent"
+        return msgspec.structs.replace(cuts, plain=(*cuts.plain, tool)), notice
     notice = f"the model's server refused the tool {tool}, so it is left out"
     return msgspec.structs.replace(cuts, names=(*cuts.names, tool)), notice
 
 
-def _read_tools(body: bytes) -> list[dict[str, Any]]:
-    """Return the tools of a request, each as the object that holds its schema."""
+def read_unnamed(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
+    """Return the cuts with plain schemas for all tools, for a refusal of a parameter or schema that names
+    none, and the notice for the person; None if it names something, or all schemas are plain."""
+    if type(failure) is not BadRequest or cuts.all_plain or not re.search(_UNNAMED, failure.detail):
+        return None
+    located = locate(failure, body)
+    schemas = (tool.get("parameters") or tool.get("input_schema") for tool in _read_tools(body))
+    if located.part or located.tool or not any(map(_is_reducible, schemas)):
+        return None
+    notice = "the model's server refused something that it does not name, so plain schemas of tools are sent"
+    return msgspec.structs.replace(cuts, all_plain=True), notice
+
+
+def _is_reducible(schema: object) -> bool:
+    return isinstance(schema, dict) and plain_schema(cast("dict[str, Any]", schema)) != schema
+
+
+def _read_tools(body: bytes, name: str = "") -> list[dict[str, Any]]:
+    """Return the tools of a request, or the one of this name, each as the object that holds its schema."""
     request: object = msgspec.json.decode(body)
     tools = cast("dict[str, Any]", request).get("tools") if isinstance(request, dict) else None
-    return [tool.get("function") or tool for tool in cast("list[dict[str, Any]]", tools or [])]
+    all_fields = [tool.get("function") or tool for tool in cast("list[dict[str, Any]]", tools or [])]
+    return [fields for fields in all_fields if not name or fields.get("name") == name]
 
 
 def _shorten(text: str, tools: Sequence[dict[str, Any]], cuts: ToolCuts) -> tuple[ToolCuts, str] | None:

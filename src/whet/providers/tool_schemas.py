@@ -37,13 +37,16 @@ NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 class ToolCuts(msgspec.Struct, frozen=True):
     """The parts of the tools on offer that a server refused: tools by name, keywords of their schemas, and
     all tools beyond the first `most` (0: it refused none for their number). `description_chars`: how long the
-    description of a tool may be (0: any length). `empty`: it refused schemas without arguments."""
+    description of a tool may be (0: any length). `empty`: it refused schemas without arguments. `plain`:
+    tools by name whose schemas hold only what every server takes; `all_plain`: all have such ones."""
 
     names: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     most: int = 0
     description_chars: int = 0
     empty: bool = False
+    plain: tuple[str, ...] = ()
+    all_plain: bool = False
 
     def keep(self, tools: Sequence[ToolSpec]) -> list[ToolSpec]:
         """Return the tools that are offered, as the server takes them."""
@@ -52,7 +55,10 @@ class ToolCuts(msgspec.Struct, frozen=True):
         return [self._cut(tool) for tool in kept] if self != ToolCuts(self.names, most=self.most) else kept
 
     def _cut(self, tool: ToolSpec) -> ToolSpec:
-        parameters: Mapping[str, Any] = self._without_keywords(tool.parameters, 0)
+        schema = tool.parameters
+        if self.all_plain or tool.name in self.plain:
+            schema = plain_schema(schema)
+        parameters: Mapping[str, Any] = self._without_keywords(schema, 0)
         if self.empty and not parameters.get("properties"):
             parameters = NO_PARAMETERS
         description = tool.description
@@ -95,6 +101,45 @@ def keywords_of(schema: object, depth: int = 0) -> set[str]:
             inner = list(_object(value).values()) if key in _NAMED else value if key in _SUBSCHEMAS else None
             keywords |= keywords_of(inner, depth + 1)
     return keywords
+
+
+def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema with only what every server takes: types, arguments, descriptions and the words of an
+    enumeration. A choice becomes its first part that has a type; a reference, what it points to."""
+    return _plain(accepted_schema(schema), schema, 0)
+
+
+def _plain(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    if depth > _MAX_DEPTH:
+        return {}
+    fields = dict(schema)
+    for key in _CHOICES:
+        parts = (_resolve(_object(part), whole) for part in _list(fields.get(key)))
+        fields = next((part for part in parts if part.get("type") not in (None, "null")), {}) | fields
+    fields = _resolve(fields, whole) | fields
+    result = {key: fields[key] for key in ("type", "description", "required") if key in fields}
+    if isinstance(kinds := fields.get("type"), list):
+        result["type"] = next((kind for kind in cast("list[Any]", kinds) if kind != "null"), "string")
+    if result.get("type") == "object" or "properties" in fields:
+        named = _object(fields.get("properties")).items()
+        result["properties"] = {name: _plain(_object(inner), whole, depth + 1) for name, inner in named}
+    if result.get("type") == "array":
+        result["items"] = _plain(_object(fields.get("items")), whole, depth + 1) or {"type": "string"}
+    words = _list(fields.get("enum"))
+    if result.get("type", "string") == "string" and words and all(isinstance(word, str) for word in words):
+        result |= {"type": "string", "enum": words}
+    return result
+
+
+def _resolve(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a reference into the same schema points to, or the schema if it is none."""
+    value: Any = whole
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return dict(schema)
+    for step in reference[2:].split("/"):
+        value = _object(value).get(step)
+    return _object(value)
 
 
 def accepted_schema(schema: Mapping[str, Any], unsent: Sequence[str] = ()) -> dict[str, Any]:

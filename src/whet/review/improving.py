@@ -16,6 +16,7 @@ import msgspec
 
 from whet.contract.errors import ConfigError, NotFound
 from whet.memory.cases import SkillCase, parse_steps, replay
+from whet.memory.entries import format_code
 
 _STEPS = "steps"
 _LEAST_CASES = 2
@@ -86,10 +87,8 @@ def replace_steps(text: str, steps: Sequence[str]) -> str:
     """Return a skill's text with these steps instead of its numbered lines."""
     lines = text.splitlines()
     old = {at: line_steps[0] for at, line in enumerate(lines) if (line_steps := parse_steps(line))}
-    tails = {step: lines[at].partition(_in_backticks(step))[2] for at, step in old.items()}
-    numbered = [
-        f"{number}. {_in_backticks(step)}{tails.get(step, '')}" for number, step in enumerate(steps, 1)
-    ]
+    tails = {step: lines[at].partition(format_code(step))[2] for at, step in old.items()}
+    numbered = [f"{number}. {format_code(step)}{tails.get(step, '')}" for number, step in enumerate(steps, 1)]
     first = min(old, default=len(lines))
     remaining = [lines[at] for at in range(first, len(lines)) if at not in old]
     return "\n".join([*lines[:first], *numbered, *remaining]) + "\n"
@@ -231,9 +230,4 @@ def _with_only(case: SkillCase, command: str) -> SkillCase:
 
 
 def _number_steps(steps: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {_in_backticks(step)}" for number, step in enumerate(steps, 1))
-
-
-def _in_backticks(step: str) -> str:
-    fence = "``" if "`" in step else "`"
-    return f"{fence}{step}{fence}"
+    return "\n".join(f"{number}. {format_code(step)}" for number, step in enumerate(steps, 1))

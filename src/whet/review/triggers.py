@@ -77,7 +77,9 @@ class ReviewObserver(TurnObserver):
         if self._settings.writes == "off" or not kinds:
             return jobs.queue_nothing
         model = session.model
-        watch = _Watch(self._settings, kinds, self._clock, self._runtime(model), weights_of(model))
+        conversation_id = session.log.session.conversation_id
+        runtime, weights = self._runtime(model), weights_of(model)
+        watch = _Watch(self._settings, kinds, self._clock, runtime, weights, conversation_id)
         key = session.log.live.key
         return lambda connection: _count_turn(connection, key, turn, reason == "answered", watch)
 
@@ -88,20 +90,24 @@ class _Watch(msgspec.Struct, frozen=True):
     clock: Clock
     runtime: Runtime
     weights: Weights
+    conversation_id: str
 
 
 def _count_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, ended_well: bool, watch: _Watch
 ) -> Sequence[QueuedJob]:
-    session = sessions.get(connection, turn.session_id)
+    read_session = sessions.select_columns(connection, sessions.COLUMNS, turn.session_id)
+    read_turns = reviews.select_turns(connection, key, turn.number, 2)
+    read_counters = reviews.select_counters(connection, watch.conversation_id)
+    session = sessions.read_row(read_session())
     if session.private or session.kind != "chat":
         return ()
-    facts = reviews.read_turn(connection, key, turn.number)
-    corrects = _corrects(connection, key, turn.number, facts)
+    facts, facts_before = read_turns()
+    corrects = _corrects(turn.number, facts, facts_before)
     if corrects == "redone":
         now = iso(watch.clock.now())
         outcomes.record_signal(connection, session.id, "correction", now, turn=turn.number - 1)
-    before = reviews.get_counters(connection, session.conversation_id)
+    before = read_counters()
     counted = count(before, facts, watch.settings, corrects=bool(corrects))
     folder = _count_folder(connection, session, turn.number, facts, watch)
     trigger = find_trigger(counted, watch.settings, watch.kinds)
@@ -149,12 +155,11 @@ def _has_plain_lesson(facts: ReviewedTurn, settings: ReviewSettings, corrects: C
     return settings.on_recovery and bool(failed) and failed[0].step < last
 
 
-def _corrects(connection: apsw.Connection, key: int, turn: int, facts: ReviewedTurn) -> Correction:
+def _corrects(turn: int, facts: ReviewedTurn, before: ReviewedTurn) -> Correction:
     if turn == 1 or not facts.said:
         return ""
     from whet.review.correction import find_correction  # noqa: PLC0415 - 15 ms, most of it expressions; a one-shot needs none
 
-    before = reviews.read_turn(connection, key, turn - 1)
     return find_correction(facts.said[0], facts.calls, before.calls)
 
 

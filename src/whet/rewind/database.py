@@ -77,6 +77,8 @@ class RecordFile(DatabaseFile):
         newer_hint="set WHET_HOME to another folder",
         access_hint="check the folder's permissions",
         wal_limit_bytes=64_000_000,
+        page_bytes=1024,  # a step changes a few rows, and writes a quarter
+        checkpoint_pages=4000,
     )
 
     def write_unsynced(self, work: Work[T]) -> T:

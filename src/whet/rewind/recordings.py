@@ -188,7 +188,7 @@ class RecordingObserver(TurnObserver):
         if not session.log.messages:
             return message
         db, key = session.log.writer.db, session.log.live.key
-        turns = db.read_now(lambda connection: rewinds.list_unreported_turns(connection, key))
+        turns = await db.look(lambda connection: rewinds.list_unreported_turns(connection, key))
         if not turns:
             return message
         await db.write(lambda connection: rewinds.clear_unreported_turns(connection, key))
@@ -262,12 +262,12 @@ class RecordingObserver(TurnObserver):
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Store with the last test run the files that were changed since by something other than a call: a
         background process, a helper, a person."""
-        if not turn.tool_calls or self._given_up:
+        if not turn.may_have_tests or self._given_up:
             return queue_nothing
         from whet.store import facts  # noqa: PLC0415 - only after a turn with calls
 
         db, key = session.log.writer.db, session.log.live.key
-        row = db.read_now(lambda connection: facts.find_last_tests(connection, key, turn.number))
+        row = await db.look(lambda connection: facts.find_last_tests(connection, key, turn.number))
         if row is None:
             return queue_nothing
         step = (row.turn, row.step)

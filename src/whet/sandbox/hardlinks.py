@@ -103,30 +103,56 @@ class WorkspaceLinks:
             for name, file, count in seen.files:
                 names.setdefault(file, []).append(f"{folder}/{name}")
                 links[file] = max(count, links.get(file, 0))
-        replaced = 0
-        for file, paths in names.items():
-            if links[file] > len(paths):
-                replaced += self._replace(paths, file)
-        return replaced
+        with _Parents(self._roots) as parents:
+            return sum(
+                _replace(parents, paths, file) for file, paths in names.items() if links[file] > len(paths)
+            )
 
-    def _replace(self, paths: list[str], file: FileId) -> int:
-        """Replace the names of one file by links to one copy of it."""
-        first = ""
-        for path in paths:
-            root = max((one for one in self._roots if path.startswith(one + "/")), key=len)
-            try:
-                with parent_of(path, root) as (folder, name):
-                    is_replaced = _relink(folder, name, file, first) if first else _copy(folder, name, file)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise ToolError(
-                    f"the sandbox can't be started: {shorten(path)} is also in another folder (a hard link),"
-                    f" and it can't be copied: {error.strerror}",
-                    hint="make room on the disk, or remove that file and install it again",
-                ) from error
-            first = first or (path if is_replaced else "")
-        return len(paths) if first else 0
+
+class _Parents:
+    """Opens the folders of paths. The last one stays open, for the next name in it."""
+
+    def __init__(self, roots: tuple[str, ...]) -> None:
+        self._roots = roots
+        self._path = ""
+        self._open = contextlib.ExitStack()
+        self._handle = -1
+
+    def __enter__(self) -> _Parents:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def open_parent(self, path: str) -> tuple[int, str]:
+        """Return the descriptor of a path's folder and the name in it. Raises OSError."""
+        above, _, name = path.rpartition("/")
+        if above != self._path:
+            self._open.close()
+            self._path = ""
+            root = max((root for root in self._roots if path.startswith(root + "/")), key=len)
+            self._handle, _ = self._open.enter_context(parent_of(path, root))
+            self._path = above
+        return self._handle, name
+
+
+def _replace(parents: _Parents, paths: list[str], file: FileId) -> int:
+    """Replace the names of one file by links to one copy of it."""
+    first = ""
+    for path in paths:
+        try:
+            folder, name = parents.open_parent(path)
+            is_replaced = _relink(folder, name, file, first) if first else _copy(folder, name, file)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ToolError(
+                f"the sandbox can't be started: {shorten(path)} is also in another folder (a hard link),"
+                f" and it can't be copied: {error.strerror}",
+                hint="make room on the disk, or remove that file and install it again",
+            ) from error
+        first = first or (path if is_replaced else "")
+    return len(paths) if first else 0
 
 
 def links_of(policy: SandboxPolicy) -> WorkspaceLinks:

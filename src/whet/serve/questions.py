@@ -16,7 +16,7 @@ from whet.amending import apply_edit, find_editable
 from whet.clock import Clock, iso
 from whet.contract.errors import NotFound
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.question import Row, build_question
+from whet.question import Row, build_question, describe_scope
 from whet.serve.wire import ApiError
 from whet.visible import visible
 
@@ -30,7 +30,8 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 
     `title` and `body` are the question as a person reads it, including any text that would be written.
     `grant` says what "session" and "always" would cover, empty if neither is offered; `scopes` are
-    alternatives to it and `keeps` says which of them can be kept for good. `opening` is the path or host
+    alternatives to it, `covers` says them in words, and `keeps` says which of them can be kept for good.
+    `undo` says whether and how the effects can be taken back. `opening` is the path or host
     that a sandbox would be opened for. `digest` is the hash that an approval is bound to. `draft` is the
     part of the call that a page may have edited, empty if a page can't show it exactly.
     """
@@ -54,6 +55,8 @@ class PendingQuestion(msgspec.Struct, frozen=True):
     digest: str = ""
     keeps: tuple[bool, ...] = ()
     draft: str = ""
+    covers: tuple[str, ...] = ()
+    undo: str = ""
 
 
 class QuestionReply(msgspec.Struct, frozen=True):
@@ -201,6 +204,8 @@ class Asker:
             digest=request.digest,
             keeps=tuple(scope.always for scope in request.scopes),
             draft=_draft(request),
+            covers=tuple(map(describe_scope, request.scopes)),
+            undo=request.undo,
         )
         reply = await self._questions.wait_for_reply(question, request)
         for answer in ("once", "session", "always", "no"):

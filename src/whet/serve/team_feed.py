@@ -20,7 +20,7 @@ from whet.contract.events import Event
 from whet.contract.texts import shared_decoder
 from whet.serve.feed import EVENT_ID, Feed, Feeds, is_too_much, piece_of
 from whet.store.team import TeamDatabase
-from whet.team.events import GAP, EventWriter, run_postgres
+from whet.team.events import GAP, EventWriter
 
 _NAME = "team"
 MAX_READ = 5_000
@@ -223,7 +223,7 @@ class TeamFeeds(Feeds):
 
     async def _read_rows(self, positions: dict[str, int]) -> list[EventRow]:
         values = [*positions], [*positions.values()], MAX_READ
-        rows = await asyncio.to_thread(self._database.run, lambda db: run_postgres(db, _AFTER, values))
+        rows = await asyncio.to_thread(self._database.run, lambda db: db.execute(_AFTER, values).fetchall())  # pyright: ignore[reportArgumentType] a team's database takes lists
         return [EventRow(*row) for row in rows]
 
     def _deliver(self, row: EventRow) -> None:

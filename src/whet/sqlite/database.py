@@ -44,6 +44,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """The alternative to an upgrade if a newer version wrote the file."""
     access_hint: str
     wal_limit_bytes: int
+    page_bytes: int = 4096
+    """Of a new file. A commit writes each page that it touches whole."""
     checkpoint_pages: int = CHECKPOINT_PAGES
     writer_cache_kb: int = 0
     read_patience_s: float | None = None
@@ -257,6 +259,7 @@ def _prepare(connection: apsw.Connection, path: Path, layout: Layout, now: str, 
     if connection.readonly("main"):
         raise StoreUnwritable(f"{path} can't be written", hint=layout.access_hint)
     current = _is_current(connection, path, layout)
+    connection.pragma("page_size", layout.page_bytes)  # holds for an empty file only
     _switch_to_wal(connection, patience_s)
     connection.pragma("synchronous", "full")
     connection.pragma("journal_size_limit", layout.wal_limit_bytes)

@@ -34,6 +34,8 @@ class RowStatement(msgspec.Struct, frozen=True, eq=False):
 
     def write(self, connection: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Write these rows. Raises StoreBusy if one already exists."""
+        if not isinstance(connection, apsw.Connection):  # pyright: ignore[reportUnnecessaryIsInstance] a team's has the same calls
+            return connection.write_rows(self, rows)
         try:
             connection.executemany(self.sql, rows)
         except apsw.ConstraintError as error:

@@ -15,11 +15,10 @@ import apsw
 import msgspec
 
 from whet.clock import iso
-from whet.contract.errors import NotFound
 from whet.contract.messages import ToolCall
 from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON, shared_decoder
-from whet.store import rows
+from whet.store import rows, sessions
 
 _LONG_BYTES = 12_000
 # Text of an assistant is no evidence, so it is not read.
@@ -32,7 +31,10 @@ _ROWS = (
     f"SELECT m.id, m.turn, m.role, {_RESULT}, m.extra, c.step, c.error_kind, c.exit_code, c.decided_by,"
     " m.at FROM messages m"
     " LEFT JOIN tool_calls c ON m.role = 2 AND c.session = ?1 AND c.seq = m.id & ?2"
-    f" WHERE m.id > ?3 AND m.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY m.id"
+    # What was before the turn is found backwards, so that a long past costs nothing.
+    " WHERE m.id > coalesce((SELECT b.id FROM messages b WHERE ?3 > 0 AND b.turn < ?3"
+    f" AND b.id > ?1 << {rows.SEQ_BITS} AND b.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY b.id DESC LIMIT 1),"
+    f" ?1 << {rows.SEQ_BITS}) AND m.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY m.id"
 )
 _GOOD_ENDS = "('', 'completed', 'user_exit', 'compression')"
 
@@ -128,7 +130,7 @@ def stream_calls(
     Calls that never received a result come at the end of their step.
     """
     pending: dict[str, StoredCall] = {}
-    parameters = (key, rows.SEQ_LIMIT - 1, _last_before(connection, key, from_turn))
+    parameters = (key, rows.SEQ_LIMIT - 1, from_turn)
     for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms in connection.execute(
         _ROWS, parameters
     ):
@@ -152,19 +154,6 @@ def stream_calls(
                     seq + position, seq, turn, seq, request.name, request.arguments, None, at_ms
                 )
     yield from pending.values()
-
-
-def _last_before(connection: apsw.Connection, key: int, turn: int) -> int:
-    """Return the id of the last message before a turn. Reads backwards, so that a long past costs nothing."""
-    row = (
-        connection.execute(
-            "SELECT id FROM messages WHERE id > ? AND id < ? AND turn < ? ORDER BY id DESC LIMIT 1",
-            (*rows.ids_of(key), turn),
-        ).fetchone()
-        if turn
-        else None
-    )
-    return row[0] if row else rows.row_id(key, 0)
 
 
 def _calls(extra: str) -> tuple[ToolCall, ...]:
@@ -209,8 +198,12 @@ _facts = shared_decoder(CallEffects)
 
 def list_tool_names(connection: apsw.Connection, key: int) -> frozenset[str]:
     """Return the names of a session's tools, or an empty set if they are unknown."""
+    return _read_names(read_tools_json(connection, key))
+
+
+def _read_names(tools_json: str) -> frozenset[str]:
     try:
-        return frozenset(tool.name for tool in _names_decoder.decode(read_tools_json(connection, key)))
+        return frozenset(tool.name for tool in _names_decoder.decode(tools_json))
     except NOT_JSON:
         return frozenset()
 
@@ -233,30 +226,38 @@ def read_result_text(connection: apsw.Connection, key: int, seq: int) -> str:
     return rows.unpack(*row).text if row else ""
 
 
-def list_unjudged_sessions(connection: apsw.Connection, *, again: bool = False) -> list[tuple[int, int]]:
-    """Return (key, judged turn) of sessions with turns whose calls have no outcome yet. `again`: of all
-    sessions with turns."""
+def list_unjudged_sessions(connection: apsw.Connection, *, again: bool = False) -> list[str]:
+    """Return the ids of sessions with turns whose calls have no outcome yet. `again`: of all sessions with
+    turns."""
     where = "turns > 0" if again else "judged_turn < turns"
-    return [
-        tuple(row)
-        for row in connection.execute(f"SELECT key, judged_turn FROM sessions WHERE {where} ORDER BY key")
-    ]
+    return [row[0] for row in connection.execute(f"SELECT id FROM sessions WHERE {where} ORDER BY key")]
 
 
-def read_judged_turn(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
-    """Return a session's key and the turn up to which its calls have outcomes. Raises NotFound."""
-    row = connection.execute("SELECT key, judged_turn FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    if row is None:
-        raise NotFound(f"there is no session {session_id}", hint="`whet sessions list` shows them")
-    return row
+class JudgingState(msgspec.Struct, frozen=True):
+    """What judging a session's calls needs besides them: the turn up to which they have outcomes, the last
+    turn with an end marker (or 0), the undone turns, and the names of its tools (empty if unknown)."""
+
+    key: int
+    judged_turn: int
+    last_turn: int
+    undone_turns: set[int]
+    tool_names: frozenset[str]
 
 
-def last_ended_turn(connection: apsw.Connection, key: int) -> int:
-    """Return the number of the last turn that has an end marker, or 0."""
-    row = connection.execute(
-        "SELECT number FROM turns WHERE session = ? AND ended <> '' ORDER BY number DESC LIMIT 1", (key,)
-    ).fetchone()
-    return row[0] if row else 0
+def read_judging_state(connection: apsw.Connection, session_id: str) -> JudgingState:
+    """Return how far a session's calls are judged. Raises NotFound."""
+    columns = (
+        "key, judged_turn, coalesce((SELECT number FROM turns WHERE session = sessions.key AND ended <> ''"
+        " ORDER BY number DESC LIMIT 1), 0), (SELECT text FROM frozen_texts WHERE id = tools_text)"
+    )
+    read = sessions.select_columns(connection, columns, session_id)
+    undone = connection.execute(
+        "SELECT number FROM turns WHERE session = (SELECT key FROM sessions WHERE id = ?) AND undone <> ''",
+        (session_id,),
+    )
+    key, judged_turn, last_turn, tools_json = read()
+    undone_turns = {row[0] for row in undone}
+    return JudgingState(key, judged_turn, last_turn, undone_turns, _read_names(tools_json or "[]"))
 
 
 def store_outcomes(

@@ -9,6 +9,7 @@ or containers may have the same host name, leases decide instead (`team_claims.p
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,6 +127,14 @@ def claim_session(
     connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime
 ) -> None:
     """Claim a session for `holder`. Raises StoreBusy if another living one holds it."""
+    begin_claim(connection, key, session_id, holder, now)()
+
+
+def begin_claim(
+    connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime
+) -> Callable[[], bool]:
+    """Claim a session as `claim_session` does, and return the function that completes it. Statements that run
+    in between are under the claim if it returns True."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
@@ -136,6 +145,11 @@ def claim_session(
         "INSERT OR REPLACE INTO claims (session, token, host, pid, born, renewed) VALUES (?, ?, ?, ?, ?, ?)",
         (key, holder.token, this.host, this.pid, this.born, iso(now)),
     )
+    return _is_claimed
+
+
+def _is_claimed() -> bool:
+    return True
 
 
 def refuse_if_held(

@@ -101,6 +101,24 @@ async def record(
     await writer.commit(work, apply)
 
 
+async def list_whole(log: Transcript, limit: int) -> list[tuple[int, Message]]:
+    """Return all messages of a session that were not undone, and their numbers, whether or not a compaction
+    replaced them. An empty list if there are more than `limit`."""
+
+    def read(connection: apsw.Connection) -> list[tuple[int, Message]]:
+        hidden = read_undone_parts(connection, log.live.key)
+        records = connection.execute(
+            "SELECT id, turn, role, content, extra FROM messages WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
+            (*rows.ids_of(log.live.key), limit + 1),
+        ).fetchall()
+        if len(records) > limit:
+            return []
+        numbered = ((id_ & (rows.SEQ_LIMIT - 1), turn, row) for id_, turn, *row in records)
+        return [(seq, rows.unpack(*row)) for seq, turn, row in numbered if not hidden.has(turn, seq)]
+
+    return await log.writer.db.read(read)
+
+
 async def last_counts(log: Transcript) -> list[int]:
     """Return the server's token counts of the first requests after the last two compactions, oldest first."""
     return await log.writer.db.read(lambda connection: counts_after(connection, log.live.key, 2))

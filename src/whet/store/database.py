@@ -89,6 +89,10 @@ class StateDatabase(DatabaseFile):
             self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="store-read")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.read_now, work)
 
+    async def look(self, work: Work[T]) -> T:
+        """Read a few rows: from the home's own file on the caller's thread, which is quicker."""
+        return await self.read(work) if self.is_team else self.read_now(work)
+
     def keep_claims(self) -> None:
         """Renew the claims of this process. For the home's own file this does nothing: others can see whether
         the process lives."""

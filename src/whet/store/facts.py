@@ -71,6 +71,10 @@ class ShellFolder(msgspec.Struct, frozen=True):
     epoch: int = -1
     through: int = 0
 
+    def covers(self, epoch: int, seq: int) -> bool:
+        """Return whether no other call stands before the message `seq`."""
+        return self.epoch == epoch and self.through >= seq - 1
+
 
 def read_shell_folder(
     connection: apsw.Connection, key: int, previous: ShellFolder, through: int

@@ -54,6 +54,7 @@ def add(connection: apsw.Connection, goal: GoalRow) -> None:
             f"INSERT INTO goals ({_COLUMNS}) VALUES ({', '.join('?' * len(row))})",
             tuple(row[name.strip()] for name in _COLUMNS.split(",")),
         )
+        connection.changes()  # a team's connection raises the error when a result is read
     except apsw.ConstraintError as error:
         raise StoreBusy("this session has a goal already", hint="whet goal stop ends it") from error
 

@@ -8,7 +8,7 @@ repeats one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import apsw
@@ -117,24 +117,33 @@ def list_helpers(connection: apsw.Connection, parent: str) -> list[HelperRow]:
 
 def helper_usage(connection: apsw.Connection, parent: str, turn: int | None = None) -> Usage:
     """Return what a session's helpers used, those of one turn or all. A helper has no helpers of its own."""
+    return select_usage(connection, parent, turn)()
+
+
+def select_usage(connection: apsw.Connection, parent: str, turn: int | None = None) -> Callable[[], Usage]:
+    """Run the query of `helper_usage`, and return the function that reads its result."""
     calls = "%" if turn is None else f"{turn}.%"
-    return _sum_usage(connection, "h.parent = ? AND h.call LIKE ?", parent, calls).get(parent, Usage())
+    records = _select_sums(connection, "h.parent = ? AND h.call LIKE ?", parent, calls)
+    return lambda: _read_sums(records).get(parent, Usage())
 
 
 def helper_usages(connection: apsw.Connection, parents: Sequence[str]) -> dict[str, Usage]:
     """Return what the helpers of each of these sessions used, for those that have any."""
     if not parents:
         return {}
-    return _sum_usage(connection, f"h.parent IN ({', '.join('?' * len(parents))})", *parents)
+    return _read_sums(_select_sums(connection, f"h.parent IN ({', '.join('?' * len(parents))})", *parents))
 
 
-def _sum_usage(connection: apsw.Connection, condition: str, *values: str) -> dict[str, Usage]:
+def _select_sums(connection: apsw.Connection, condition: str, *values: str) -> Iterable[tuple[Any, ...]]:
     sums = ", ".join(f"sum(s.{column})" for column in rows.USAGE_COLUMNS)
-    records = connection.execute(
+    return connection.execute(
         f"SELECT h.parent, count(*) = count(s.cost_usd), {sums}"
         f" FROM helpers h JOIN sessions s ON s.id = h.session WHERE {condition} GROUP BY h.parent",
         values,
     )
+
+
+def _read_sums(records: Iterable[tuple[Any, ...]]) -> dict[str, Usage]:
     usages: dict[str, Usage] = {}
     for parent, is_priced, *counts in records:
         usage = Usage(*(count or 0 for count in counts))

@@ -104,7 +104,8 @@ def index_new(connection: apsw.Connection) -> bool:
 
 def index_batch(connection: apsw.Connection) -> bool:
     """Index some messages, new ones first. Returns True while there may be more. Runs as a write."""
-    return index_new(connection) or _index_newest(connection, "dirty")
+    backlog = connection.execute("SELECT 1 FROM sessions WHERE dirty AND dirty = 2 LIMIT 1")
+    return index_new(connection) or (backlog.fetchone() is not None and _index_newest(connection, "dirty"))
 
 
 _INDEX_BATCH = ScopedWork("the search index", index_batch)
@@ -160,35 +161,29 @@ def _read_session(
     marks = workspace_mark(workspace)
     if profile is not None:  # messages of a review belong to no person
         marks += f" {profile_mark(profile)}"
-    base, until = rows.row_id(key, 0), _safe_limit(connection, key, done, is_open)
-    reached, days = until, dict[int, str]()
-    for id_, role, at, content, extra in connection.execute(
-        "SELECT id, role, at, content, extra FROM messages WHERE id >= ? AND id < ? ORDER BY id",
-        (base | done, base | until),
-    ):
+    base, reached, days = rows.row_id(key, 0), done, dict[int, str]()
+    last_role = rows.TOOL if is_open else -1
+    records = connection.execute(_UNINDEXED, (base | done, rows.ids_of(key)[1], last_role))
+    for id_, role, at, content, extra in records:
         if batch.is_full:
-            reached = id_ - base
+            turn_count = -1
             break
         day = at // _DAY_MS
         if day not in days:
             days[day] = " ".join(_days_marks(at))
         text = plain_text(role, content, extra)[:_MESSAGE_CHARS_MAX]
         batch.add(id_, f"{marks} {role_mark(role)} {days[day]}", text)
-    if reached > done:
-        connection.execute("UPDATE sessions SET indexed_seq = ? WHERE key = ?", (reached, key))
-    if reached == until and not is_open:
-        connection.execute(  # in a team a turn may begin meanwhile
-            "UPDATE sessions SET dirty = 0 WHERE key = ? AND turns = ?", (key, turn_count)
-        )
+        reached = id_ - base + 1
+    connection.execute(  # in a team a turn may begin meanwhile
+        "UPDATE sessions SET indexed_seq = ?, dirty = CASE turns WHEN ? THEN 0 ELSE dirty END WHERE key = ?",
+        (reached, -1 if is_open else turn_count, key),
+    )
 
 
-def _safe_limit(connection: apsw.Connection, key: int, done: int, is_open: int) -> int:
-    """Return the number below which a session's messages can be indexed for good."""
-    row = connection.execute(
-        "SELECT id FROM messages WHERE id >= ? AND id < ? AND role <> ? ORDER BY id DESC LIMIT 1",
-        (rows.row_id(key, done), rows.ids_of(key)[1], rows.TOOL if is_open else -1),
-    ).fetchone()
-    return done if row is None else (row[0] & (rows.SEQ_LIMIT - 1)) + 1
+_UNINDEXED = (
+    "SELECT id, role, at, content, extra FROM messages WHERE id >= ?1 AND id <= (SELECT id FROM messages"
+    " WHERE id >= ?1 AND id < ?2 AND role <> ?3 ORDER BY id DESC LIMIT 1) ORDER BY id"
+)
 
 
 def _insert_texts(connection: apsw.Connection, texts: dict[int, str]) -> None:

@@ -206,7 +206,7 @@ class SessionWriter:
             live.session = session
 
         try:
-            self.db.read_now(look)
+            await self.db.look(look)
         except StaleTranscript:
             await self.reload()
 
@@ -217,7 +217,7 @@ class SessionWriter:
 
     def refuse_if_stale(self, connection: apsw.Connection) -> None:
         """Raise StaleTranscript if the stored session has changed."""
-        if turns.has_moved_on(connection, self._live.key, self._live.version):
+        if turns.select_is_newer(connection, self._live.key, self._live.version)():
             raise StaleTranscript
 
     def require_no_change(self, connection: apsw.Connection) -> None:
@@ -236,15 +236,16 @@ class SessionWriter:
         claims.refuse_if_held(connection, live.key, live.session.id, holder, self.clock.now())
 
     def claim(self, connection: apsw.Connection) -> None:
-        """Claim the session's turn. Raises StoreBusy if another holder has it, StaleTranscript if it has
-        changed."""
-        self._take(connection)
-        self.refuse_if_stale(connection)
+        """Claim the session's turn. Raises StoreBusy if another has it, StaleTranscript if it has changed."""
+        complete = self._begin_claim(connection)
+        is_newer = turns.select_is_newer(connection, self._live.key, self._live.version)
+        if not complete() or is_newer():
+            self.refuse_if_stale(connection)
 
-    def _take(self, connection: apsw.Connection) -> None:
+    def _begin_claim(self, connection: apsw.Connection) -> Callable[[], bool]:
         live = self._live
         self.db.keep_claims()
-        claims.claim_session(connection, live.key, live.session.id, self._holder, self.clock.now())
+        return claims.begin_claim(connection, live.key, live.session.id, self._holder, self.clock.now())
 
     async def take_over(self) -> bool:
         """Claim the session if its turn is open and has no living holder; return whether that was so.
@@ -256,7 +257,7 @@ class SessionWriter:
 
         def work(connection: apsw.Connection) -> LiveState | None:
             try:
-                self._take(connection)
+                self._begin_claim(connection)()
             except StoreBusy:
                 return None
             fresh = load(connection, live.session.id, known)

@@ -6,6 +6,9 @@ the folder `review`; a job's payload is opaque here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import apsw
 import msgspec
 
@@ -82,50 +85,88 @@ class ReviewRow(msgspec.Struct, frozen=True):
     usage: Usage
 
 
+_BEFORE = (
+    "coalesce((SELECT id FROM messages WHERE id > ?1 AND id < ?2 AND turn < ?3 ORDER BY id DESC LIMIT 1), ?1)"
+)
+# A result may be large, and its text is not needed here.
+_MESSAGES = (
+    f"SELECT id, turn, role, CASE WHEN role <> {rows.TOOL} THEN content END, extra FROM messages"
+    f" WHERE id > {_BEFORE} AND id < ?2 ORDER BY id DESC"
+)
+_CALLS = (
+    "SELECT c.turn, c.seq, c.step, c.name, c.error_kind, coalesce(substr(m.content, 1, 4000), '')"
+    " FROM tool_calls c LEFT JOIN messages m ON c.error_kind <> '' AND m.id = ?1 + c.seq"
+    f" WHERE c.session = ?4 AND c.seq > {_BEFORE} - ?1 ORDER BY c.seq"
+)
+
+
 def read_turn(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
-    """Read one turn, from the end backwards: the person's messages, the calls, and its size."""
-    first, end = rows.ids_of(key)
+    """Return one turn."""
+    return select_turns(connection, key, turn, 1)()[0]
+
+
+def select_turns(
+    connection: apsw.Connection, key: int, last: int, count: int
+) -> Callable[[], list[ReviewedTurn]]:
+    """Run the queries for `count` turns up to `last`, and return the function that reads them, newest
+    first."""
+    values = (*rows.ids_of(key), last - count + 1)
+    messages, calls = connection.execute(_MESSAGES, values), connection.execute(_CALLS, (*values, key))
+
+    def read() -> list[ReviewedTurn]:
+        message_rows, call_rows = messages.fetchall(), calls.fetchall()
+        return [
+            _build_turn(
+                [(*row[2:], row[0] & (rows.SEQ_LIMIT - 1)) for row in message_rows if row[1] == number],
+                [row[1:] for row in call_rows if row[0] == number],
+            )
+            for number in range(last, last - count, -1)
+        ]
+
+    return read
+
+
+def _build_turn(message_rows: list[tuple[Any, ...]], call_rows: list[tuple[Any, ...]]) -> ReviewedTurn:
+    """Build a turn from its messages, the last one first, and its calls."""
     user_texts: list[str] = []
     arguments: dict[int, str] = {}
-    context_tokens, is_cached, opening = 0, False, end
-    # A result may be large, and its text is not needed here.
-    for id_, number, role, content, extra in connection.execute(
-        f"SELECT id, turn, role, CASE WHEN role <> {rows.TOOL} THEN content END, extra"
-        " FROM messages WHERE id > ? AND id < ? ORDER BY id DESC",
-        (first, end),
-    ):
-        if number > turn:
-            continue
-        if number < turn:
-            break
-        opening = id_
+    context_tokens, is_cached = 0, False
+    for role, content, extra, seq in message_rows:
         if role == rows.TOOL:
             continue
         message, usage = rows.unpack_with_usage(role, content, extra)
         context_tokens = context_tokens or (usage.total_tokens if usage else 0)
         is_cached = is_cached or bool(usage and usage.cache_read_tokens)
         user_texts += [message.text] if role == rows.USER else []
-        seq = id_ & (rows.SEQ_LIMIT - 1)
         arguments |= {seq + 1 + at: call.arguments for at, call in enumerate(message.tool_calls)}
-    calls = [
+    calls = tuple(
         TurnCall(step, name, arguments.get(seq, ""), error_kind, error)
-        for seq, step, name, error_kind, error in connection.execute(
-            "SELECT c.seq, c.step, c.name, c.error_kind, coalesce(substr(m.content, 1, 4000), '')"
-            " FROM tool_calls c LEFT JOIN messages m ON c.error_kind <> '' AND m.id = ? + c.seq"
-            " WHERE c.session = ? AND c.seq > ? AND c.turn = ? ORDER BY c.seq",
-            (first, key, opening & (rows.SEQ_LIMIT - 1), turn),
-        )
-    ]
-    return ReviewedTurn(tuple(reversed(user_texts)), tuple(calls), context_tokens, is_cached)
+        for seq, step, name, error_kind, error in call_rows
+    )
+    return ReviewedTurn(tuple(reversed(user_texts)), calls, context_tokens, is_cached)
 
 
 def get_counters(connection: apsw.Connection, conversation_id: str) -> Counters:
     """Return a conversation's counters."""
-    row = connection.execute(
+    return select_counters(connection, conversation_id)()
+
+
+def select_counters(connection: apsw.Connection, conversation_id: str) -> Callable[[], Counters]:
+    """Run the query of `get_counters`, and return the function that reads its result."""
+    cursor = connection.execute(
         "SELECT turns, steps, reasons, runtime FROM review_counters WHERE conversation = ?",
         (conversation_id,),
-    ).fetchone()
-    return Counters() if row is None else Counters(row[0], row[1], tuple(msgspec.json.decode(row[2])), row[3])
+    )
+
+    def read() -> Counters:
+        row = cursor.fetchone()
+        return (
+            Counters()
+            if row is None
+            else Counters(row[0], row[1], tuple(msgspec.json.decode(row[2])), row[3])
+        )
+
+    return read
 
 
 def set_counters(connection: apsw.Connection, conversation_id: str, new: Counters) -> None:

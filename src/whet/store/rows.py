@@ -6,12 +6,13 @@ message's id is its session's key and its number in the session. No function her
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import apsw
 import msgspec
 
-from whet.contract.errors import StoreError
+from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import Message, Part, Role, ToolCall, Usage, VendorReplay
 from whet.contract.texts import from_values, map_texts, replace_surrogates, shared_decoder
 from whet.sqlite.lane import RowStatement
@@ -108,6 +109,19 @@ CALL_FINISHED = RowStatement(
     " WHERE session = ? AND seq = ?"
 )
 Packed = tuple[int, int, str, str | None]
+
+
+def row_reader(cursor: apsw.Cursor, make_error: Callable[[], WhetError]) -> Callable[[], tuple[Any, ...]]:
+    """Return the function that reads the first row of a query. It raises what `make_error` returns if
+    there is none."""
+
+    def read() -> tuple[Any, ...]:
+        row = cursor.fetchone()
+        if row is None:
+            raise make_error()
+        return row
+
+    return read
 
 
 def row_id(key: int, seq: int) -> int:

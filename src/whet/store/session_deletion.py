@@ -26,6 +26,12 @@ _OF_SESSION = (
 )
 
 
+def filter_existing_ids(connection: apsw.Connection, ids: set[str]) -> set[str]:
+    """Return those of `ids` that are sessions."""
+    query = "SELECT 1 FROM sessions WHERE id = ?"
+    return {id_ for id_ in ids if connection.execute(query, (id_,)).fetchone()}
+
+
 def delete_session(connection: apsw.Connection, session_id: str) -> int:
     """Delete a session, its children, and all their messages. Returns how many sessions were deleted.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import apsw
@@ -168,10 +168,17 @@ def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
 
 def read_columns(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
     """Return columns of a session. Raises NotFound."""
-    row = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    if row is None:
-        raise NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-    return row
+    return select_columns(connection, columns, session_id)()
+
+
+def select_columns(
+    connection: apsw.Connection, columns: str, session_id: str
+) -> Callable[[], tuple[Any, ...]]:
+    """Run the query of `read_columns`, and return the function that reads its result."""
+    cursor = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,))
+    return rows.row_reader(
+        cursor, lambda: NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
+    )
 
 
 class SessionFilter(TypedDict, total=False):
@@ -368,12 +375,6 @@ def read_row(row: tuple[Any, ...]) -> SessionRow:
     """Return a session from its `COLUMNS`."""
     sums = Usage(*row[17:-2])
     return SessionRow(*row[:9], bool(row[9]), *row[10:17], sums, bool(row[-2]), bool(row[-1]))  # pyright: ignore[reportCallIssue] the columns are the fields
-
-
-def filter_existing_ids(connection: apsw.Connection, ids: set[str]) -> set[str]:
-    """Return those of `ids` that are sessions."""
-    query = "SELECT 1 FROM sessions WHERE id = ?"
-    return {id_ for id_ in ids if connection.execute(query, (id_,)).fetchone()}
 
 
 def family_keys(connection: apsw.Connection, session_id: str) -> list[int]:

@@ -62,17 +62,26 @@ class ClaimingProcess(NamedTuple):
     tokens: Callable[[], Sequence[str]]
 
 
-def take(connection: Any, key: int, session_id: str, holder: ClaimHolder, process: ClaimingProcess) -> None:
-    """Claim a session under a new number. Raises StoreBusy while another holder's lease runs."""
+def take(
+    connection: Any, key: int, session_id: str, holder: ClaimHolder, process: ClaimingProcess
+) -> Callable[[], bool]:
+    """Claim a session under a new number. Return the function that reads whether that statement claimed it,
+    and not a later one; it raises StoreBusy while another holder's lease runs."""
     values = (key, holder.token, process.host, process.pid, process.nonce)
-    row = connection.execute(_TAKE, values).fetchone()
-    if row is None and _has_lost_holder(connection, key, process):
-        connection.execute("DELETE FROM claims WHERE session = ? AND born = ?", (key, process.nonce))
-        row = connection.execute(_TAKE, values).fetchone()
-    if row is None:
-        refuse_if_held(connection, key, session_id, holder, process)
-        raise StoreBusy(f"session {session_id} was just taken", hint="try again in a moment")
-    holder.fence = row[0]
+    cursor = connection.execute(_TAKE, values)
+
+    def check() -> bool:
+        first_row = row = cursor.fetchone()
+        if row is None and _has_lost_holder(connection, key, process):
+            connection.execute("DELETE FROM claims WHERE session = ? AND born = ?", (key, process.nonce))
+            row = connection.execute(_TAKE, values).fetchone()
+        if row is None:
+            refuse_if_held(connection, key, session_id, holder, process)
+            raise StoreBusy(f"session {session_id} was just taken", hint="try again in a moment")
+        holder.fence = row[0]
+        return first_row is not None
+
+    return check
 
 
 def enter(connection: Any, process: ClaimingProcess) -> None:
@@ -118,8 +127,7 @@ def check_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
 
 def release_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
     """Release the session. The transaction fails if the claim was lost meanwhile."""
-    check_claim(connection, key, holder)
-    delete_claim(connection, key, holder)
+    connection.execute("SELECT whet_release(?, ?, ?)", (key, holder.token, holder.fence))
 
 
 def delete_claim(connection: Any, key: int, holder: ClaimHolder) -> None:

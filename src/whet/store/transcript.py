@@ -226,6 +226,7 @@ class Transcript:
         def apply(_: None) -> None:
             step.results[open_call.index] = result
             turn.messages += 1
+            turn.ran_tests = turn.ran_tests or '"tests":' in output.facts
 
         await self.writer.append(apply, (rows.MESSAGE, row), done)
 
@@ -244,8 +245,9 @@ class Transcript:
 
         def work(connection: apsw.Connection) -> tuple[SessionRow, Sequence[QueuedJob]]:
             self.writer.release(connection)
-            row = turns.end_turn(connection, self.live.key, turn, *marker)
-            return sessions.read_row(row), at_end(connection)
+            read_session = turns.end_turn(connection, self.live.key, turn, *marker)
+            jobs = at_end(connection)
+            return read_session(), jobs
 
         def apply(ended: tuple[SessionRow, Sequence[QueuedJob]]) -> None:
             self.live.session = ended[0]

@@ -5,8 +5,7 @@ Every function takes a connection inside a transaction; `transcript.py` decides 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
 import apsw
 import msgspec
@@ -21,7 +20,7 @@ class TurnRecord(msgspec.Struct):
     """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
 
     `is_new` is False for a turn that a crash left and that is being resumed. `error` says why it ended and
-    is set at its end.
+    is set at its end. `ran_tests`: a call that ended here ran tests.
     """
 
     id: str
@@ -34,6 +33,12 @@ class TurnRecord(msgspec.Struct):
     messages: int = 1
     tool_calls: int = 0
     error: str = ""
+    ran_tests: bool = False
+
+    @property
+    def may_have_tests(self) -> bool:
+        """Whether a call of the turn may have run tests, here or before a crash."""
+        return self.ran_tests or (not self.is_new and self.tool_calls > 0)
 
 
 class AcceptedMessage(msgspec.Struct, frozen=True):
@@ -89,6 +94,9 @@ def remove_at_end(ids: Collection[int], also: AtEnd) -> AtEnd:
 
 def begin_turn(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
     """Store a new turn. The turn before it is closed as crashed if it has no end marker."""
+    if rows.is_team(connection):
+        connection.execute("SELECT whet_open_turn(?, ?, ?, ?)", (key, turn.number, turn.id, turn.started))
+        return
     connection.execute(
         "UPDATE turns SET ended = ?, reason = 'crashed' WHERE session = ? AND number = ? AND ended = ''",
         (turn.started, key, turn.number - 1),
@@ -106,8 +114,9 @@ def begin_turn(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
 
 def end_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str
-) -> tuple[Any, ...]:
-    """Store the end marker, add the turn's sums to the session's, and return the session's columns."""
+) -> Callable[[], sessions.SessionRow]:
+    """Store the end marker, add the turn's sums to the session's, and return the function that reads the
+    session afterwards. Raises NotFound."""
     usage = msgspec.json.encode(turn.usage).decode()
     connection.execute(
         "UPDATE turns SET ended = ?, reason = ?, error = ?, steps = ?, usage = ?"
@@ -115,14 +124,13 @@ def end_turn(
         (now, reason, error, turn.steps, usage, key, turn.number),
     )
     sums = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
-    row = connection.execute(
+    cursor = connection.execute(
         "UPDATE sessions SET last_active = ?, dirty = 1, messages = messages + ?,"
         f" tool_calls = tool_calls + ?, {sums} WHERE key = ? RETURNING {sessions.COLUMNS}",
         (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key),
-    ).fetchone()
-    if row is None:
-        raise NotFound("this session was deleted", hint="start a new one with /new")
-    return row
+    )
+    read = rows.row_reader(cursor, _deleted_error)
+    return lambda: sessions.read_row(read())
 
 
 def read_last_reason(connection: apsw.Connection, key: int) -> str:
@@ -189,17 +197,23 @@ def read_with_version(
     return sessions.read_row(row[:-4]), row[-4], row[-3:]
 
 
-def has_moved_on(connection: apsw.Connection, key: int, version: tuple[int, int, int]) -> bool:
-    """Return whether a session differs from `version` (epoch, last turn, next number). Raises NotFound."""
-    row = connection.execute(
+def select_is_newer(
+    connection: apsw.Connection, key: int, version: tuple[int, int, int]
+) -> Callable[[], bool]:
+    """Run the query for whether a session differs from `version` (epoch, last turn, next number), and return
+    the function that reads its result. Raises NotFound."""
+    cursor = connection.execute(
         "SELECT epoch, (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
         " (SELECT coalesce(max(id), ?2) FROM messages WHERE id > ?2 AND id < ?3)"
         " FROM sessions WHERE key = ?1",
         (key, *rows.ids_of(key)),
-    ).fetchone()
-    if row is None:
-        raise NotFound("this session was deleted", hint="start a new one with /new")
-    return is_newer(row, version)
+    )
+    read = rows.row_reader(cursor, _deleted_error)
+    return lambda: is_newer(read(), version)
+
+
+def _deleted_error() -> NotFound:
+    return NotFound("this session was deleted", hint="start a new one with /new")
 
 
 def is_newer(stored: tuple[int, int, int], version: tuple[int, int, int]) -> bool:

@@ -18,7 +18,6 @@ import msgspec
 from whet.contract.errors import StoreError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress, TurnEnd
 from whet.contract.messages import Usage
-from whet.postgres.connection import PostgresConnection
 from whet.store import sessions, turns
 from whet.store.team import TeamDatabase
 from whet.team.notices import NEWS, PAYLOAD_BYTES_MAX, WAITING
@@ -138,7 +137,7 @@ class EventWriter:
             """Write all rows, unless they are stored and only the previous answer was lost."""
             if is_again and connection.execute(_IS_THERE, first).fetchone() is not None:
                 return self._newest
-            return run_postgres(connection, _PUT, values)[0][0]
+            return connection.execute(_PUT, values).fetchall()[0][0]
 
         while True:
             try:
@@ -148,12 +147,6 @@ class EventWriter:
                 await asyncio.sleep(_AGAIN_S)
             else:
                 return
-
-
-def run_postgres(connection: apsw.Connection, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Run a statement written for PostgreSQL, which may have lists as parameters, and return its rows."""
-    assert isinstance(connection, PostgresConnection)  # a team's database has no other connections
-    return connection.raw.execute(sql.encode(), values).fetchall()
 
 
 def _values(rows: Sequence[_Waiting]) -> tuple[Any, ...]:

@@ -16,7 +16,6 @@ import apsw
 import msgspec
 import psycopg
 
-from whet.contract.errors import QueueFull
 from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json
 from whet.postgres.connection import PostgresConnection
@@ -82,22 +81,7 @@ class EndedTurn(msgspec.Struct, frozen=True):
     owner: str
 
 
-_PERSON = "coalesce((SELECT profile FROM sessions WHERE id = {}), '')"
-_ASK = f"""
-WITH put AS (
-  INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
-  SELECT ?1, ?2, ?3, ?4, ?5, p.person,
-    CASE WHEN EXISTS (SELECT 1 FROM team_turns WHERE session = ?2 AND state IN ('waiting', 'running'))
-    THEN 0 ELSE 1 END
-  FROM (SELECT {_PERSON.format("?2")} AS person) p
-  WHERE (SELECT count(*) FROM (SELECT 1 FROM team_turns t
-    WHERE t.state = 'waiting' AND t.person = p.person LIMIT ?6) w) < ?6 RETURNING id)
-SELECT pg_notify(?7, '') FROM put
-"""
-_OLDEST_OF = f"""
-SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8 FROM team_turns
-WHERE state = 'waiting' AND person = {_PERSON.format("?")}
-"""
+_ASK = "SELECT whet_ask_turn(?, ?, ?, ?, ?, ?, ?)"
 CLOSE = "SELECT whet_close_turn(?, ?, ?, ?, ?)"
 """End a turn: its id, state, reason and error, and the channel of the notification."""
 _encode = msgspec.json.Encoder().encode
@@ -114,15 +98,10 @@ class DatabaseQueue:
         self._listening: PostgresConnection | None = None
 
     def ask(self, connection: apsw.Connection, new_turn: AskedTurn) -> None:
-        """Queue a turn in the caller's transaction. Raises QueueFull."""
+        """Queue a turn in the caller's transaction, which fails with QueueFull if too many wait."""
         options, is_interactive = _encode(new_turn.options).decode(), int(new_turn.options.may_clarify)
         values = new_turn.id, new_turn.session_id, new_turn.text, options, is_interactive
-        if connection.execute(_ASK, (*values, MAX_WAITING, WAITING)).fetchone() is None:
-            row = connection.execute(_OLDEST_OF, (new_turn.session_id,)).fetchone()
-            raise QueueFull(
-                f"{MAX_WAITING} turns of yours wait already, the oldest for {row[0] if row else 0:.0f} s",
-                hint="ask again when some of them have ended",
-            )
+        connection.execute(_ASK, (*values, MAX_WAITING, WAITING))
 
     def take(self, owner: str, most: int, missing: Sequence[str] = (), reserved: int = 0) -> list[TakenTurn]:
         """Take turns that wait or whose worker was lost, people in turn. Turns with a workspace in `missing`

@@ -73,7 +73,7 @@ def paint_rows(rows: Sequence[Row], theme: Theme, path: str = "", indent: str = 
     has_hunk = False
     for at, (row, number) in enumerate(zip(rows, numbered, strict=True)):
         if row.kind == "hunk" and width:
-            if has_hunk:
+            if has_hunk and rows[at - 1].kind != "fold":
                 painted.append(PaintedRow(f"{indent}{'':>{width}} | ", "…", _DIM))
             has_hunk = True
             continue

@@ -12,28 +12,38 @@ from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.contract.tools import tags_of
 from whet.question import (
     FOLDED_ROWS,
+    LABELS,
     QuestionText,
     Row,
     build_question,
+    describe_scope,
 )
 from whet.terminal.diff_view import PaintedRow, paint_rows
 from whet.terminal.themes import Theme
 from whet.terminal.wording import exact
 from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
-from whet.visible import visible
 
 UNSEEN = "not an answer yet: only a part was shown. Now all of it was; answer again"
-ANSWER_PROMPT = "A number or words; Enter is no: "
+ANSWER_PROMPT = "Type a number, then Enter. Enter alone is no: "
 """What stands where the answer is typed."""
-REASON_PREFIX = "  - "
+FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()}
 _SHELL_FILE = "command.sh"
 _FIRST_SCOPE = 2
 
 
 class TerminalDecision:
-    """The state of one approval request while the person answers it."""
+    """The state of one approval request while the person answers it. `has_keys`: single keys such as Tab and
+    Esc are answers, too; otherwise only lines are."""
 
-    def __init__(self, request: ApprovalRequest, theme: Theme, max_rows: int = FOLDED_ROWS) -> None:
+    def __init__(
+        self,
+        request: ApprovalRequest,
+        theme: Theme,
+        max_rows: int = FOLDED_ROWS,
+        *,
+        has_keys: bool = True,
+    ) -> None:
+        self._has_keys = has_keys
         self.max_rows = max_rows
         self.request = request
         self.question: QuestionText = build_question(request)
@@ -53,30 +63,40 @@ class TerminalDecision:
         ]
         self._no = str(_FIRST_SCOPE + len(self._sessions))
 
-    def choices(self) -> list[str]:
-        """Return the numbered answers, one a line, and a line that says what else can be typed."""
-        scopes = [scope.text for scope in self.request.scopes] or [self.request.grant]
-        rows = ["  1  Yes, once"]
-        for option, scope in zip(self._sessions, scopes, strict=True):
-            covers = f": {exact(visible(scope))}" if scope else ""
-            if self.request.scopes and not self.request.grant:
-                covers = ", exactly this again"
-            rows.append(f"  {option.number}  Yes, for this session{covers}  ({option.number} and Enter)")
-        rows.append(f"› {self._no}  No  (Enter, Esc)")
-        return [*rows, f"     {' · '.join(self._other_answers())}"]
-
-    def _other_answers(self) -> list[str]:
-        answers = ["Tab edits the call, then it runs"]
-        if self.is_long:
-            answers.append("v shows all")
-        answers += ["yes: as 1", "other words: no, and why"]
-        if self._lasting:
-            names = ", ".join(f'"{option.name}"' for option in self._lasting)
-            numbers = ", ".join(
-                option.name.partition(" ")[2] or str(_FIRST_SCOPE) for option in self._lasting
+    def choices(self) -> list[tuple[str, str]]:
+        """Return the numbered answers, each as a prefix and a text."""
+        kind = "call"
+        if self.request.changes:
+            kind = "change"
+        elif "command" in tags_of(self.request.tool):
+            kind = "command"
+        seen = " (you see all of it first)" if self.is_long and not self.is_shown_whole else ""
+        rows = [("  1  ", f"Yes, once: only this {kind}{seen}")]
+        scopes = [describe_scope(scope) for scope in self.request.scopes] or [f"calls of {self.request.tool}"]
+        rows += [
+            (
+                f"  {option.number}  ",
+                f"Yes, also for {exact(scope)}, without asking again until you end this session",
             )
-            answers.append(f"{names}: as {numbers} in every session here; undo: whet approvals")
-        return answers
+            for option, scope in zip(self._sessions, scopes, strict=True)
+        ]
+        effect = "nothing is changed" if self.request.changes else "it does not run"
+        keys = "Enter and Esc mean no, too" if self._has_keys else "Enter means no, too"
+        return [*rows, (f"› {self._no}  ", f"No: {effect} ({keys})")]
+
+    def other_answers(self) -> list[tuple[str, str]]:
+        """Return what else can be typed and what each does, as prefixes and texts."""
+        answers = [("v", "shows all of it")] if self.is_long else []
+        edit = "Tab" if self._has_keys else "edit"
+        answers.append((edit, "change it in your editor first; then your version runs"))
+        answers += [
+            (option.name, f"like {number}, and in all later sessions in this folder")
+            for option in self._lasting
+            for number in [option.name.partition(" ")[2] or str(_FIRST_SCOPE)]
+        ]
+        answers.append(("any text", "no, and the model reads your text as the reason"))
+        width = max(len(name) for name, _ in answers)
+        return [(f"  or {name:<{width}}  ", text) for name, text in answers]
 
     @property
     def is_long(self) -> bool:
@@ -84,16 +104,22 @@ class TerminalDecision:
         return self.question.fold_rows(self.max_rows) != self.question.body
 
     def rows(self, *, unfold: bool = False) -> list[PaintedRow]:
-        """Return the rows between the question's title and its choices. `unfold` includes folded rows."""
+        """Return the rows of what would be written or run. `unfold` includes folded rows."""
         body = self.question.body if unfold else self.question.fold_rows(self.max_rows)
+        body = tuple(Row("fold", f"{row.text} (v shows all)") if row.kind == "fold" else row for row in body)
         path = _SHELL_FILE if "command" in tags_of(self.request.tool) else ""
+        if len(self.request.changes) == 1:  # the title names the file
+            body, path = body[1:], self.request.changes[0].path
         exact_body = [Row(row.kind, exact(row.text)) for row in body]
-        notes = [
-            PaintedRow(REASON_PREFIX if row.kind == "reason" else "  ", exact(row.text))
+        return paint_rows(exact_body, self._theme, path)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return what else a person should know for the answer, as prefixes and texts."""
+        return [
+            (FACT_PREFIXES.get(row.kind, "  "), exact(row.text))
             for row in self.question.notes
             if row.kind != "scope"
         ]
-        return [*paint_rows(exact_body, self._theme, path), *notes]
 
     def options(self) -> tuple[AnswerOption, ...]:
         """Return the options that may be typed; "always" only if the request says what it would cover."""
@@ -114,5 +140,5 @@ class TerminalDecision:
         return Reply(answer, self._scope)
 
     def scope_text(self) -> str:
-        """Return the text of the chosen scope, or of the request's grant if it has no scopes."""
-        return self.request.scopes[self._scope].text if self.request.scopes else self.request.grant
+        """Return what the chosen scope covers, or the request's grant if it has no scopes."""
+        return describe_scope(self.request.scopes[self._scope]) if self.request.scopes else self.request.grant

@@ -48,11 +48,11 @@ class LinePerson:
         from whet.terminal.themes import find_theme  # noqa: PLC0415 - as above
 
         async with self._turn:
-            deciding = TerminalDecision(request, find_theme(self._theme, os.environ))
+            deciding = TerminalDecision(request, find_theme(self._theme, os.environ), has_keys=False)
             _show(deciding, full=False)
             while True:
                 is_begun = drop_typed_ahead()
-                _say(f"Allow it? {ANSWER_PROMPT}")
+                _say(ANSWER_PROMPT)
                 text = await _all_lines()
                 if is_begun and text:
                     _say("not an answer: this line was begun before the question\n")
@@ -122,7 +122,11 @@ _SILENCE_S = 0.1
 
 
 def _show(deciding: TerminalDecision, *, full: bool) -> None:
-    rows = (*(row.to_line() for row in deciding.rows(unfold=full)), *deciding.choices())
+    lines = (*deciding.facts(), ("", ""), *deciding.choices(), *deciding.other_answers())
+    rows = (
+        *(row.to_line() for row in deciding.rows(unfold=full)),
+        *(prefix + text for prefix, text in lines),
+    )
     _say("\n".join(("", printable(deciding.question.title), *rows, "")))
     deciding.is_shown_whole = deciding.is_shown_whole or full
 

@@ -16,7 +16,7 @@ from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.terminal import wording
 from whet.terminal.diff_view import PaintedRow
-from whet.terminal.permission_question import ANSWER_PROMPT, REASON_PREFIX, UNSEEN, TerminalDecision
+from whet.terminal.permission_question import ANSWER_PROMPT, FACT_PREFIXES, UNSEEN, TerminalDecision
 from whet.terminal.person import resolve_choice
 from whet.terminal.render import Painter
 from whet.terminal.signs import Fragment, Marks
@@ -28,13 +28,16 @@ T = TypeVar("T")
 _BAR = "  | "
 _MIN_SHOWN = 4  # rows of what would run, before the reasons and the hint are left out
 _OWN_NUMBER = re.compile(r" *(\d+)  ")
-_GRANTS = {"session": "for this session", "always": "from now on"}
+_GRANTS = {
+    "session": "not asked again in this session",
+    "always": "not asked again in this folder (undo: whet approvals)",
+}
 
 
 class TerminalQuestion:
     """A question on the screen and its coming answer. With `options` it is answered by a key alone or by a
     line (`typed`), else by a line of the input. `more` says how to see rows that the screen has no room for,
-    and the last `kept` lines are shown on any screen. `hint` is below them if there is room.
+    and the last `kept` lines are shown on any screen. `hints` are below them if there is room.
 
     `is_repeated` states that it goes on with a question that was seen, `has_early_keys` that keys were typed
     which belong to typing from before it, `is_cut` that the screen had no room for all of its rows.
@@ -51,10 +54,10 @@ class TerminalQuestion:
         options: Sequence[AnswerOption] = (),
         more: str = "",
         kept: int = 0,
-        hint: tuple[str, str] = ("", ""),
+        hints: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._keys = keys
-        self._hint = hint
+        self._hints = hints
         self._more = more
         self._kept = kept
         self.is_drawn = False
@@ -92,12 +95,12 @@ class TerminalQuestion:
             for line in self._lines
         ]
         rows = [row for line in laid_out for row in line]
-        hint = _wrapped(self._hint, width) if self._hint[1] else []
+        hint = [row for line in self._hints for row in _wrapped((*line, "class:dim"), width)]
         is_cut = len(rows) > height
         # A later drawing may have less room, for a hint where the answer is typed; the rows were seen then.
         self.is_cut = is_cut and (self.is_cut or not self._laid_out[1])
         if not is_cut:
-            return rows + hint if len(rows) + len(hint) <= height else rows
+            return [*rows, *hint[: height - len(rows)]]
         if not self._kept:
             end = rows[len(rows) - (height - 1 - height // 2) :]
         else:
@@ -117,7 +120,7 @@ class TerminalQuestion:
         reasons = [
             row
             for line, its_rows in zip(self._lines[:first], laid_out, strict=False)
-            if isinstance(line, PaintedRow) and line.gutter == REASON_PREFIX
+            if not isinstance(line, PaintedRow) and line[0] in FACT_PREFIXES.values()
             for row in its_rows
         ]
         for end in ([*reasons, *answers, *hint], [*reasons, *answers]):
@@ -129,7 +132,7 @@ class TerminalQuestion:
 def _first_row(line: list[list[Fragment]], width: int) -> list[Fragment]:
     """Return a line that was broken into rows as one row, with … if it had more."""
     style, text = line[0][0]
-    return [(style, text if len(line) == 1 else wording.cut(text, width - 1).removesuffix("…") + "…")]
+    return [(style, wording.cut(" ".join((text, *(row[0][1].strip() for row in line[1:]))), width))]
 
 
 def _wrapped(line: tuple[str, str] | tuple[str, str, str], width: int) -> list[list[Fragment]]:
@@ -264,7 +267,7 @@ class TerminalPerson:
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is no option are a no."""
-        decision = TerminalDecision(request, self._painter.theme, max(self._terminal.height() - 20, 8))
+        decision = TerminalDecision(request, self._painter.theme, max(self._terminal.height() - 22, 8))
         is_drawn = is_viewed = False
         while True:
             question = self._question(decision)
@@ -296,14 +299,20 @@ class TerminalPerson:
                     return await self._refuse(typed)
 
     def _question(self, decision: TerminalDecision) -> TerminalQuestion:
-        *choices, hint = [(choice[:5], choice[5:]) for choice in decision.choices()]
+        choices = decision.choices()
         return TerminalQuestion(
-            [("", wording.printable(decision.question.title), "bold"), *decision.rows(), *choices],
+            [
+                ("", wording.printable(decision.question.title), "bold"),
+                *decision.rows(),
+                *decision.facts(),
+                ("", ""),
+                *choices,
+            ],
             keys=ANSWER_PROMPT,
             options=decision.options(),
             more=" (v shows all)",
             kept=len(choices),
-            hint=hint,
+            hints=decision.other_answers(),
         )
 
     async def _refuse(self, typed: TypedAnswer) -> Reply | Answer:
@@ -316,7 +325,7 @@ class TerminalPerson:
     def _report_grant(self, decision: TerminalDecision, answer: Answer) -> Answer | Reply:
         if answer not in _GRANTS:
             return answer
-        text = f"allowed {_GRANTS[answer]}: {decision.scope_text() or decision.request.subject}"
+        text = f"{_GRANTS[answer]}: {decision.scope_text() or decision.request.subject}"
         self._terminal.write(wording.clip(wording.printable(text), self._terminal.width()) + "\n")
         return decision.reply(answer).short
 
@@ -324,9 +333,11 @@ class TerminalPerson:
         self._terminal.write("\n".join([*wrap_lines(text, self._terminal.width()), ""]))
 
     async def _show_whole(self, decision: TerminalDecision, *, is_cut: bool) -> None:
-        rows = [row.to_line() for row in decision.rows(unfold=True)]
+        lines = decision.facts()
         if is_cut:  # then what the answers cover may be cut, too
-            rows += decision.choices()
+            lines += [*decision.choices(), *decision.other_answers()]
+        rows = [row.to_line() for row in decision.rows(unfold=True)]
+        rows += [prefix + text for prefix, text in lines]
         await self._terminal.page("\n".join([wording.printable(decision.question.title), *rows]) + "\n")
         decision.is_shown_whole = True
 

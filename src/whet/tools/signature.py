@@ -251,14 +251,9 @@ def read_arguments(name: str, parameters: tuple[Parameter, ...], raw: dict[str, 
 
 def object_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
     """Return the JSON schema of an object with these fields and no others."""
-    properties: dict[str, Any] = {}
-    required: list[str] = []
-    for parameter in parameters:
-        properties[parameter.name] = parameter.schema
-        if parameter.is_required:
-            required.append(parameter.name)
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
+    fields = list(parameters)
+    schema: dict[str, Any] = {"type": "object", "properties": {field.name: field.schema for field in fields}}
+    if required := [field.name for field in fields if field.is_required]:
         schema["required"] = required
     schema["additionalProperties"] = False
     return schema
@@ -366,7 +361,8 @@ def _description(function: Callable[..., Any], name: str) -> str:
 
 def _schema(annotation: Any, default: Any = _REQUIRED) -> dict[str, Any]:
     schema = _annotated_schema(annotation) if get_origin(annotation) is Annotated else _bare(annotation)
-    if default is not _REQUIRED and default not in (None, "", False, (), []):
+    untold: tuple[Any, ...] = (_REQUIRED, None, "", False, (), [], 1, *schema.get("enum", ())[:1])
+    if default is True or default not in untold:
         schema["default"] = default
     return schema
 
@@ -378,7 +374,8 @@ def _annotated_schema(annotation: Any) -> dict[str, Any]:
         if isinstance(note, str):
             schema["description"] = note
         elif isinstance(note, msgspec.Meta):
-            limits = {"description": note.description, "minimum": note.ge, "maximum": note.le}
+            least = None if inner is int and note.ge in (0, 1) and note.le is None else note.ge
+            limits = {"description": note.description, "minimum": least, "maximum": note.le}
             schema.update({key: value for key, value in limits.items() if value is not None})
     return schema
 

@@ -7,7 +7,6 @@ result is kept. Left-out calls are counted by reason.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -29,8 +28,8 @@ from whet.store import calls
 from whet.store.calls import MinedSession
 from whet.warm.foreign_calls import is_foreign
 from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, MiningResult
-from whet.warm.outline import PAD, is_prose, outline
-from whet.warm.shape import medoid, shape_of
+from whet.warm.outline import is_prose, outline
+from whet.warm.shape import medoid
 from whet.warm.template import (
     FRAME_TOKENS,
     Example,
@@ -39,8 +38,6 @@ from whet.warm.template import (
     fits,
     schema_hash,
 )
-
-_SIZE_SLACK = 0.1
 
 
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +77,7 @@ def compose(
             f" ({mined.sessions} sessions)",
             hint="there is nothing that examples could mend; whet warm stats shows the rates",
         )
-    maker = _ExampleMaker(connection, options)
+    maker = ExampleMaker(connection, options)
     total = sum(rate for _, rate in worst) or 1.0
     examples: list[Example] = []
     remaining = options.budget_tokens
@@ -95,65 +92,10 @@ def compose(
             f"no call of {names} may be shown: {_count_text(maker.left_out)}",
             hint="--with-changes takes calls that change something too" if not options.with_changes else "",
         )
-    return Composition(_template(options, examples, now), dict(maker.left_out))
+    return Composition(make_template(options, examples, now), dict(maker.left_out))
 
 
-def make_placebo(
-    connection: apsw.Connection,
-    mined: MiningResult,
-    like: Template,
-    options: BuildOptions,
-    now: datetime,
-    seed: int,
-) -> Template:
-    """Return a template of the same size whose examples are drawn at random from calls that worked.
-
-    Each example of `like` is matched by one with as many tokens, within a tenth; none of them is one of
-    its own calls or a call of the same shape. There are fewer examples if the store has no more.
-    """
-    rng = random.Random(seed)
-    maker = _ExampleMaker(connection, options)
-    pool = sorted(mined.sample, key=lambda one: one.order)
-    rng.shuffle(pool)
-    used_shapes = {shape_of(example.tool_name, example.arguments) for example in like.examples}
-    own_calls = {(example.session_id, example.message_seq) for example in like.examples}
-    drawn: list[Example] = []
-    for candidate in pool:
-        if (candidate.session.id, candidate.seq) in own_calls or shape_of(
-            candidate.name, candidate.arguments
-        ) in used_shapes:
-            continue
-        new_example = maker.make(candidate, "drawn by chance")
-        if (
-            new_example is not None
-            and shape_of(new_example.tool_name, new_example.arguments) not in used_shapes
-        ):
-            drawn.append(msgspec.structs.replace(new_example, why=""))
-    examples: list[Example] = []
-    for example in like.examples:
-        fitted = _take_by_size(drawn, example_tokens(example))
-        if fitted is not None:
-            examples.append(fitted)
-    template = _template(options, examples, now)
-    return msgspec.structs.replace(template, max_examples=like.max_examples, budget_tokens=like.budget_tokens)
-
-
-def _take_by_size(drawn: list[Example], tokens: int) -> Example | None:
-    """Remove and return the first example of about that many tokens, or the nearest one; a shorter one is
-    padded."""
-    if not drawn:
-        return None
-    off = [example_tokens(example) - tokens for example in drawn]
-    near = [index for index, gap in enumerate(off) if abs(gap) <= tokens * _SIZE_SLACK]
-    short = [index for index, gap in enumerate(off) if gap < 0]
-    index = (near or short or [min(range(len(off)), key=off.__getitem__)])[0]
-    example = drawn.pop(index)
-    while example_tokens(example) < tokens * (1 - _SIZE_SLACK / 2):
-        example = msgspec.structs.replace(example, result_summary=example.result_summary + PAD)
-    return example
-
-
-class _ExampleMaker:
+class ExampleMaker:
     """Builds examples from candidates, or counts why not."""
 
     def __init__(self, connection: apsw.Connection, options: BuildOptions) -> None:
@@ -287,7 +229,7 @@ def _is_private(word: str) -> bool:
     return any(is_secret(str(place)) for place in (path, *path.parents))
 
 
-def _template(options: BuildOptions, examples: Sequence[Example], now: datetime) -> Template:
+def make_template(options: BuildOptions, examples: Sequence[Example], now: datetime) -> Template:
     template = Template(
         name=options.name,
         description=options.description,

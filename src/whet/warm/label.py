@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import apsw
 
-from whet.contract.errors import StoreError
+from whet.contract.errors import NotFound, StoreError
 from whet.sqlite.lane import ScopedWork
 from whet.store import calls, warm
 from whet.store.calls import StoredCall
@@ -20,19 +20,18 @@ _BATCH = 200
 
 
 def judge_session(
-    connection: apsw.Connection, key: int, judged_turn: int
-) -> tuple[int, list[tuple[int, str, str]]]:
-    """Judge a session's calls from `judged_turn` on. Return the last ended turn, and the outcomes."""
-    last = calls.last_ended_turn(connection, key)
-    judge = OutcomeJudge(calls.list_undone_turns(connection, key), calls.list_tool_names(connection, key))
+    connection: apsw.Connection, state: calls.JudgingState, from_turn: int
+) -> list[tuple[int, str, str]]:
+    """Judge a session's calls from a turn on, and return the outcomes."""
+    judge = OutcomeJudge(state.undone_turns, state.tool_names)
     outcomes: list[tuple[int, str, str]] = []
-    for item in calls.stream_calls(connection, key, judged_turn):
-        if isinstance(item, StoredCall) and item.turn > last:
+    for item in calls.stream_calls(connection, state.key, from_turn):
+        if isinstance(item, StoredCall) and item.turn > state.last_turn:
             break
         judge.add(item)
         outcomes += [(judged.call.seq, judged.outcome, judged.reason) for judged in judge.take()]
     outcomes += [(judged.call.seq, judged.outcome, judged.reason) for judged in judge.finish()]
-    return last, outcomes
+    return outcomes
 
 
 def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
@@ -42,10 +41,11 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
     """
 
     def work(connection: apsw.Connection) -> None:
-        key, judged_turn = calls.read_judged_turn(connection, session_id)
-        last, outcomes = judge_session(connection, key, judged_turn)
-        calls.store_outcomes(connection, key, last, outcomes)
-        start = warm.read_start(connection, session_id)
+        read_start = warm.select_start(connection, session_id)
+        state = calls.read_judging_state(connection, session_id)
+        outcomes = judge_session(connection, state, state.judged_turn)
+        calls.store_outcomes(connection, state.key, state.last_turn, outcomes)
+        start = read_start()
         if start is not None and start.chosen_by in ("auto", "default"):
             from whet.warm.proof import update_verdict  # noqa: PLC0415 - few sessions need it
 
@@ -69,11 +69,15 @@ def label_all(
     for begin in range(0, len(pending), _BATCH):
         batch = pending[begin : begin + _BATCH]
 
-        def work(connection: apsw.Connection, batch: list[tuple[int, int]] = batch) -> int:
+        def work(connection: apsw.Connection, batch: list[str] = batch) -> int:
             judged = 0
-            for key, turn in batch:
-                last, outcomes = judge_session(connection, key, 0 if again else turn)
-                calls.store_outcomes(connection, key, last, outcomes)
+            for session_id in batch:
+                try:
+                    state = calls.read_judging_state(connection, session_id)
+                except NotFound:  # deleted meanwhile
+                    continue
+                outcomes = judge_session(connection, state, 0 if again else state.judged_turn)
+                calls.store_outcomes(connection, state.key, state.last_turn, outcomes)
                 judged += len(outcomes)
             return judged
 

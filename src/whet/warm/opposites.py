@@ -15,28 +15,8 @@ _WORD = re.compile(r"[+-]?[\w./@:~-]+")
 _GLUED = re.compile(r"^(create|drop|add|del)(?=[a-z]{2})|(?<=[a-z]{2})(add|del)$")
 _WRAPPERS = frozenset(("sudo", "npx", "bundle", "exec"))
 _VERBS = 4
-_MAKES = frozenset(
-    [
-        "install",
-        "i",
-        "add",
-        "create",
-        "new",
-        "run",
-        "apply",
-        "up",
-        "put",
-        "push",
-        "set",
-        "enable",
-        "init",
-        "clone",
-        "make",
-        "tag",
-        "start",
-        "deploy",
-    ]
-)
+_MAKE_WORDS = "install i add create new run apply up put push set enable init clone make tag start deploy"
+_MAKES = frozenset(_MAKE_WORDS.split())
 _BACK: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ("rm", "remove", "delete", "del", "drop", "uninstall", "destroy", "down", "purge"), _MAKES

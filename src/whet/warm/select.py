@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -17,67 +15,10 @@ from datetime import datetime
 import msgspec
 
 from whet.contract.tools import ToolSpec
+from whet.memory.folding import content_words
 from whet.warm.template import Example, Template, example_tokens, staleness
 
 LEAST_SCORE = 0.5
-_WORD = re.compile(r"[^\W_]+")
-_STOP = frozenset(
-    (
-        *(
-            "the",
-            "and",
-            "for",
-            "with",
-            "that",
-            "this",
-            "what",
-            "how",
-            "why",
-            "is",
-            "are",
-            "was",
-            "can",
-            "you",
-            "to",
-        ),
-        *(
-            "in",
-            "of",
-            "on",
-            "it",
-            "me",
-            "my",
-            "a",
-            "an",
-            "do",
-            "does",
-            "please",
-            "from",
-            "be",
-            "or",
-            "at",
-            "by",
-        ),
-        *(
-            "der",
-            "die",
-            "das",
-            "und",
-            "ist",
-            "ein",
-            "eine",
-            "bitte",
-            "le",
-            "la",
-            "les",
-            "et",
-            "de",
-            "el",
-            "los",
-        ),
-    )
-)
-_K1 = 1.2
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,14 +49,14 @@ def usable_examples(template: Template, situation: Situation) -> list[Example]:
 
 def rank_templates(templates: Sequence[Template], situation: Situation) -> list[tuple[Template, float]]:
     """Return the templates that fit, the best first; a template must share a rare word with the task."""
-    task_words = set(split_words(situation.text))
-    bags = [Counter(split_words(_template_text(template))) for template in templates]
+    task_words = set(content_words(situation.text))
+    bags = [set(content_words(_template_text(template))) for template in templates]
     word_counts = Counter(word for bag in bags for word in bag)
     ranked: list[tuple[Template, float]] = []
     for template, bag in zip(templates, bags, strict=True):
-        score = sum(_weight(bag[word], word_counts[word], len(bags)) for word in task_words if bag[word])
-        strong = set(split_words(f"{template.name} {template.subject} {' '.join(template.tags)}"))
-        matched = {word for word in task_words if bag[word]}
+        matched = task_words & bag
+        score = sum(_rarity(word_counts[word], len(bags)) for word in matched)
+        strong = set(content_words(f"{template.name} {template.subject} {' '.join(template.tags)}"))
         if len(matched) < 2 and not matched & strong:
             continue
         same_folder = _is_here(template, situation.workspace)
@@ -128,9 +69,9 @@ def rank_templates(templates: Sequence[Template], situation: Situation) -> list[
 def pick_examples(template: Template, situation: Situation) -> list[Example]:
     """Return the examples to show: those that fit the task's words, the nearest first, no two alike, at most
     `max_examples`, and within the template's token budget. Often none fits."""
-    task_words = set(split_words(situation.text))
+    task_words = set(content_words(situation.text))
     usable = usable_examples(template, situation)
-    word_counts = Counter(word for example in usable for word in set(split_words(_example_text(example))))
+    word_counts = Counter(word for example in usable for word in set(content_words(_example_text(example))))
     examples = [example for example in usable if _fits(example, task_words, word_counts, len(usable))]
     order = sorted(
         range(len(examples)),
@@ -147,32 +88,12 @@ def pick_examples(template: Template, situation: Situation) -> list[Example]:
     return [examples[index] for index in sorted(chosen)]
 
 
-def split_words(text: str) -> list[str]:
-    """Return the words of a text for matching: folded, without the most common ones; CJK runs as pairs."""
-    folded = unicodedata.normalize("NFKC", text[:20_000]).casefold()
-    result: list[str] = []
-    for word in _WORD.findall(folded):
-        if word[0] >= "\u2e80":
-            result += [word[i : i + 2] for i in range(len(word) - 1)]
-        elif len(word) > 1 and word not in _STOP:
-            result.append(_stem(word))
-    return result
-
-
-def _stem(word: str) -> str:
-    for ending in ("ing", "ies", "es", "s"):
-        if len(word) > len(ending) + 3 and word.endswith(ending):
-            return word[: -len(ending)]
-    return word
-
-
-def _weight(count: int, holders: int, templates: int) -> float:
-    rarity = math.log(1 + (templates - holders + 0.5) / (holders + 0.5)) if templates > 1 else 1.0
-    return rarity * count * (_K1 + 1) / (count + _K1)
+def _rarity(holders: int, templates: int) -> float:
+    return math.log(1 + (templates - holders + 0.5) / (holders + 0.5)) if templates > 1 else 1.0
 
 
 def _nearness(example: Example, task_words: set[str], word_counts: Counter[str], count: int) -> float:
-    example_words = set(split_words(_example_text(example)))
+    example_words = set(content_words(_example_text(example)))
     return sum(math.log(1 + count / word_counts[word]) for word in example_words & task_words) + (
         0.5 if example.why else 0.0
     )
@@ -184,14 +105,14 @@ def _fits(example: Example, task_words: set[str], word_counts: Counter[str], cou
     The request of a call that mended nothing does not count: such a call may have had little to do with it.
     """
     texts = _example_text(example) if example.why or not example.session_id else _argument_text(example)
-    shared = task_words & set(split_words(texts))
+    shared = task_words & set(content_words(texts))
     return len(shared) > 1 or any(word_counts[word] <= max(2, count / 3) for word in shared)
 
 
 def _are_alike(example: Example, other: Example) -> bool:
     if example.tool_name != other.tool_name:
         return False
-    first, second = (set(split_words(" ".join(map(str, e.arguments.values())))) for e in (example, other))
+    first, second = (set(content_words(" ".join(map(str, e.arguments.values())))) for e in (example, other))
     return len(first & second) > 0.8 * len(first | second)
 
 

@@ -1,4 +1,4 @@
-"""A call without its literals: calls of one shape teach the same thing.
+"""The shape of a call: the call without its literals. Calls of one shape teach the same lesson.
 
 `cat a/b.py` and `cat c.py` have one shape, `cat -n x` another. Pure functions on a tool's name and parsed
 arguments.

@@ -20,6 +20,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from whet.web.cycle import Cycle
+from whet.web.first_step import run_first_step
 from whet.web.line import WebConnection
 
 HEAD_LIMIT_BYTES = 64 * 1024
@@ -40,7 +41,11 @@ _JSON = "content-type: application/json\r\nconnection: close\r\n"
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. A timer runs only while a request is incomplete."""
+    """One connection. A timer runs only while a request is incomplete.
+
+    An application with a method `may_start_at_once(scope)` that returns True gets a request that arrived whole
+    within the read that brought it (`first_step.py`); any other request gets a task.
+    """
 
     head_time_s: float = 10.0
     request_time_s: float = 30.0
@@ -58,6 +63,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._plain_head = b""
         self._ahead: list[Cycle] = []
         self._is_refused = False
+        self._unstarted: Cycle | None = None
+        self._may_start_at_once = getattr(self.app, "may_start_at_once", None)
         self._made_s = self.loop.time()
 
     def connection_made(self, transport: Any) -> None:
@@ -87,6 +94,9 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         self._parse(data)
+        cycle, self._unstarted = self._unstarted, None
+        if cycle is not None:
+            self._start(cycle)
         if self._is_whole:
             if self._timer is not None:
                 self._stop_timer()
@@ -152,7 +162,7 @@ class LimitedProtocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         if before is None or before.response_complete:
-            self._start_asgi_task(self.cycle, application)
+            self._unstarted = cast("Cycle", self.cycle)
         else:
             self._ahead = [cycle for cycle in (*self._ahead, before) if not cycle.response_complete]
             self.flow.pause_reading()
@@ -182,6 +192,16 @@ class LimitedProtocol(HttpToolsProtocol):
         self._idle_since_s = self.loop.time()
         if self._idle_timer is None:  # one timer per connection: one per answer would cost a tenth of it
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_if_idle)
+
+    def _start(self, cycle: Cycle) -> None:
+        """Start answering a request whose head was in the bytes just read."""
+        us: Any = self
+        may_start = self._may_start_at_once
+        if cycle.more_body or self.transport.is_closing() or may_start is None or not may_start(cycle.scope):
+            self._start_asgi_task(cycle, us.app)
+        elif (task := run_first_step(self.loop, cycle.run_asgi(us.app))) is not None:
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self.tasks.add(self.loop.create_task(self._answer(cycle, app)))

@@ -54,13 +54,21 @@ class Api:
         self._web = web
         self._web_port = web_port
 
+    def may_start_at_once(self, scope: Scope) -> bool:
+        """Return whether a request is for the API, which needs no task before it waits."""
+        return not self._is_for_page(scope)
+
+    def _is_for_page(self, scope: Scope) -> bool:
+        server = scope["server"]  # None for a Unix socket
+        on_web_port = self._web is not None and server and server[1] == self._web_port
+        return bool(on_web_port and not ROUTES.covers(scope["raw_path"]))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
         path: bytes = scope["raw_path"]
-        server = scope["server"]  # None for a Unix socket
-        if self._web is not None and server and server[1] == self._web_port and not ROUTES.covers(path):
+        if self._web is not None and self._is_for_page(scope):
             await self._web(scope, receive, send)
             return
         try:

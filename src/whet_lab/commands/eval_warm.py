@@ -19,10 +19,11 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import NotFound
 from whet.store.warm import find_hidden_sources
 from whet.terminal.output import Column, ProgressLine, cost, emit_json, home_and_json, table, wrap_text
-from whet.warm.compose import BuildOptions, make_placebo
+from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope, mine
 from whet.warm.template import Template, load
 from whet_lab.evals.own_tasks import read_tasks
+from whet_lab.evals.warm_placebo import make_placebo
 from whet_lab.evals.warm_trials import (
     ArmSum,
     Comparison,

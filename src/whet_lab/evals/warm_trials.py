@@ -21,7 +21,7 @@ from whet.config.schema import Settings
 from whet.contract.messages import Usage
 from whet.contract.protocols import NobodyPresent
 from whet.stats import Interval
-from whet.store import sessions
+from whet.store import calls
 from whet.warm.label import judge_session
 from whet.warm.proof import FIRST_CALLS
 from whet.warm.template import Template, save
@@ -131,8 +131,9 @@ class WarmTrialSetup:
         ) as app:
             session = await app.new_session(title=name, warm=arm if arm in self._templates else "off")
             end = await run_turn(session, session.user_message(prompt), lambda event: None)
-            key = await app.database.read(lambda db: sessions.key_of(db, session.id))
-            _, outcomes = await app.database.read(lambda db: judge_session(db, key, 0))
+            outcomes = await app.database.read(
+                lambda db: judge_session(db, calls.read_judging_state(db, session.id), 0)
+            )
         judged = [outcome for _, outcome, _ in outcomes if outcome not in ("denied", "unknown")]
         failures = tuple(outcome == "failed" for outcome in judged[:FIRST_CALLS])
         done = end.reason == "answered"

@@ -23,10 +23,11 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.protocols import NobodyPresent
 from whet.store.database import StateDatabase
-from whet.warm.compose import BuildOptions, make_placebo
+from whet.warm.compose import BuildOptions
 from whet.warm.mine import MiningScope, mine
 from whet.warm.template import Template
 from whet.warm.template_store import WarmTemplates
+from whet_lab.evals.warm_placebo import make_placebo
 from whet_lab.evals.warm_trials import ARMS, Trial, TrialArm, WarmTrialSetup
 from whet_lab.practice.depot import ARTICLES, DAYS, WEEKS, build_question, make_depot
 

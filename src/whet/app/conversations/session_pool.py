@@ -22,7 +22,7 @@ class SessionSlot:
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        self.lock: asyncio.Lock = asyncio.Lock()  # whoever holds it has the session exclusively
+        self.lock: asyncio.Lock = asyncio.Lock()  # its holder has the session exclusively
         self.users = 0
         self.session: Session | None = None
         self.turn: asyncio.Task[TurnEnd] | None = None

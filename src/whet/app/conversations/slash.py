@@ -74,8 +74,10 @@ class Commands(Generic[C]):
         self._names.update(dict.fromkeys(names, command.name))
 
     def get(self, name: str) -> SlashCommand[C]:
-        """Return the command with that name or alias. Raises NotFound, with what does the same
-        here or else the closest name."""
+        """Return the command with that name or alias.
+
+        Raises NotFound, which names the command that does the same here, or else the closest name.
+        """
         if owner := self._names.get(name):
             return self._commands[owner]
         meaning = find_meaning(name, SLASH_WORDS)

@@ -28,7 +28,7 @@ from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Event
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.sandbox.path_rules import read_path_rules
-from whet.store import claims, helper_rows, sessions
+from whet.store import claims, helper_rows, session_deletion, sessions
 from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
 from whet.store.jobs import QueuedJob
 
@@ -275,7 +275,7 @@ class HelperRuns:
 
     async def _open_session(self, row: HelperRow, folder: Path | None, buffers: Buffers | None) -> Session:
         existing = await self._services.database.read(
-            lambda db: sessions.filter_existing_ids(db, {row.session})
+            lambda db: session_deletion.filter_existing_ids(db, {row.session})
         )
         return await self._open_helper(
             row, folder, None if folder is not None else buffers, is_there=bool(existing)

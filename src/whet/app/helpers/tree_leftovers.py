@@ -45,7 +45,7 @@ class Leftovers(msgspec.Struct, frozen=True):
 
 
 def find_leftovers(place: Path, carried: Set[str]) -> Leftovers:
-    """Return what is in a tree and not among the paths that git carries."""
+    """Return the files of a tree that git does not carry."""
     folders = {path.rsplit("/", number)[0] for path in carried for number in range(1, path.count("/") + 1)}
     groups: dict[str, list[LeftFile]] = {}
     fixed: list[str] = []
@@ -65,8 +65,10 @@ def find_leftovers(place: Path, carried: Set[str]) -> Leftovers:
 def bring(
     leftovers: Leftovers, place: Path, workspace: Path, find_rule: Callable[[str], str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Copy what is small and what no deny rule protects into the workspace; return the names of what is
-    there now, and of what is not."""
+    """Copy the small groups that no deny rule protects into the workspace.
+
+    Return the names of the copied groups, and of those that were left.
+    """
     brought: list[str] = []
     kept = list(leftovers.fixed)
     files_left, bytes_left = _MAX_FILES, _MAX_BYTES

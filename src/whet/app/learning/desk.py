@@ -25,7 +25,6 @@ from whet.contract.messages import Message
 from whet.contract.origin import Origin
 from whet.contract.tools import Tool, ToolContext
 from whet.memory.reader import MemoryReader, PromptPart
-from whet.memory.requests import FILES
 from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import ContextItem
@@ -214,7 +213,7 @@ class RecollectionObserver(TurnObserver):
 
     def _entries(self, folder: str) -> list[NoteEntry]:
         """Return the present notes of both files that hold in a folder."""
-        texts = {target: self._reader.text(path) for target, path in FILES.items()}
+        texts = self._reader.texts()
         if not any(texts.values()):
             return []
         from whet.memory.notes import parse_entries  # noqa: PLC0415 - a new home has none

@@ -121,8 +121,8 @@ def _tools(needs: ReviewParts) -> dict[str, Tool]:
 
 
 def _connect(needs: ReviewParts, review_job: ReviewJob) -> tuple[Provider, bool]:
-    """Return a job's provider, and whether it is the conversation's own with the same key or the one set for
-    reviews."""
+    """Return a job's provider, and whether it is the conversation's own with the same key, not the one set
+    for reviews."""
     settings = needs.settings.review
     if settings.model:
         return _cap_calls(

@@ -91,7 +91,7 @@ class Dialer:
         patience_s: float = 0.0,
         memory: Path | None = None,
     ) -> None:
-        """`memory`: the file in which it is kept how servers want to be asked."""
+        """`memory`: the file that stores how each server wants to be asked."""
         self._patience_s = patience_s
         self._memory = memory
         self.plugins: LoadedPlugins | None = None

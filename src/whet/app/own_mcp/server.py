@@ -176,7 +176,7 @@ class OwnMcpServer:
         else:
             session_id = await self._hosted.new_session(source="mcp")
         end = await self._hosted.submit(session_id, message, emit=_progress(call))
-        if end is None:  # only a running turn may take it, and here the message waits for that turn
+        if end is None:  # the message joined a turn that was already running
             raise WhetError("the message was taken by a turn that runs")
         facts: dict[str, Any] = {
             "text": end.text,

@@ -17,13 +17,13 @@ import click
 from whet.cli import stored
 from whet.cli.imports.home import PARTS as HOME_PARTS
 from whet.cli.imports.home import take_parts
-from whet.cli.imports.learned import PROGRAM, take_memory, take_skills
+from whet.cli.imports.learned import PROGRAM, take_memory, take_notes, take_skills
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import plural
-from whet.moving import claude_code, codex, gemini, hermes_sessions, opencode, pi
+from whet.moving import claude_code, codex, gemini, hermes_sessions, openclaw, opencode, pi
 from whet.moving.carry import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
 from whet.moving.copies import check_tables, open_copy
 from whet.moving.hermes_home import HermesHome
@@ -53,7 +53,7 @@ _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be do
 
 
 importing: click.Group = click.Group(
-    "import", help="Move in from Hermes Agent, Claude Code, Codex, Gemini CLI, opencode or pi."
+    "import", help="Move in from Hermes Agent, OpenClaw, Claude Code, Codex, Gemini CLI, opencode or pi."
 )
 
 
@@ -168,6 +168,30 @@ def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
         sessions = opencode.sessions(theirs)
         carried = _import_sessions(home, opencode.ORIGIN, sessions, opencode.count(theirs), dry)
     _show({"source": str(folder), "dry_run": dry, "sessions": carried}, as_json)
+
+
+@importing.command("openclaw")
+@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.openclaw"))
+@click.option("--only", type=click.Choice(("memory", "sessions")), help="Take only this part.")
+@click.option("--yes", is_flag=True, help="Take its notes without asking.")
+@_dry
+@home_and_json
+def from_openclaw(home: Home, path: Path, only: str | None, dry: bool, as_json: bool, yes: bool) -> None:
+    """Take over OpenClaw's sessions, and the notes in its agents' workspaces (MEMORY.md, USER.md).
+
+    Shows the notes and asks before they count; without a terminal they wait.
+    """
+    theirs = openclaw.OpenClawHome(path.expanduser())
+    report: dict[str, Any] = {"source": str(theirs.root), "dry_run": dry}
+    total = theirs.count()
+    if only != "sessions":
+        consent = _make_consent(may_ask=not (dry or as_json), default=yes)
+        report["memory"] = take_notes(home, theirs.notes(), "OpenClaw", consent, dry=dry)
+    if only != "memory":
+        report["sessions"] = _import_sessions(home, openclaw.ORIGIN, theirs.sessions(), total, dry)
+        if notice := theirs.unread.notice():
+            report["notice"] = notice
+    _show(report, as_json)
 
 
 _Format = tuple[str, Callable[[Path], list[Path]], Callable[[Path], tuple[PastSession | None, int]]]

@@ -30,11 +30,23 @@ PROGRAM = "Hermes Agent"
 
 
 def take_memory(home: Home, theirs: HermesHome, consent: Consent, *, dry: bool) -> list[ImportOutcome]:
-    """Import the notes of a Hermes home, or report the result of doing so. They wait unless the person
-    consents to all of them."""
+    """Import the notes of a Hermes home, or report the result of doing so."""
     if theirs.is_outside(theirs.memories):
         return [ImportOutcome("memories", "left", "it is a link that leads out of the folder")]
-    imported_notes, skipped = notes.read(theirs.memories)
+    return take_notes(home, notes.read(theirs.memories), PROGRAM, consent, dry=dry)
+
+
+def take_notes(
+    home: Home,
+    read: tuple[list[Note], list[ImportOutcome]],
+    program: str,
+    consent: Consent,
+    *,
+    dry: bool,
+) -> list[ImportOutcome]:
+    """Import notes of a program, or report the result of doing so, with those that were left out. They wait
+    unless the person consents to all of them."""
+    imported_notes, skipped = read
     if not imported_notes:
         return skipped
 
@@ -45,10 +57,11 @@ def take_memory(home: Home, theirs: HermesHome, consent: Consent, *, dry: bool) 
         )
 
     if dry:
-        return _read_existing(home, lambda db: _foresee(home, db, imported_notes, is_approved)) + skipped
+        foreseen = _read_existing(home, lambda db: _foresee(home, db, imported_notes, program, is_approved))
+        return foreseen + skipped
     return (
         with_learning(
-            home, lambda learning: notes.import_notes(learning, imported_notes, PROGRAM, is_approved)
+            home, lambda learning: notes.import_notes(learning, imported_notes, program, is_approved)
         )
         + skipped
     )
@@ -83,6 +96,7 @@ def _foresee(
     home: Home,
     connection: apsw.Connection | None,
     imported_notes: Sequence[Note],
+    program: str,
     is_approved: Callable[[], bool],
 ) -> list[ImportOutcome]:
     settings = load(home, {}, environ=os.environ).settings.memory
@@ -90,7 +104,7 @@ def _foresee(
     texts: dict[Target, str] = {
         target: disk.read_text(home.root / path) or "" for target, path in our_notes.FILES.items()
     }
-    return notes.preview_notes(connection, texts, limits_chars, imported_notes, PROGRAM, is_approved)
+    return notes.preview_notes(connection, texts, limits_chars, imported_notes, program, is_approved)
 
 
 def _read_existing(

@@ -28,6 +28,6 @@ class DelegationTools(Toolset, frozen=True):
         steps: Annotated[int, UNSENT] = 0,
         scope: Annotated[HelperScope, UNSENT] = "parent",
     ) -> ToolOutput:
-        """Give a helper, which sees nothing else, a complete task; several at once. worktree: edits merge."""
+        """Give a helper, which sees nothing else, a complete task. worktree: edits merge."""
         wish = HelperWish(task, context, background, worktree, schema, budget_usd, steps, scope)
         return await self.spawn(ctx, wish)

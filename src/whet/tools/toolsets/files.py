@@ -15,7 +15,7 @@ from whet.contract.changes import TextChange
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.sandbox.path_rules import PathRules
-from whet.tools.signature import Toolset, tool_method
+from whet.tools.signature import UNSENT, Toolset, tool_method
 
 PATCH = "patch"
 
@@ -68,7 +68,7 @@ class FileTools(Toolset, frozen=True):
         *,
         stop: threading.Event,
     ) -> ToolOutput:
-        """Read limit lines of a text file from line offset, as number|text; view an image; list a folder."""
+        """Read a text file's lines as number|text, or an image; list a folder."""
         from whet.tools.files import read
         from whet.tools.paths import refuse_protected
 
@@ -77,7 +77,7 @@ class FileTools(Toolset, frozen=True):
 
     @tool_method(effects={"write"}, timeout_s=30, plan=plan_write)
     def write_file(self, ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> ToolOutput:
-        """Create or replace a file and its folders; patch changes a part."""
+        """Create or replace a whole file and its folders."""
         from whet.tools.files import replace
 
         self._check_rules(ctx, {"path": path})
@@ -95,7 +95,7 @@ class FileTools(Toolset, frozen=True):
         *,
         stop: threading.Event,
     ) -> ToolOutput:
-        """Replace old_string, unique in path, by new_string; or apply a unified diff of files."""
+        """Replace old_string, unique in path, or apply a unified diff."""
         from whet.tools.patch import Replacement, edit
 
         self._check_rules(ctx, {"path": path, "diff": diff})
@@ -107,13 +107,13 @@ class FileTools(Toolset, frozen=True):
         self,
         ctx: ToolContext,
         pattern: Annotated[str, "regex; for names a glob"],
-        path: str = ".",
+        path: str = "",
         target: Literal["content", "names"] = "content",
-        glob: Annotated[str, "e.g. *.py"] = "",
-        limit: Annotated[int, msgspec.Meta(ge=1)] = 100,
+        glob: str = "",
+        limit: Annotated[int, msgspec.Meta(ge=1), UNSENT] = 100,
         offset: Annotated[int, msgspec.Meta(ge=0)] = 0,
     ) -> str:
-        """Search files' contents or names; hidden and .gitignored ones are left out."""
+        """Search files' contents or names, but for hidden and .gitignored files."""
         from whet.tools.paths import resolve
         from whet.tools.search import Query, search
 
@@ -123,4 +123,4 @@ class FileTools(Toolset, frozen=True):
         query = Query(
             pattern, target == "names", glob, limit, offset, is_closed if self.rules.rules else None
         )
-        return await search(resolve(path, ctx.workspace, self.allowed), query, self.ripgrep)
+        return await search(resolve(path or ".", ctx.workspace, self.allowed), query, self.ripgrep)

@@ -32,9 +32,9 @@ class MemoryTools(Toolset, frozen=True):
         target: Literal["memory", "user"] = "memory",
         content: Annotated[str, "from a failure: `Pitfall:`"] = "",
         old_text: str = "",
-        evidence: Annotated[list[str] | None, "verbatim quotes that show it"] = None,
+        evidence: Annotated[list[str] | None, "verbatim quotes"] = None,
     ) -> ToolOutput:
-        """Keep a fact for later sessions, on the work (conventions, pitfalls) or the user.
+        """Keep a fact for later sessions, on the work or the user.
 
         Not for progress of the task at hand, nor for what a look at the files tells.
         """

@@ -26,7 +26,7 @@ class PlanningTools(Toolset, frozen=True):
         items: list[TodoItem] | None = None,
         merge: bool = False,
     ) -> str:
-        """Keep a list of work of 3 or more steps: replace it, merge by id, read it (no items)."""
+        """Plan work of 3 or more steps: replace, merge by id, or read it (no items)."""
         from whet.tools.todo import format_list
 
         if items is None:
@@ -40,7 +40,7 @@ class PlanningTools(Toolset, frozen=True):
         question: str,
         choices: list[str] | None = None,
     ) -> ToolOutput:
-        """Ask the person what the work depends on and only they know."""
+        """Ask the person what only they know."""
         from whet.tools.ask import ask
 
         return await ask(ctx, question, choices or [])

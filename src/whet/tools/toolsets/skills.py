@@ -34,7 +34,7 @@ class SkillTools(Toolset, frozen=True):
 
     @tool_method(effects={"read"}, parallel=True, repeatable=True)
     async def skill_view(self, ctx: ToolContext, name: str, file_path: str = "") -> ToolOutput:
-        """Load a skill, or a file of it."""
+        """Load a skill or a file of it."""
         from whet.tools.learning import output
 
         service, origin = self.find_learning(ctx, "skill_view")
@@ -46,13 +46,13 @@ class SkillTools(Toolset, frozen=True):
         ctx: ToolContext,
         action: Literal["create", "edit", "patch", "delete", "write_file", "remove_file"],
         name: str,
-        content: Annotated[str, "SKILL.md: name, description in front matter; steps"] = "",
+        content: Annotated[str, "SKILL.md: front matter (name, description), steps"] = "",
         old_string: str = "",
         new_string: str = "",
         file_path: str = "",
         file_content: str = "",
         evidence: list[str] | None = None,
-        base_hash: str = "",
+        base_hash: Annotated[str, UNSENT] = "",
     ) -> ToolOutput:
         """Keep a procedure that worked as a skill; patch rather than edit."""
         from whet.memory.requests import SkillRequest
@@ -85,7 +85,7 @@ class WarmTools(Toolset, frozen=True):
         ctx: ToolContext,
         action: Literal["build", "list", "load", "delete"],
         name: str = "",
-        description: str = "",
+        description: Annotated[str, UNSENT] = "",
         apply: bool = False,
         min_messages: Annotated[int, UNSENT] = 20,
         max_sessions: Annotated[int, UNSENT] = 0,

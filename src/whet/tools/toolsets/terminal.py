@@ -12,7 +12,7 @@ import msgspec
 
 from whet.contract.delegation import HELPER, BackgroundHelpers, ProcessAction
 from whet.contract.tools import Tool, ToolContext, ToolOutput
-from whet.tools.signature import Toolset, tool_method
+from whet.tools.signature import UNSENT, Toolset, tool_method
 
 if TYPE_CHECKING:
     from whet.sandbox.confinement import Confinement
@@ -67,7 +67,8 @@ class ShellTools(Toolset, frozen=True):
         tool = msgspec.structs.replace(tool, output_cap_chars=self.limits.output_cap_chars)
         if tool.name == TERMINAL:
             argument: dict[str, Any] = tool.spec.parameters["properties"]["timeout_s"]
-            argument["default"] = self.limits.timeout_s
+            limit_s = self.limits.timeout_s
+            argument["default"] = int(limit_s) if float(limit_s).is_integer() else limit_s
         return tool
 
     @tool_method(effects={"execute"}, timeout_s=None)
@@ -75,13 +76,13 @@ class ShellTools(Toolset, frozen=True):
         self,
         ctx: ToolContext,
         command: str,
-        workdir: str = "",
+        workdir: Annotated[str, UNSENT] = "",
         timeout_s: float | None = None,
-        stdin: str = "",
+        stdin: Annotated[str, UNSENT] = "",
         pty: bool = False,
-        background: Annotated[bool, "for servers: gives a process id"] = False,
+        background: Annotated[bool, "gives an id"] = False,
     ) -> ToolOutput:
-        """Run bash in the workspace, each call a new shell that keeps only cd; gives output and exit code."""
+        """Run bash in the workspace, each call in a new shell that keeps only cd."""
         from whet.tools.commands import run_command
         from whet.tools.shell import command_spec
 
@@ -98,11 +99,10 @@ class ShellTools(Toolset, frozen=True):
         id: str = "",
         text: str = "",
         newline: bool = True,
-        eof: Annotated[bool, "then close input"] = False,
+        eof: bool = False,
         timeout_s: float = 30,
     ) -> ToolOutput:
-        """Background processes, helpers: poll gives new output, wait at exit or timeout_s, write sends text,
-        kill ends children too."""
+        """Background processes, helpers: poll gives new output, wait until exit or timeout_s."""
         from whet.tools.shell import Shell
 
         if self.helpers is not None and id.startswith(HELPER):

@@ -12,7 +12,7 @@ import msgspec
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.page_source import PageSource, WebLimits
-from whet.tools.signature import Toolset, tool_method
+from whet.tools.signature import UNSENT, Toolset, tool_method
 
 if TYPE_CHECKING:
     from whet.tools.engines import SearchEngine
@@ -42,9 +42,9 @@ class WebTools(Toolset, frozen=True):
 
     @tool_method(effects={"network"}, parallel=True, repeatable=True, timeout_s=60, refuse=refuse_private)
     async def web_fetch(
-        self, ctx: ToolContext, url: str, max_chars: int = 20_000, start: int = 0
+        self, ctx: ToolContext, url: str, max_chars: Annotated[int, UNSENT] = 20_000, start: int = 0
     ) -> ToolOutput:
-        """Read max_chars of a web page as Markdown. Untrusted."""
+        """Read a web page as Markdown."""
         from whet.tools.web import WebReader
 
         if not self.readers:  # it keeps the last pages, so there is one for all calls

@@ -1,0 +1,104 @@
+"""Word the parts of a question that only the gate knows: what a call does, why it is asked about, the undo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+from whet.approval.actions import ActionView
+from whet.contract.changes import TextChange
+from whet.contract.protocols import GateCall
+from whet.contract.tools import Tool
+from whet.sandbox.policy import Opening
+
+_MAX_PROGRAMS = 4
+_OUTPUT = ">"
+_REWIND = "type /rewind (in a shell: whet rewind) to"
+_UNRECORDED = "not possible: Whet does not record files here"
+
+
+def describe_intent(call: GateCall, action: ActionView, openings: Sequence[Opening]) -> str:
+    """Return what a call that shows no change does, as the end of "Whet wants to"."""
+    tags, name = call.tool.tags, call.tool.name
+    if "command" in tags:
+        return _describe_command(action, openings)
+    if "url" in tags:
+        return f"read a page of {urlsplit(action.whole).hostname or 'an address'}"
+    if "path" in tags:
+        return f"{'change' if 'edits' in tags else 'read'} {action.whole}"
+    if "mcp" in tags:
+        _, server, tool = name.split("__", 2)
+        return f"use the tool {tool} of the MCP server {server}"
+    return f"use the tool {name}"
+
+
+def _describe_command(action: ActionView, openings: Sequence[Opening]) -> str:
+    """Return the programs of a command, the files that its output goes to, and what its sandbox blocks."""
+    programs = {
+        piece.program.rsplit("/", 1)[-1]
+        for piece in action.pieces
+        if piece.program not in ("", _OUTPUT) and "=" not in piece.text.split(" ", 1)[0]
+    }
+    names = sorted(programs, key=action.whole.find)
+    if len(names) > _MAX_PROGRAMS:
+        names[_MAX_PROGRAMS:] = [f"{len(names) - _MAX_PROGRAMS} more programs"]
+    text = f"run {_join(names or ['this command'])}"
+    targets = dict.fromkeys(
+        piece.text.partition(" ")[2] for piece in action.pieces if piece.program == _OUTPUT
+    )
+    if targets:
+        text += f", with output to {_join(targets)}"
+    if any(opening.kind == "run" for opening in openings):
+        return f"{text} outside the sandbox, with all your rights"
+    return f"{text}, and to {_join(opening.words for opening in openings)}" if openings else text
+
+
+def describe_sandbox(openings: Sequence[Opening]) -> str:
+    """Return what the sandbox blocks, and what a yes opens."""
+    if any(opening.kind == "run" for opening in openings):
+        return "it can't run in the sandbox; a yes gives it all your rights on files and hosts"
+    words = " or ".join(opening.words for opening in openings)
+    return f"the sandbox lets no command {words}; a yes lets this one"
+
+
+def describe_mode(tool: Tool, *, has_changes: bool) -> str:
+    """Return the rule of mode "ask" that asks about a call without a risk of its own."""
+    what = "change to a file" if has_changes else "command that may change something"
+    if not has_changes and "command" not in tool.tags:
+        what = "page it reads from the web" if "url" in tool.tags else "tool that may change something"
+    return f'mode "ask" asks before every {what}'
+
+
+def describe_undo(
+    call: GateCall,
+    action: ActionView,
+    openings: Sequence[Opening],
+    changes: Sequence[TextChange],
+    *,
+    is_confined: bool,
+    is_recorded: bool,
+) -> str:
+    """Return whether and how the effects of a call can be taken back."""
+    if changes:
+        inside = all(change.place.startswith(f"{call.workspace.rstrip('/')}/") for change in changes)
+        if not (inside and is_recorded):
+            return _UNRECORDED if inside else "not possible: it is outside of the folder that Whet records"
+        if all(change.old is None and not change.note for change in changes):
+            return f"{_REWIND} delete {'it' if len(changes) == 1 else 'them'} again"
+        return f"{_REWIND} get {'the file' if len(changes) == 1 else 'the files'} back"
+    if "looks" in call.tool.tags:
+        is_risky = action.level == "dangerous"
+        return "not possible: the model keeps what it reads" if is_risky else "not needed: no file changes"
+    if action.lasts:
+        return "not possible: /rewind can't take this back"
+    if not is_recorded:
+        return _UNRECORDED
+    if openings or not is_confined:
+        return f"{_REWIND} get files in this folder back, but nothing outside of it"
+    return f"{_REWIND} get the files in this folder back"
+
+
+def _join(names: Iterable[str]) -> str:
+    """Join names with commas and "and"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,198 @@
+"""Reads the state folder of OpenClaw, `~/.openclaw`: its sessions, and the notes in its agents' workspaces.
+
+Each agent has a database, `agents/<agent>/agent/openclaw-agent.sqlite`. An event there is one of pi's
+entries, as JSON or, if it is long, compressed by zstd. Older versions wrote the same entries to files,
+`agents/<agent>/sessions/*.jsonl`. Sessions of helpers are left out. Source: state written by version
+2026.9.6.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import apsw
+import msgspec
+
+from whet.contract.errors import ConfigError
+from whet.contract.texts import NOT_JSON
+from whet.moving import notes, pi
+from whet.moving.carry import ImportOutcome
+from whet.moving.copies import check_tables, open_copy
+from whet.moving.lines import JsonLines
+from whet.moving.notes import Note
+from whet.store.bulk import PastSession
+from whet.store.sessions import NewSession
+
+ORIGIN = "openclaw"
+_MAX_EVENT_BYTES = 4_194_304
+_UNPACK_TIMEOUT_S = 60
+_SUPERSEDED = re.compile(r"<!--[^>]*\bsuperseded\b[^>]*-->\s*^- .*$", re.MULTILINE)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_PLACEHOLDER = re.compile(r"^- .*\.\.\.\s*$", re.MULTILINE)
+_DIRECTIVES = "## Directives"
+
+
+class Unread(msgspec.Struct):
+    """Counts what could not be read: lines or events, compressed events, and sessions in archives."""
+
+    events: int = 0
+    compressed: int = 0
+    archived: int = 0
+
+    def notice(self) -> str:
+        """Return a line for the person, or an empty string."""
+        parts: list[str] = []
+        if self.events:
+            parts.append(f"{self.events} unreadable events")
+        if self.compressed:
+            parts.append(f"{self.compressed} compressed events (install zstd, then import again)")
+        if self.archived:
+            parts.append(f"{self.archived} sessions in archives (open them in OpenClaw, then import again)")
+        return f"left out: {', '.join(parts)}" if parts else ""
+
+
+class OpenClawHome:
+    """A state folder of OpenClaw. Raises ConfigError if it is not one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.databases: list[Path] = sorted(root.glob("agents/*/agent/openclaw-agent.sqlite"))
+        self.transcripts: list[Path] = sorted(root.glob("agents/*/sessions/*.jsonl"))
+        self.unread = Unread()
+        if not (self.databases or self.transcripts or (root / "openclaw.json").is_file()):
+            raise ConfigError(
+                f"{root} is no state folder of OpenClaw",
+                hint="it has an openclaw.json; ~/.openclaw by default",
+            )
+
+    def count(self) -> int:
+        """Return the number of sessions. Raises ConfigError if a database is damaged."""
+        total = len(self.transcripts)
+        for path in self.databases:
+            with open_copy(path) as connection:
+                check_tables(connection, ("session_windows", "transcript_events"))
+                total += len(_session_rows(connection))
+        return total
+
+    def sessions(self) -> Iterator[PastSession]:
+        """Yield the sessions with user messages, agent by agent, oldest first."""
+        for path in self.transcripts:
+            lines = JsonLines(path, pi.entry_decoder)
+            past = pi.read_entries(list(lines), NewSession(id=path.stem, source=ORIGIN))
+            self.unread.events += lines.bad
+            if past is not None:
+                yield past
+        for path in self.databases:
+            with open_copy(path) as connection:
+                yield from self._sessions_in(connection)
+
+    def _sessions_in(self, connection: apsw.Connection) -> Iterator[PastSession]:
+        for session_id, title, is_archived in _session_rows(connection):
+            if is_archived:
+                self.unread.archived += 1
+                continue
+            entries = self._entries(connection, session_id)
+            past = pi.read_entries(entries, NewSession(id=session_id, source=ORIGIN, title=title))
+            if past is not None:
+                yield past
+
+    def _entries(self, connection: apsw.Connection, session_id: str) -> list[pi.Entry]:
+        rows = connection.execute(
+            "SELECT event_json, event_zstd, event_utf8_bytes FROM transcript_events WHERE session_id = ?"
+            " ORDER BY seq",
+            (session_id,),
+        ).fetchall()
+        packed = [(frame, size) for text, frame, size in rows if text is None]
+        unpacked = iter(_unpack(packed))
+        entries = list[pi.Entry]()
+        for text, _, _ in rows:
+            event = text if text is not None else next(unpacked)
+            if event is None:
+                self.unread.compressed += 1
+                continue
+            try:
+                entries.append(pi.entry_decoder.decode(event))
+            except NOT_JSON:
+                self.unread.events += 1
+        return entries
+
+    def workspaces(self) -> list[Path]:
+        """Return the folders of its agents that exist: those that its settings name, or the default one."""
+        try:
+            settings: Any = msgspec.json.decode((self.root / "openclaw.json").read_bytes())
+        except (OSError, *NOT_JSON):  # it may have comments, which JSON has not
+            settings = None
+        names = list(dict.fromkeys(_workspaces_in(settings))) or [str(self.root / "workspace")]
+        return [path for path in (Path(name).expanduser() for name in names) if path.is_dir()]
+
+    def notes(self) -> tuple[list[Note], list[ImportOutcome]]:
+        """Read MEMORY.md and USER.md of the workspaces; what is left out is listed."""
+        all_notes, left_out = list[Note](), list[ImportOutcome]()
+        for workspace in self.workspaces():
+            own_notes, skipped = notes.read(workspace, _without_form)
+            all_notes += own_notes
+            left_out += skipped
+            if days := len(list(workspace.glob("memory/*.md"))):
+                why = f"{days} files, a diary; they stay in {workspace / 'memory'}"
+                left_out.append(ImportOutcome("memory/", "left", why))
+        return all_notes, left_out
+
+
+def _session_rows(connection: apsw.Connection) -> list[tuple[str, str, bool]]:
+    """Return id and title of each session that is no helper's, and whether it is in an archive."""
+    return connection.execute(
+        "SELECT w.session_id, coalesce(n.label, n.display_name, w.display_name, ''),"
+        " NOT EXISTS (SELECT 1 FROM transcript_events e WHERE e.session_id = w.session_id)"
+        " FROM session_windows w LEFT JOIN session_nodes n ON n.session_key = w.session_key"
+        " WHERE coalesce(w.spawned_by, n.spawned_by, '') = '' ORDER BY w.created_at, w.session_id"
+    ).fetchall()
+
+
+def _unpack(packed: list[tuple[bytes, int]]) -> list[bytes | None]:
+    """Return the events in zstd frames whose sizes are known; None for each if they can't be unpacked."""
+    nothing: list[bytes | None] = [None] * len(packed)
+    program = shutil.which("zstd")
+    sizes = [size for _, size in packed]
+    if not packed or program is None or any(not 0 < size <= _MAX_EVENT_BYTES for size in sizes):
+        return nothing
+    frames = b"".join(frame for frame, _ in packed)
+    try:
+        command = [program, "-dc", "--memory=128MB"]
+        done = subprocess.run(
+            command, input=frames, capture_output=True, timeout=_UNPACK_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return nothing
+    if done.returncode or len(done.stdout) != sum(sizes):
+        return nothing
+    events, start = list[bytes | None](), 0
+    for size in sizes:
+        events.append(done.stdout[start : start + size])
+        start += size
+    return events
+
+
+def _without_form(name: str, text: str) -> str:
+    """Return a notes file without what its template says: USER.md has a heading with directives below."""
+    if name == "USER.md" and _DIRECTIVES in text:
+        section = text.partition(_DIRECTIVES)[2].partition("\n## ")[0]
+        text = f"{_DIRECTIVES}\n{section[section.find('<!--') :]}" if "<!--" in section else ""
+    return _PLACEHOLDER.sub("", _COMMENT.sub("", _SUPERSEDED.sub("", text)))
+
+
+def _workspaces_in(settings: object) -> Iterator[str]:
+    agents = _fields(_fields(settings).get("agents"))
+    listed: object = agents.get("list")
+    items = cast("list[object]", listed) if isinstance(listed, list) else []
+    for fields in (_fields(agents.get("defaults")), *map(_fields, items)):
+        if isinstance(name := fields.get("workspace"), str) and name:
+            yield name
+
+
+def _fields(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

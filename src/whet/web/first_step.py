@@ -1,0 +1,49 @@
+"""Run a coroutine at once up to its first wait, and only the rest of it as a task.
+
+A call that waits for nothing then costs neither a task nor another pass of the loop. Python has this from
+3.12 on (eager tasks). Until its first wait such a coroutine has no current task, so it must not use what
+needs one: `asyncio.timeout`, a task group, anyio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextvars import copy_context
+from types import coroutine
+from typing import Any
+
+
+def run_first_step(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
+) -> asyncio.Task[None] | None:
+    """Run `work` up to its first wait. Return the task that runs the rest, or None if it has ended.
+
+    Raises what `work` raises before its first wait.
+    """
+    context = copy_context()
+    try:
+        waited_for = context.run(work.send, None)
+    except StopIteration:
+        return None
+    return loop.create_task(_run_rest(work, waited_for), context=context)
+
+
+async def _run_rest(work: Coroutine[Any, Any, None], waited_for: Any) -> None:
+    await _drive(work, waited_for)
+
+
+@coroutine
+def _drive(work: Coroutine[Any, Any, None], waited_for: Any) -> Generator[Any, Any, None]:
+    """Wait for `waited_for` in the place of `work`, and pass on each result and each cancellation."""
+    while True:
+        try:
+            result = yield waited_for
+        except BaseException as error:
+            step, value = work.throw, error
+        else:
+            step, value = work.send, result
+        try:
+            waited_for = step(value)
+        except StopIteration:
+            return
