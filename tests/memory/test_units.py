@@ -141,6 +141,20 @@ def test_a_question_is_known_by_its_mark(text: str) -> None:
     assert units.is_question(text) and not units.is_question("We use tabs.")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The handbook is at https://docs.acme.example/handbook?v=2, not in the wiki.",
+        "Match both spellings with colou?r here.",
+        "Use `grep 'a?'` for it.",
+        "Dumps are named dump_?.csv, one a day.",
+    ],
+)
+def test_a_mark_inside_a_word_or_code_asks_nothing(text: str) -> None:
+    assert not units.is_question(text)
+    assert units.is_question(f"{text} Right?") and units.is_question("Is that ok?I think so.")
+
+
 @each(
     "line",
     [

@@ -45,6 +45,9 @@ _PACKED = re.compile(f"[{_CJK}，、]{{6,}}")
 _SETTING = re.compile(r"(?<![\w:/.])[^\W\d][\w .-]*[\"'\])]?\s*(?:=|:(?=\s))|^\s*[\w.-]+\s+\S*\d\S*$")
 _SHORT_PACKED = re.compile(f"[{_CJK}，、]{{4,}}")
 _SEVEN_WORDS = re.compile(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}")
+_QUESTION = re.compile(
+    r"[?](?![.=&$/(\[]?[a-z0-9_])|[？؟¿՞፧⁇⁈⁉⸮꘏꛷]|[\u0370-\u03ff].*;\Z|(?:[吗呢까]|ますか|ですか)[。.]*\Z"
+)
 _TICKED = re.compile(r"`([^`\n]+)`")
 _PIECES = re.compile(r"[-_]+|(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ])")
 _LONGEST_RUN = 5
@@ -181,12 +184,12 @@ def is_talk(line: str) -> bool:
 
 
 def is_question(text: str) -> bool:
-    """Return whether a statement is a question, by its mark or by a question particle."""
-    bare = text.strip().rstrip("\"'”»」』) ")
-    return (
-        re.search(r"[?？؟¿՞፧⁇⁈⁉⸮꘏꛷]|[\u0370-\u03ff].*;\Z|(?:[吗呢까]|ますか|ですか)[。.]*\Z", bare)
-        is not None
-    )
+    """Return whether a statement is a question, by its mark or by a question particle.
+
+    A mark inside a word or in code (`?v=2` in an address, `colou?r`) asks nothing.
+    """
+    bare = _strip_code(text).strip().rstrip("\"'”»」』) ")
+    return _QUESTION.search(bare) is not None
 
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:
