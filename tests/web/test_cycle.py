@@ -20,9 +20,15 @@ def serve(app: Any, play: Any) -> Any:
 
     async def go() -> Any:
         config = uvicorn.Config(
-            app, port=0, http=LimitedProtocol, lifespan="off", log_config=None, ws="none", server_header=False,
+            app,
+            port=0,
+            http=LimitedProtocol,
+            lifespan="off",
+            log_config=None,
+            ws="none",
+            server_header=False,
             proxy_headers=False,
-        )  # fmt: skip
+        )
         server = uvicorn.Server(config)
         task = asyncio.create_task(server._serve())
         while not server.started:
