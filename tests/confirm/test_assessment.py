@@ -129,6 +129,28 @@ def test_the_record_holds_the_reading_of_danger(
 
 
 @pytest.mark.slow
+def test_the_list_tells_held_calls_apart_at_80_columns(server: Running, tmp_path: Path) -> None:
+    text = "An agent called by a long name wants to use its tool in /home/ann/work/service"
+    held: list[tuple[str, dict[str, Any]]] = [
+        ("tool:Bash", {"command": "make all"}),
+        ("tool:files.x", {"server": "files", "tool": "x", "arguments": {"path": "/srv/a"}}),
+        ("tool:odd", {"arguments": ["no", "object"], "url": "http://a.b/c"}),
+        ("tool:mute", {"count": 1}),
+        ("deploy", {"command": "not a held call"}),
+    ]
+    for action, details in held:
+        ask(server, {"action": action, "description": text, "details": details})
+    env = {
+        "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+        "CONFIRMATION_TOKEN": server.token("approve", "ben"),
+        "COLUMNS": "80",
+    }
+    rows = whet(tmp_path, "list", **env).splitlines()[1:]
+    for row, start in zip(rows, ("An ag", "An ag", "http:", "/srv", "make"), strict=True):
+        assert f"  {start}" in row and len(row) <= 80
+
+
+@pytest.mark.slow
 def test_the_command_line_shows_votes_and_danger(server: Running, tmp_path: Path) -> None:
     request_id, deadly = ask(server), ask(server, DEADLY)
     server.client("approve", "ann").post(f"/confirm/{request_id}/approve")

@@ -24,7 +24,14 @@ def serve(app: Any, play: Any) -> Any:
 
     async def go() -> Any:
         config = uvicorn.Config(
-            app, port=0, http=LimitedProtocol, lifespan="off", log_config=None, ws="none", server_header=False
+            app,
+            port=0,
+            http=LimitedProtocol,
+            lifespan="off",
+            log_config=None,
+            ws="none",
+            server_header=False,
+            proxy_headers=False,
         )
         ready = asyncio.Event()
         server = SiteServer(config, ready.set, lambda: None, takes_signals=False)

@@ -39,7 +39,7 @@ def _drive(work: Coroutine[Any, Any, None], waited_for: Any) -> Generator[Any, A
     while True:
         try:
             result = yield waited_for
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 each goes to the coroutine
             step, value = work.throw, error
         else:
             step, value = work.send, result

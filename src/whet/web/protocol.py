@@ -43,8 +43,8 @@ _JSON = "content-type: application/json\r\nconnection: close\r\n"
 class LimitedProtocol(HttpToolsProtocol):
     """One connection. A timer runs only while a request is incomplete.
 
-    An application with a method `may_start_at_once(scope)` that returns True gets a request that arrived whole
-    within the read that brought it (`first_step.py`); any other request gets a task.
+    If the application's `may_start_at_once(scope)` returns True, a request that arrived whole is answered
+    within the read that brought it (`first_step.py`). Any other request gets a task.
     """
 
     head_time_s: float = 10.0
@@ -127,7 +127,7 @@ class LimitedProtocol(HttpToolsProtocol):
         us: Any = self  # avoids the types of uvicorn's stubs: `cast` is a call
         parser: HttpRequestParser = us.parser  # exists while the connection does
         if parser.should_upgrade() and parser.get_method() != b"CONNECT":
-            self._plain_head = self._head_without_upgrade(parser)
+            self._plain_head = _head_without_upgrade(parser, self.url, us.headers)
             return
         self._in_head = False
         self._stop_timer()
@@ -266,11 +266,6 @@ class LimitedProtocol(HttpToolsProtocol):
             if not self._is_refused:
                 self.send_400_response("Invalid HTTP request received.")
 
-    def _head_without_upgrade(self, parser: HttpRequestParser) -> bytes:
-        line = b"%s %s HTTP/%s\r\n" % (parser.get_method(), self.url, parser.get_http_version().encode())
-        headers = (b"%s: %s\r\n" % pair for pair in self.headers if pair[0] != b"upgrade")
-        return b"".join((line, *headers, b"\r\n"))
-
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -304,6 +299,12 @@ def _peer_of(transport: Any) -> int | None:
         return None
     credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", credentials)[1])
+
+
+def _head_without_upgrade(parser: HttpRequestParser, url: bytes, sent: list[tuple[bytes, bytes]]) -> bytes:
+    line = b"%s %s HTTP/%s\r\n" % (parser.get_method(), url, parser.get_http_version().encode())
+    headers = (b"%s: %s\r\n" % pair for pair in sent if pair[0] != b"upgrade")
+    return b"".join((line, *headers, b"\r\n"))
 
 
 def _find_ambiguity(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:

@@ -40,9 +40,9 @@ from whet_confirm.commands.policy import policy
 from whet_confirm.commands.record_text import (
     describe_request,
     describe_status,
-    description_line,
     on_one_line,
     risk_word,
+    summarize,
 )
 from whet_confirm.commands.resume import resume
 from whet_confirm.commands.tokens import token
@@ -233,7 +233,7 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
         Column("from", lambda record: on_one_line(record["requester"]), rank=3),
         Column("status", lambda record: describe_status(record, now_s), rank=1),
         Column("risk", risk_word, rank=1),
-        Column("what", description_line, grows=True, rank=2),
+        Column("what", summarize, grows=True, rank=2),
     ]
     none = f"Nothing is {status}." if status != "all" else "Nothing was ever asked."
     emit_rows(records, shape, {"requests": records}, none=none, as_json=as_json)

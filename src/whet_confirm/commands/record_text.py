@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
+from whet.contract.texts import short, subject_of
 from whet.terminal import output
 from whet.terminal.output import style_text
 from whet.visible import escape_characters
+from whet_confirm.names import GATE_PREFIX
+
+_SUBJECT_CHARS = 120
 
 
 def describe_status(record: dict[str, Any], now_s: float) -> str:
@@ -28,9 +32,14 @@ def risk_word(record: dict[str, Any]) -> str:
     return {"dangerous": "DANGEROUS", "unread": "not read"}.get(record.get("risk", {}).get("level", ""), "")
 
 
-def description_line(record: dict[str, Any]) -> str:
-    """Return the description on one line."""
-    return on_one_line(" ".join(record["description"].split()))
+def summarize(record: dict[str, Any]) -> str:
+    """Return on one line what a request is about: of a held tool call, first the command, path or address."""
+    description = " ".join(record["description"].split())
+    details: dict[str, Any] = record["details"]
+    arguments = details.get("arguments")  # of a gateway, whose details name the server, too
+    held = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else details
+    subject = subject_of(held) if record["action"].startswith(GATE_PREFIX) else ""
+    return on_one_line(f"{short(subject, _SUBJECT_CHARS)} ({description})" if subject else description)
 
 
 def _format_time(at_s: float, now_s: float) -> str:
