@@ -63,7 +63,7 @@ class OpenClawHome:
         self.root = root
         self.databases: list[Path] = sorted(root.glob("agents/*/agent/openclaw-agent.sqlite"))
         self.transcripts: list[Path] = sorted(root.glob("agents/*/sessions/*.jsonl"))
-        self.unread = Unread()
+        self.unread: Unread = Unread()
         if not (self.databases or self.transcripts or (root / "openclaw.json").is_file()):
             raise ConfigError(
                 f"{root} is no state folder of OpenClaw",
