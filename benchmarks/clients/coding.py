@@ -128,6 +128,7 @@ def make_environment(home: Path, url: str, token: str) -> dict[str, str]:
             {"security": {"auth": {"selectedType": "openai"}}, "model": {"name": "whet"}}
         ),
         ".config/opencode/opencode.json": json.dumps(_opencode(url, token)),
+        ".config/kilo/kilo.json": json.dumps(_opencode(url, token)),
         ".pi/agent/models.json": json.dumps(
             {
                 "providers": {

@@ -18,7 +18,7 @@ import httpx2
 from benchmarks import clients
 from benchmarks.clients import coding
 from benchmarks.measure import clean_environment
-from benchmarks.newest.install import Cache, version_of
+from benchmarks.newest.install import Cache, NotInstalled, version_of
 from benchmarks.newest.row import Cells, Trial
 from benchmarks.serving import serving
 from whet_lab.practice.server import PracticeServer
@@ -31,6 +31,13 @@ ADOPTED = {
     "@mariozechner/pi-coding-agent": ("pi", ()),
     "@qwen-code/qwen-code": ("qwen-code", ()),
 }
+KILO = coding.CodingAgent(
+    "@kilocode/cli", ("kilo", "run", "--auto"), ("kilo", "run", "--auto", "-c"), "Chat Completions"
+)
+AGENTS = (*coding.AGENTS, KILO)
+COMPLETE = {KILO.package: (f"{KILO.package}@7.7.7", f"{KILO.package}-linux-x64@7.7.7")}
+"""For an agent whose program is a package of its own: the newest version that was seen with both, for an
+index that lacks the program of the newest one."""
 _REASON = "use the staging machine"
 
 
@@ -88,7 +95,7 @@ def deciding(service: Confirming, verdict: str) -> Iterator[None]:
 
 
 def _try_agent(agent: coding.CodingAgent, cache: Cache, folder: Path) -> tuple[str, Cells]:
-    modules = cache.npm(agent.package.strip("@").replace("/", "-"), [agent.package])
+    modules = _install(agent.package, cache)
     bins = modules / "node_modules" / ".bin"
     path = f"{cache.node()}{os.pathsep}{os.environ['PATH']}"
     with (
@@ -97,10 +104,22 @@ def _try_agent(agent: coding.CodingAgent, cache: Cache, folder: Path) -> tuple[s
         _named_path(path),
     ):
         cells = coding.try_agent(bins, agent, server.url, server.token)
+        if agent.package not in ADOPTED:
+            return version_of(modules, agent.package), cells | {"held": "— no hook is known"}
         with confirming(folder / "confirm-home") as service, tempfile.TemporaryDirectory() as other:
             environment = coding.make_environment(Path(other), server.url, server.token)
             cells["held"] = _try_adoption(agent, bins, environment, service)
     return version_of(modules, agent.package), cells
+
+
+def _install(package: str, cache: Cache) -> Path:
+    name = package.strip("@").replace("/", "-")
+    try:
+        return cache.npm(name, [package])
+    except NotInstalled:
+        if package not in COMPLETE:
+            raise
+        return cache.npm(f"{name}-complete", COMPLETE[package])
 
 
 def _try_adoption(
@@ -145,4 +164,4 @@ def _named_path(path: str) -> Iterator[None]:
         os.environ["PATH"] = before
 
 
-TRIALS = [Trial("agent", agent.package, partial(_try_agent, agent)) for agent in coding.AGENTS]
+TRIALS = [Trial("agent", agent.package, partial(_try_agent, agent)) for agent in AGENTS]

@@ -52,6 +52,24 @@ Replace the example below with a real directive before you save this file.
 """
 
 
+_OLDER_USER = """# USER.md - About Your Human
+
+_Learn about the person you're helping._
+
+- **Name:** Ann
+- **What to call them:**
+- **Pronouns:** _(optional)_
+
+## Context
+
+_(What do they care about?)_
+
+---
+
+- [Agent workspace](/concepts/agent-workspace)
+"""
+
+
 def entry(name: str, parent: str | None, kind: str = "message", **more: Any) -> dict[str, Any]:
     return {"type": kind, "id": name, "parentId": parent, "timestamp": _AT, **more}
 
@@ -198,6 +216,20 @@ def test_the_command_takes_sessions_files_and_notes_over(tmp_path: Path, home: P
     again = take()
     assert (again["sessions"]["new"], again["sessions"]["same"]) == (0, 2)
     assert [row["how"] for row in again["memory"]] == ["kept", "kept", "left"]
+
+
+def test_an_older_versions_files_and_form_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "agents" / "main" / "sessions"
+    lines(folder / "s-1.jsonl", header("s-1"), *run_log())
+    lines(folder / "s-1.trajectory.jsonl", {"traceSchema": "openclaw-trajectory", "type": "session.started"})
+    lines(folder / "s-2.jsonl", header("s-2"), *run_log())
+    listed = {"agent:main:main": {"sessionId": "s-1"}, "agent:main:subagent:x": {"sessionId": "s-2"}}
+    (folder / "sessions.json").write_text(json.dumps(listed))
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "USER.md").write_text(_OLDER_USER)
+    home = OpenClawHome(tmp_path)
+    assert home.count() == 1 and [past.about.id for past in home.sessions()] == ["s-1"]
+    assert [note.text for note in home.notes()[0]] == ["**Name:** Ann"]
 
 
 def test_another_folder_is_refused(tmp_path: Path, home: Path) -> None:

@@ -369,6 +369,7 @@ def test_a_spoilt_replay_is_left_out():
     assert body(spoilt, dialect=SERVERS["deepseek"].dialect)["messages"][1] == {
         "role": "assistant",
         "content": "x",
+        "reasoning_content": " ",
     }
 
 

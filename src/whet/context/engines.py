@@ -16,8 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.context.engine_runner import EngineRunner, HostFacts, filter_keywords, optional_hook
-from whet.context.rows import engine_row
+from whet.context.engine_runner import EngineRunner, HostFacts, filter_keywords
 from whet.contract.context_engine import (
     ChatRow,
     ChatRows,
@@ -34,7 +33,6 @@ from whet.store.transcript import Transcript
 DEFAULT = "compressor"
 NONE = "none"
 TOOLSET = "context_engine"
-_MAX_WHOLE_ROWS = 4_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -164,6 +162,23 @@ def _as_json(answer: object) -> str:
     return msgspec.json.encode(answer, enc_hook=str).decode()
 
 
+async def rows_at_end(log: Transcript, runner: EngineRunner, rows: list[ChatRow]) -> list[ChatRow]:
+    """Return the rows with which a session ends: `rows`, or the whole conversation for one that is behind."""
+    if not runner.is_behind:
+        return rows
+    from whet.context.whole import whole_rows  # noqa: PLC0415 - few sessions were ever compacted
+
+    return await whole_rows(log, runner) or rows
+
+
+async def show_if_behind(log: Transcript, runner: EngineRunner) -> None:
+    """Show an engine that is behind the whole conversation, so that it finds what it has."""
+    if runner.is_behind:
+        from whet.context.whole import show_whole  # noqa: PLC0415 - few sessions were ever compacted
+
+        await show_whole(log, runner)
+
+
 class SessionEngines:
     """The engines of one session: the chosen one and, after a failure of it, also the built-in one.
 
@@ -269,31 +284,6 @@ class SessionEngines:
             runner.is_behind = bool(self._log.live.epoch)
             await runner.run_hooks(transition_calls(runner.engine, self._describe_change()))
 
-    async def show_whole(self) -> None:
-        """Show the chosen engine the whole conversation if it is behind, so that it finds what it has.
-
-        It gets them with the call of a tool that it lacks, which does nothing else.
-        """
-        hook = optional_hook(self.chosen.engine, "handle_tool_call")
-        if hook is None or not self.chosen.is_behind or not self.chosen.tools:
-            return
-        rows = await self.whole_rows(self.chosen)
-        keywords = filter_keywords(hook, {"messages": rows})
-        if rows and keywords:
-            deadline_s = self.chosen.deadlines.compress_s
-            await self.chosen.run("handle_tool_call", lambda: hook("", {}, **keywords), deadline_s)
-
-    async def whole_rows(self, runner: EngineRunner) -> list[ChatRow]:
-        """Return the whole conversation as rows if the engine is behind and it is not too long, else an empty
-        list."""
-        if not runner.is_behind or not runner.tools:
-            return []
-        from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
-
-        whole = await compactions.list_whole(self._log, _MAX_WHOLE_ROWS)
-        runner.is_behind = [seq for seq, _ in whole] != list(self._log.live.seqs)
-        return [{**engine_row(message), "_seq": seq} for seq, message in whole if runner.is_behind]
-
     def report_stop(self, why: str) -> None:
         """Notify the person that automatic compaction is off."""
         self.chosen.note(
@@ -328,8 +318,8 @@ class SessionEngines:
     async def _end(self, runner: EngineRunner, rows: list[ChatRow], *, is_reset: bool = False) -> None:
         end, session = getattr(runner.engine, "on_session_end", None), self._log.session
         if callable(end):
-            shown = await self.whole_rows(runner) or rows
-            await runner.run("on_session_end", lambda: end(session.id, shown))
+            last_rows = await rows_at_end(self._log, runner, rows)
+            await runner.run("on_session_end", lambda: end(session.id, last_rows))
         if is_reset and (reset := getattr(runner.engine, "on_session_reset", None)) is not None:
             await runner.run("on_session_reset", reset)
         # A clone may share resources with the engine that it was cloned from.

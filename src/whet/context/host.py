@@ -24,7 +24,7 @@ from whet.context.engine_runner import (
     filter_keywords,
     optional_hook,
 )
-from whet.context.engines import SessionEngines
+from whet.context.engines import SessionEngines, rows_at_end, show_if_behind
 from whet.context.live_list import LiveList
 from whet.contract.context_engine import ChatRow
 from whet.contract.errors import ProviderError
@@ -94,7 +94,9 @@ class EngineHost:
         `carry_over`: the new session continues with the engine's knowledge of that one.
         """
         self.runner.live = self.live_rows
-        rows = None if leaving is None or leaving.is_closed else await leaving.last_rows()
+        rows: list[ChatRow] | None = None
+        if leaving is not None and not leaving.is_closed:
+            rows = await rows_at_end(leaving.log, leaving.runner, leaving.live_rows())
         done = await self._engines.begin(leaving.log if leaving else None, rows, carry_over=carry_over)
         counts: list[int] = []
         if self.log.live.epoch:
@@ -214,11 +216,6 @@ class EngineHost:
         await self._engines.aclose(self.live_rows, is_reset=is_reset)
         self._made = self.compacted = None
 
-    async def last_rows(self) -> list[ChatRow]:
-        """Return the rows with which the session is left: the live list, or the whole conversation for an
-        engine that is behind."""
-        return await self._engines.whole_rows(self.runner) or self.live_rows()
-
     def live_rows(self) -> list[ChatRow]:
         """Return the whole live list as an engine sees it."""
         self._sync(None)
@@ -252,7 +249,7 @@ class EngineHost:
             self._turn = self.log.live.turn_number
             if self.brake.created is not None:
                 self.brake.created.new_turn()
-            await self._engines.show_whole()
+            await show_if_behind(self.log, self.runner)
         tokens = self._live.tokens()
         answer = await self._ask_engine(self.runner, tokens, first=first)
         if answer is None and (spare := await self._engines.use_spare()) is not None:

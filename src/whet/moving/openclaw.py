@@ -2,8 +2,8 @@
 
 Each agent has a database, `agents/<agent>/agent/openclaw-agent.sqlite`. An event there is one of pi's
 entries, as JSON or, if it is long, compressed by zstd. Older versions wrote the same entries to files,
-`agents/<agent>/sessions/*.jsonl`. Sessions of helpers are left out. Source: state written by version
-2026.9.6.
+`agents/<agent>/sessions/*.jsonl`. Sessions of helpers are left out. Source: state written by the versions
+2026.6.11 and 2026.9.6.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ _UNPACK_TIMEOUT_S = 60
 _SUPERSEDED = re.compile(r"<!--[^>]*\bsuperseded\b[^>]*-->\s*^- .*$", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _PLACEHOLDER = re.compile(r"^- .*\.\.\.\s*$", re.MULTILINE)
+_UNFILLED = re.compile(
+    r"^\s*(?:- )?(?:\*\*[^*\n]+:\*\*[ \t]*)?(?:_.*_|---+|\[[^\]\n]*\]\([^)\n]*\))?[ \t]*$", re.MULTILINE
+)
+"""A line of a form that nobody filled in: a label, advice in italics, a rule or a link."""
+_TRAJECTORY = ".trajectory.jsonl"
 _DIRECTIVES = "## Directives"
 
 
@@ -62,8 +67,14 @@ class OpenClawHome:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.databases: list[Path] = sorted(root.glob("agents/*/agent/openclaw-agent.sqlite"))
-        self.transcripts: list[Path] = sorted(root.glob("agents/*/sessions/*.jsonl"))
-        self.unread = Unread()
+        files = sorted(root.glob("agents/*/sessions/*.jsonl"))
+        helpers = {
+            name for file in root.glob("agents/*/sessions/sessions.json") for name in _helpers_in(file)
+        }
+        self.transcripts: list[Path] = [
+            path for path in files if not path.name.endswith(_TRAJECTORY) and path.stem not in helpers
+        ]
+        self.unread: Unread = Unread()
         if not (self.databases or self.transcripts or (root / "openclaw.json").is_file()):
             raise ConfigError(
                 f"{root} is no state folder of OpenClaw",
@@ -182,7 +193,19 @@ def _without_form(name: str, text: str) -> str:
     if name == "USER.md" and _DIRECTIVES in text:
         section = text.partition(_DIRECTIVES)[2].partition("\n## ")[0]
         text = f"{_DIRECTIVES}\n{section[section.find('<!--') :]}" if "<!--" in section else ""
-    return _PLACEHOLDER.sub("", _COMMENT.sub("", _SUPERSEDED.sub("", text)))
+    return _UNFILLED.sub("", _PLACEHOLDER.sub("", _COMMENT.sub("", _SUPERSEDED.sub("", text))))
+
+
+def _helpers_in(index: Path) -> Iterator[str]:
+    """Yield the ids of helpers' sessions in an older version's list of sessions."""
+    try:
+        entries: Any = msgspec.json.decode(index.read_bytes())
+    except (OSError, *NOT_JSON):
+        return
+    for key, value in _fields(entries).items():
+        entry = _fields(value)
+        if ":subagent:" in key or entry.get("spawnedBy"):
+            yield str(entry.get("sessionId") or "")
 
 
 def _workspaces_in(settings: object) -> Iterator[str]:

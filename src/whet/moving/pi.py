@@ -47,7 +47,7 @@ class _Usage(msgspec.Struct, rename="camel"):
     cache_write: int = 0
 
 
-entry_decoder = shared_decoder(Entry, strict=False)
+entry_decoder: msgspec.json.Decoder[Entry] = shared_decoder(Entry, strict=False)
 
 
 def files(folder: Path) -> list[Path]:
@@ -68,7 +68,7 @@ def read(path: Path) -> tuple[PastSession | None, int]:
 def read_entries(entries: list[Entry], new_session: NewSession) -> PastSession | None:
     """Return the session that the entries make up, or None if it has no user message. Its header and names
     replace those of `new_session`."""
-    kept = list[Entry]()
+    branches = list[Entry]()
     for entry in entries:
         if entry.type == "session":
             session_id, workspace = text_in(entry.id) or new_session.id, text_in(entry.cwd)
@@ -76,9 +76,9 @@ def read_entries(entries: list[Entry], new_session: NewSession) -> PastSession |
             continue
         if entry.type == "session_info" and (title := text_in(entry.name)):
             new_session = msgspec.structs.replace(new_session, title=title)
-        kept.append(entry)
+        branches.append(entry)
     transcript = _Transcript()
-    for entry in _branch(kept):
+    for entry in _branch(branches):
         transcript.add(entry)
     return transcript.session(new_session)
 

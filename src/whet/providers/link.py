@@ -217,7 +217,6 @@ class ServerLink:
             outage.notices.append(notice)
             return notice
         change = change or tool_cuts.read_refused_tool(failure, attempt.body, self._cuts)
-        change = change or tool_cuts.read_unnamed(failure, attempt.body, self._cuts)
         if change is None:
             return ""
         self._cuts, notice = change

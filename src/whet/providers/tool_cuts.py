@@ -53,12 +53,12 @@ def read_cuts(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[Tool
 
 def read_refused_tool(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
     """Return the cuts with a plain schema for the tool that a refusal names, or without the tool if it has
-    one, and the notice for the person; None if the failure names none."""
+    one, and the notice for the person. If the failure names none, see `_read_unnamed`."""
     if not isinstance(failure, BadRequest | ContextOverflow | ModelRefused):
         return None
     tool = locate(failure, body).tool
     if not tool or tool in cuts.names:
-        return None
+        return _read_unnamed(failure, body, cuts)
     schemas = (fields.get("parameters") or fields.get("input_schema") for fields in _read_tools(body, tool))
     if tool not in cuts.plain and not cuts.all_plain and any(map(_is_reducible, schemas)):
         notice = f"the model's server refused the schema of the tool {tool}, so a plain one is sent"
@@ -67,14 +67,13 @@ def read_refused_tool(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tu
     return msgspec.structs.replace(cuts, names=(*cuts.names, tool)), notice
 
 
-def read_unnamed(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
+def _read_unnamed(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
     """Return the cuts with plain schemas for all tools, for a refusal of a parameter or schema that names
     none, and the notice for the person; None if it names something, or all schemas are plain."""
     if type(failure) is not BadRequest or cuts.all_plain or not re.search(_UNNAMED, failure.detail):
         return None
-    located = locate(failure, body)
     schemas = (tool.get("parameters") or tool.get("input_schema") for tool in _read_tools(body))
-    if located.part or located.tool or not any(map(_is_reducible, schemas)):
+    if failure.part or failure.tool or not any(map(_is_reducible, schemas)):  # set by `locate`
         return None
     notice = "the model's server refused something that it does not name, so plain schemas of tools are sent"
     return msgspec.structs.replace(cuts, all_plain=True), notice

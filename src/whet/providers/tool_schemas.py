@@ -109,31 +109,31 @@ def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return _plain(accepted_schema(schema), schema, 0)
 
 
-def _plain(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _plain(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> dict[str, Any]:
     if depth > _MAX_DEPTH:
         return {}
     fields = dict(schema)
     for key in _CHOICES:
-        parts = (_resolve(_object(part), whole) for part in _list(fields.get(key)))
+        parts = (_resolve(_object(part), root) for part in _list(fields.get(key)))
         fields = next((part for part in parts if part.get("type") not in (None, "null")), {}) | fields
-    fields = _resolve(fields, whole) | fields
+    fields = _resolve(fields, root) | fields
     result = {key: fields[key] for key in ("type", "description", "required") if key in fields}
     if isinstance(kinds := fields.get("type"), list):
         result["type"] = next((kind for kind in cast("list[Any]", kinds) if kind != "null"), "string")
     if result.get("type") == "object" or "properties" in fields:
-        named = _object(fields.get("properties")).items()
-        result["properties"] = {name: _plain(_object(inner), whole, depth + 1) for name, inner in named}
+        properties = _object(fields.get("properties")).items()
+        result["properties"] = {name: _plain(_object(inner), root, depth + 1) for name, inner in properties}
     if result.get("type") == "array":
-        result["items"] = _plain(_object(fields.get("items")), whole, depth + 1) or {"type": "string"}
+        result["items"] = _plain(_object(fields.get("items")), root, depth + 1) or {"type": "string"}
     words = _list(fields.get("enum"))
     if result.get("type", "string") == "string" and words and all(isinstance(word, str) for word in words):
         result |= {"type": "string", "enum": words}
     return result
 
 
-def _resolve(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a reference into the same schema points to, or the schema if it is none."""
-    value: Any = whole
+    value: Any = root
     reference = schema.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return dict(schema)
