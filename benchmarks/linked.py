@@ -8,6 +8,7 @@ and after it, in this process. CPU, the command's included.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -68,8 +69,10 @@ class _Arm:
         self.steps_ms: list[float] = []
         self._number = 0
         began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_oublock
         self._first_ms = cpu_ms(self._work)
         self._first_wall_s = time.perf_counter() - began
+        self._written_bytes = 512 * (resource.getrusage(resource.RUSAGE_SELF).ru_oublock - before)
         self._record_bytes = sum(file.stat().st_size for file in self._home.rglob("*") if file.is_file())
 
     def step(self) -> None:
@@ -82,7 +85,7 @@ class _Arm:
         """Say what the first step cost."""
         return (
             f"the first step, {self._name}: {self._first_ms:,.0f} ms of CPU, {self._first_wall_s:.1f} s,"
-            f" {self._record_bytes / 1e6:.0f} MB in the open record"
+            f" {self._record_bytes / 1e6:.0f} MB in the record, {self._written_bytes / 1e6:.0f} MB written"
         )
 
     def _work(self) -> None:

@@ -45,6 +45,21 @@ def test_a_step_that_changes_nothing_writes_few_bytes(tmp_path: Path) -> None:
     made.close()
 
 
+def test_the_first_look_at_a_large_workspace_writes_its_contents_once(tmp_path: Path) -> None:
+    made = workspace(tmp_path)
+    for number in range(12):
+        (tmp_path / "work" / f"f{number}").write_bytes(os.urandom(1_000_000))
+    first, _ = begin_step(made, "s", 1, 1)
+    folder = next((tmp_path / "home" / "rewind").iterdir())
+    assert (folder / "files.db").stat().st_size > 12_000_000
+    assert (folder / "files.db-wal").stat().st_size < 100_000
+    (tmp_path / "work" / "f3").unlink()
+    end_step(made, first)
+    assert not take_back(made, first, BACK, Scope({"s"})).failed
+    assert (tmp_path / "work" / "f3").stat().st_size == 1_000_000
+    made.close()
+
+
 def test_what_is_too_large_is_named_and_left_alone(tmp_path: Path) -> None:
     made = workspace(tmp_path, RecordLimits(file_bytes=1_000))
     root = tmp_path / "work"

@@ -125,6 +125,29 @@ def test_a_kill_leaves_nothing_half_done(tmp_path: Path, seed: int, *, while_res
     one_round(tmp_path / "t", seed, while_restoring=while_restoring)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("at", range(4))
+def test_a_kill_while_a_new_record_is_filled_leaves_it_usable(tmp_path: Path, at: int) -> None:
+    rng = random.Random(at)
+    workspace(tmp_path)
+    for number in range(40):
+        (tmp_path / "work" / f"f{number}").write_bytes(rng.randbytes(1_000_000))
+    before = fingerprint(tmp_path / "work")
+
+    def is_so() -> bool:
+        files = list((tmp_path / "home").glob("rewind/*/files.db"))
+        return bool(files) and files[0].stat().st_size > at * 10_000_000
+
+    killed_once(is_so, lambda: begin_step(workspace(tmp_path), "s", 1, 1))
+    made = workspace(tmp_path)
+    first, _ = begin_step(made, "s", 1, 1)
+    wreck(tmp_path / "work", rng)
+    end_step(made, first)
+    take_back(made, first, BACK, Scope({"s"}))
+    assert fingerprint(tmp_path / "work") == before
+    made.close()
+
+
 @pytest.mark.soak
 def test_100_kills_leave_nothing_half_done(tmp_path: Path) -> None:
     middle = 0

@@ -8,6 +8,7 @@ import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +104,24 @@ def test_a_package_that_uv_linked_from_its_cache_is_not_shared(jail: Jail, tmp_p
     run(jail, "echo EVIL >> .venv/lib/python3.*/site-packages/six.py")
     assert installed.read_text() == "safe\nEVIL\n"
     assert {path.read_text() for path in (tmp_path / "cache").rglob("six.py")} == {"safe\n"}
+
+
+def test_a_folder_is_opened_once_for_all_of_its_linked_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        _linked(tmp_path / "cache" / f"f{number}", tmp_path / "work" / "a" / "b" / f"f{number}")
+    names: list[object] = []
+    open_file = os.open
+
+    def note(path: Any, *arguments: Any, **named: Any) -> int:
+        names.append(path)
+        return open_file(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", note)
+    assert WorkspaceLinks((str(tmp_path / "work"),), frozenset()).separate() == 20
+    assert names.count("b") == 1
+    assert (tmp_path / "cache" / "f7").stat().st_nlink == 1
 
 
 def test_links_within_the_workspace_stay_links(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import apsw
@@ -42,6 +42,7 @@ _POLL_S = 0.05
 _NAMED = 3
 _WHOLE_AFTER_S = 600.0
 _ROOM = 0.9
+_FILL_BYTES = 4_000_000
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
@@ -163,7 +164,11 @@ class Workspace:
             if not (look.to_read or look.settled or look.gone):
                 return self._version
             budget_bytes = self._budget()
-            with closing(Contents(self.file, root_fd, began_ns, budget_bytes)) as contents:
+            is_filled = self._version == 0 and sum(item[1].st_size for item in look.to_read) > _FILL_BYTES
+            with (
+                self.file.without_log() if is_filled else nullcontext(),
+                closing(Contents(self.file, root_fd, began_ns, budget_bytes)) as contents,
+            ):
                 states = self._read(contents, look, budget_bytes)
                 contents.flush()
         finally:

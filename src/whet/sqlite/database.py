@@ -11,9 +11,9 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
@@ -176,6 +176,26 @@ class DatabaseFile:
             raise translate_error(error, str(self.path), reader.system_errno) from error
         finally:
             self._return_reader(reader)
+
+    @contextmanager
+    def without_log(self) -> Generator[None]:
+        """Write into the file itself in the meantime, so that what a new file is filled with is written once.
+
+        A crash leaves the file as it was before the transaction. If another process reads, the log is kept.
+        """
+        self._set_journal("truncate")
+        try:
+            yield
+        finally:
+            self._set_journal("wal")
+
+    def _set_journal(self, mode: str) -> None:
+        with self._readers_lock:
+            readers, self._idle_readers = self._idle_readers, []
+        for reader in readers:  # an open one keeps the log in use
+            reader.close()
+        with suppress(apsw.Error):
+            self._lane.set_journal(mode)
 
     def close(self) -> None:
         """Commit the submitted writes and close every connection. Calling it again does nothing."""

@@ -241,6 +241,12 @@ class WriterLane(GroupLane):
             self.put((), lambda _outcomes: None)
         return outcomes
 
+    def set_journal(self, mode: str) -> None:
+        """Change the file's journal between two commits. Raises apsw.Error if another connection reads."""
+        with self._held:
+            self._set_timeout(self._patience_ms if mode == "wal" else 0)
+            self._connection.pragma("journal_mode", mode)
+
     def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
         with self._held:
             outcomes = self._commit_patiently(works) if works else []
