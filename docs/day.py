@@ -95,7 +95,7 @@ class Phone:
 
 
 def begin_scene(terminal: Terminal, line: str) -> None:
-    """Clear the screen and type a line. The prompt is waited for: the terminal echoes what comes before it."""
+    """Clear the screen and type a line. Keys before the prompt would be echoed twice."""
     terminal.type("clear")
     terminal.wait(r"\A\S+ \$")
     terminal.type(line)
