@@ -132,7 +132,9 @@ class TerminalQuestion:
         for end in ([*reasons, *answers, *hint], [*reasons, *answers]):
             if len(end) + _MIN_SHOWN <= room:
                 return end
-        return answers if len(answers) <= room else [_first_row(line, width) for line in laid_out[first:]]
+        if len(answers) + _MIN_SHOWN <= room:
+            return answers
+        return [_first_row(line, width) for line in laid_out[first:]]
 
 
 def _first_row(line: list[list[Fragment]], width: int) -> list[Fragment]:
