@@ -250,29 +250,6 @@ def test_a_session_that_is_opened_shows_its_last_exchange_without_a_colour(folde
 
 
 @pytest.mark.slow
-def test_edits_of_a_resumed_session_are_shown_with_their_diffs_as_they_were_live(folder: Path) -> None:
-    diff = "".join(f"--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-old\n+new\n" for name in ("b.txt", "c.txt"))
-    for name, text in (("a.txt", "one\ntwo\nthree\n"), ("b.txt", "old\n"), ("c.txt", "old\n")):
-        (folder / name).write_text(text)
-    rewritten = json.dumps({"path": "a.txt", "content": "one\n2\nthree\n"})
-    calls = (PracticeCall("write_file", rewritten), PracticeCall("patch", json.dumps({"diff": diff})))
-    script = [ScriptedReply(tool_calls=calls), ScriptedReply("Changed.")]
-    environ = {"NO_COLOR": "1"}
-    with PracticeServer(script=script) as server:
-        with Tty(["chat", "--yes", *flags(server)], folder, environ=environ) as tty:
-            tty.wait_for("Ctrl-D")
-            tty.type("go\r")
-            live = tty.wait_for("Changed.")
-            tty.type("\x04")
-            tty.wait_for_end()
-        with Tty(["chat", "-c", *flags(server)], folder, environ=environ) as tty:
-            resumed = tty.wait_for("Changed.")
-    rows = re.findall(r"^ +\d+ \| .*", live.replace("\r", ""), re.MULTILINE)
-    assert len(rows) == 8 and "    2 | -two" in rows and "    2 | +2" in rows
-    assert re.findall(r"^ +\d+ \| .*", resumed.replace("\r", ""), re.MULTILINE) == rows
-
-
-@pytest.mark.slow
 def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
     script = [
         ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),)),
