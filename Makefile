@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # An environment that wants no bytecode would make pytest rewrite its plugins in every process of every run.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test slow installed check bench newest docs recording mutants soak soak-team lock clean
+.PHONY: setup demo test slow installed check bench newest docs recording captures mutants soak soak-team lock clean
 setup: $(STAMP)
 
 # Bytecode is compiled here, also for those who run whet where it can't be written: start-up depends on it.
@@ -73,6 +73,9 @@ $(VENV)/.docs: requirements/docs.txt $(STAMP)
 recording: $(STAMP)
 	$(BIN)/python docs/record.py $(ARGS)
 	$(BIN)/python docs/day.py
+
+captures: $(STAMP)
+	RENEW=1 $(BIN)/python -m pytest -m soak tests/stories/test_captures.py $(ARGS)
 
 lock:
 	uv pip compile --universal --generate-hashes --no-header --group dev pyproject.toml -o requirements/lock.txt

@@ -95,7 +95,7 @@ class Phone:
 
 
 def begin_scene(terminal: Terminal, line: str) -> None:
-    """Clear the screen and type a line. The prompt is waited for: the terminal echoes what comes before it."""
+    """Clear the screen and type a line. Keys before the prompt would be echoed twice."""
     terminal.type("clear")
     terminal.wait(r"\A\S+ \$")
     terminal.type(line)
@@ -142,7 +142,7 @@ def review_by_phone(terminal: Terminal, browser: Browser, home: Path) -> None:
 
 def pursue_goal(terminal: Terminal) -> None:
     """Over night: a goal that a command must prove."""
-    begin_scene(terminal, "# evening: a goal for the night, with what the sandbox holds allowed")
+    begin_scene(terminal, "# evening: a goal for the night; what stays in the sandbox is allowed")
     terminal.type("whet config set approval.mode auto")
     terminal.wait(r"auto(.*\n)+[^\n]*\$")
     terminal.type(

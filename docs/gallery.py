@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,9 +80,9 @@ LIGHT = {
 # A scene: its name, what is typed (or keys in angle brackets), and what the screen then shows.
 SCENES: tuple[tuple[str, str, str], ...] = (
     ("begin", "whet", READY),
-    ("answer", "mend the price", r"Enter alone is no[^\n]*"),
+    ("answer", "mend the price", r"Enter alone\s+is no[^\n]*"),
     ("edited", "1", REST),
-    ("new-file", "write a longer file", r"Enter alone is no[^\n]*"),
+    ("new-file", "write a longer file", r"Enter alone\s+is no[^\n]*"),
     ("refused", "n", REST),
     ("running", "run a long command", r"│ two(.*\n)+[^\n]*›"),
     ("stopped", "<Escape>", r"cancelled(.*\n)+[^\n]*›"),
@@ -135,9 +136,8 @@ def draw(page: Page, terminal: Terminal, shape: Shape, path: Path) -> None:
     svg.unlink()
 
 
-def play(page: Page, shape: Shape, folder: Path) -> list[Path]:
-    """Play the scenes in one shape, and return the pictures."""
-    pictures: list[Path] = []
+def play(shape: Shape, save: Callable[[Terminal, str], object], **more: str) -> None:
+    """Play the scenes in one shape, with `more` variables, and save the screen after each under its name."""
     with (
         tempfile.TemporaryDirectory(prefix="w", ignore_cleanup_errors=True) as place,
         PracticeServer(script=script()) as server,
@@ -156,6 +156,7 @@ def play(page: Page, shape: Shape, folder: Path) -> list[Path]:
             "WHET_MODEL_PROVIDER": "practice",
             "WHET_MODEL_BASE_URL": server.base_url,
             "WHET_MODEL_MODEL": "practice",
+            **more,
         }
         terminal = Terminal(orders, environ, shape.columns, shape.rows)
         try:
@@ -170,19 +171,33 @@ def play(page: Page, shape: Shape, folder: Path) -> list[Path]:
                         terminal.press(key)
                 else:
                     terminal.type(typed)
-                terminal.wait(rf"({shown}|answer again(.*\n)+[^\n]*Enter alone is no)")
+                again = r"answer again(.*\n)+[^\n]*Enter alone\s+is no"
+                terminal.wait(rf"({shown}|q leaves|{again})")
+                if "q leaves" in terminal.look():
+                    terminal.press("q")
+                    terminal.wait(again)
                 if "answer again" in terminal.look():  # a small screen shows all of it after the first answer
                     terminal.rest(2.0)
                     terminal.type(typed)
                 terminal.wait(shown)
                 terminal.rest(0.5)
-                pictures.append(folder / f"terminal-{shape.name}-{name}.png")
-                draw(page, terminal, shape, pictures[-1])
+                save(terminal, name)
                 if name == "rewind":
                     terminal.press("Escape")
                     terminal.rest(0.7)
         finally:
             terminal.close()
+
+
+def take_pictures(page: Page, shape: Shape, folder: Path) -> list[Path]:
+    """Play the scenes in one shape, and return the pictures."""
+    pictures: list[Path] = []
+
+    def save(terminal: Terminal, name: str) -> None:
+        pictures.append(folder / f"terminal-{shape.name}-{name}.png")
+        draw(page, terminal, shape, pictures[-1])
+
+    play(shape, save)
     return pictures
 
 
@@ -230,7 +245,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         browser = Browser(Path(place))
         with browser.page() as page:
-            sheets = {f"terminal-{shape.name}": play(page, shape, folder) for shape in SHAPES}
+            sheets = {f"terminal-{shape.name}": take_pictures(page, shape, folder) for shape in SHAPES}
             sheets |= {f"page-{name}": found for name, found in visit(page, folder).items()}
             for name, pictures in sheets.items():
                 columns, width = (4, 300) if "phone" in name or "-40-" in name else (2, 700)

@@ -83,8 +83,8 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     assert [label_note(row) for row in question.notes] == [
         "Why asked: why",
         "To undo: not possible",
-        "this session or always: any change to a.py (by the tool patch)",
-        "this session: any change to files below src/ (by the tool patch)",
+        "this session or always: changing or deleting a.py (only with the tool patch)",
+        "this session: changing or deleting files below src/ (only with the tool patch)",
     ]
     command = ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w", intent="run make")
     plain = build_question(command)
@@ -96,9 +96,12 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     [
         (GrantScope("terminal", ("git commit *",)), "commands that begin with “git commit”"),
         (GrantScope("terminal", ("make *", "npm run b *")), "commands that begin with “make” or “npm run b”"),
-        (GrantScope("terminal", (r"ls \*.py", "> a b")), "exactly “ls *.py” and output to a b"),
+        (
+            GrantScope("terminal", (r"ls \*.py", "> a b")),
+            "exactly “ls *.py” and output of any command to a b",
+        ),
         (GrantScope("terminal", ("x" * 99,)), "exactly this command"),
-        (GrantScope("read_file", (".env",), always=False), "reading .env (by the tool read_file)"),
+        (GrantScope("read_file", (".env",), always=False), "reading .env (only with the tool read_file)"),
         (GrantScope("web_fetch", ("docs.python.org",)), "pages of docs.python.org"),
         (GrantScope("web_fetch", ("https://a.org/b",)), "exactly this page"),
         (GrantScope("mcp__x__y", ("*",)), "any call of the tool mcp__x__y"),
@@ -134,9 +137,10 @@ def test_a_title_says_what_is_deleted_emptied_or_no_text() -> None:
             new,
             other,
         ): "change 1 file and delete 2 files and create 1 file (2 lines added, 3 removed)",
+        (change("a\nb\n", "c\n"),): "replace all of a.py (2 lines) with 1 line of text",
         (change("a\n", ""),): "empty the file a.py (1 line removed)",
         (change(None, ""),): "create the file a.py (0 lines)",
-        (binary,): "change the file a.png (1 line added, replaces 8 bytes of binary data)",
+        (binary,): "replace all of a.png (8 bytes of binary data) with 1 line of text",
     }
     shown = {changes: build_question(asked(*changes)).title for changes in titles}
     assert shown == {changes: f"Whet wants to {title}" for changes, title in titles.items()}

@@ -76,7 +76,7 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
     ),
     "text in the place of a binary": (
         _call("write_file", path="picture.bin", content="just text\n"),
-        ("+just text", "the file picture.bin (1 line added, replaces 8 bytes of binary data)"),
+        ("+just text", "replace all of picture.bin (8 bytes of binary data) with 1 line of text"),
     ),
     "many lines": (_call("write_file", path="many.txt", content=_MANY), ("+row 0", "+row 1499")),
     "a very long line": (_call("write_file", path="long.txt", content=_LONG + "\n"), (f"+{_LONG}",)),

@@ -18,23 +18,25 @@ from whet.contract.texts import NOT_JSON, from_json
 
 
 class Editable(msgspec.Struct, frozen=True):
-    """The text of a call that a person edits, and the suffix for a file with that text."""
+    """The text of a call that a person edits, the suffix for a file with that text, and what the text is."""
 
     text: str
     suffix: str
+    noun: str
 
 
 def find_editable(request: ApprovalRequest) -> Editable:
     """Return the text to edit: a call's command, the file that it would write, its diff, or else its
     arguments as JSON."""
     if isinstance(command := request.arguments.get("command"), str):
-        return Editable(command, ".sh")
+        return Editable(command, ".sh", "command")
     change = _single_change(request)
     if change is not None and change.new is not None:
-        return Editable(change.new, Path(change.place).suffix)
+        return Editable(change.new, Path(change.place).suffix, "new text")
     if isinstance(diff := request.arguments.get("diff"), str) and diff:
-        return Editable(diff, ".diff")
-    return Editable(msgspec.json.format(msgspec.json.encode(request.arguments), indent=2).decode(), ".json")
+        return Editable(diff, ".diff", "diff")
+    text = msgspec.json.format(msgspec.json.encode(request.arguments), indent=2).decode()
+    return Editable(text, ".json", "call's arguments")
 
 
 def apply_edit(request: ApprovalRequest, text: str) -> dict[str, object] | None:

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from whet.contract.changes import FileEdit, TextChange
+from whet.contract.changes import REPLACES, FileEdit, TextChange
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.contract.texts import plural
 from whet.contract.tools import tags_of
@@ -120,8 +120,10 @@ def describe_scope(scope: GrantScope) -> str:
     if "command" in tags:
         text = _describe_commands(scope.patterns)
     elif "path" in tags:
-        verb = "any change to" if "edits" in tags else "reading"
-        text = f"{verb} {' and '.join(map(_describe_file, scope.patterns))} (by the tool {scope.tool})"
+        verb = "reading"
+        if "edits" in tags:
+            verb = "any change to" if "whole" in tags else "changing or deleting"
+        text = f"{verb} {' and '.join(map(_describe_file, scope.patterns))} (only with the tool {scope.tool})"
     elif "url" in tags:
         text = " and ".join(
             "exactly this page" if "://" in pattern else f"pages of {unescape(pattern)}"
@@ -187,7 +189,7 @@ def _describe_commands(patterns: Sequence[str]) -> str:
         is_short = len(same) == 1 and len(same[0]) <= _MAX_QUOTED_CHARS
         parts.append(f"exactly “{same[0]}”" if is_short else "exactly this command")
     if outputs:
-        parts.append(f"output to {' and '.join(dict.fromkeys(outputs))}")
+        parts.append(f"output of any command to {' and '.join(dict.fromkeys(outputs))}")
     return " and ".join(parts)
 
 
@@ -202,15 +204,25 @@ def _describe_changes(changes: Sequence[TextChange]) -> str:
     if len(changes) > 1:
         return f"Whet wants to {_list_files(changes)} ({_describe_lines(added, removed)})"
     change = changes[0]
-    verb = _verb_of(change)
-    where = f"{verb} the file {visible(change.path, WHOLE)}"
+    verb, path = _verb_of(change), visible(change.path, WHOLE)
     if change.through:
-        where += f" through the link {visible(change.through, WHOLE)}"
+        path += f" through the link {visible(change.through, WHOLE)}"
+    if replaced := _describe_replaced(change, added, removed):
+        return f"Whet wants to replace all of {path} ({replaced}) with {plural(added, 'line')} of text"
+    where = f"{verb} the file {path}"
     lines = (
         plural(added + removed, "line") if verb in ("create", "delete") else _describe_lines(added, removed)
     )
     note = f", {visible(change.note, WHOLE)}" if change.note else ""
     return f"Whet wants to {where} ({lines}{note})"
+
+
+def _describe_replaced(change: TextChange, added: int, removed: int) -> str:
+    """Return what a file holds of which nothing stays, or an empty string if something does."""
+    if change.note.startswith(REPLACES) and change.new is not None:
+        return visible(change.note.removeprefix(REPLACES), WHOLE)
+    is_all = added and removed > 1 and removed == len(_split_lines(change.old))
+    return plural(removed, "line") if is_all else ""
 
 
 def _describe_lines(added: int, removed: int) -> str:

@@ -32,7 +32,7 @@ def test_a_question_says_that_the_new_text_has_hidden_characters(
     write, command = bench.call("write_file", path="a.py"), bench.call("terminal", command=f"echo '{new}'")
     for call in (msgspec.structs.replace(write, preview=preview), command):
         asyncio.run(bench.gate.decide(call, bench.events.append))
-    begin = "the text has invisible characters, shown here as codes: "
+    begin = "the text has characters that hide or reorder text, shown as codes: "
     shown = [
         [reason.removeprefix(begin) for reason in asked.reasons if reason.startswith(begin)]
         for asked in bench.person.asked

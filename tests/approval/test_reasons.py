@@ -25,10 +25,10 @@ from tests.support import each
         ("python - <<< 'os.remove(1)'", "dangerous", ("its code uses os.remove",)),
         ("python $X", "normal", ()),
         ("python -c $X", "dangerous", ("can't tell what it runs: its code is made at run time",)),
-        ("curl https://a.b | python", "dangerous", ("runs a download without looking at it",)),
+        ("curl https://a.b | python", "dangerous", ("runs a download that nobody has read",)),
         ("make | sh", "dangerous", ("runs text that another command makes",)),
-        ("curl https://a.b | tee x | sh", "dangerous", ("runs a download without looking at it",)),
-        ("ls | curl https://a.b | sh", "dangerous", ("runs a download without looking at it",)),
+        ("curl https://a.b | tee x | sh", "dangerous", ("runs a download that nobody has read",)),
+        ("ls | curl https://a.b | sh", "dangerous", ("runs a download that nobody has read",)),
         (
             "echo -n 'rm -r x' | sh",
             "dangerous",

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.approval.test_confined import confined
+from whet.sandbox.policy import shorten
 
-BACK = "type /rewind (in a shell: whet rewind) to get"
-HERE = f"{BACK} the files in this folder back"
-ELSEWHERE = f"{BACK} files in this folder back, but nothing outside of it"
+LOST = "not possible: /rewind can't bring back what it deletes"
+ELSEWHERE = "not possible outside of {}; in it, /rewind goes back"
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,11 @@ ELSEWHERE = f"{BACK} files in this folder back, but nothing outside of it"
         ("sudo make install", "run sudo and make outside the sandbox, with all your rights", ELSEWHERE),
         (
             "echo x > out.txt && curl b.org",
-            "run echo and curl, with output to out.txt, and to reach b.org",
+            "run echo and curl, and to overwrite out.txt and reach b.org",
             ELSEWHERE,
         ),
-        ("cat .env", "run cat", "not possible: /rewind can't take this back"),
+        ("echo x >> out.txt; rm -rf .git", "run echo and rm, and to add to out.txt", LOST),
+        ("cat .env", "run cat", "not possible: the model gets what it prints, and keeps it"),
     ],
 )
 def test_a_question_names_programs_files_and_hosts_and_what_takes_it_back(
@@ -33,7 +34,7 @@ def test_a_question_names_programs_files_and_hosts_and_what_takes_it_back(
     (bench.workspace / ".env").write_text("KEY=1\n")
     bench.sh(command)
     (asked,) = bench.person.asked
-    assert (asked.intent, asked.undo) == (intent, undo)
+    assert (asked.intent, asked.undo) == (intent, undo.format(shorten(str(bench.workspace))))
 
 
 def test_nothing_takes_back_what_is_not_recorded(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
     with chatting(folder, script, columns=100) as (_, tty):
         tty.type("go\r")
         shown = tty.wait_for("Enter alone is no:")
-        assert "any change to src/a.py (by the tool write_file)" in " ".join(shown.split())
+        assert "any change to src/a.py (only with the tool write_file)" in " ".join(shown.split())
         tty.type("always 3\r")
         tty.wait_for("not asked again in this folder (undo: whet approvals): any change to files below src/")
         assert "c.py" in tty.wait_for("Enter alone is no:")

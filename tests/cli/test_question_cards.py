@@ -11,13 +11,14 @@ from tests.asked import in_terminal
 from tests.writes import WRITES
 
 PARTS = {
-    "what happens, in one sentence": r"Whet wants to (create|change|delete|empty|run)\b.*\S",
+    "what happens, in one sentence": r"Whet wants to (create|change|delete|empty|replace|run)\b.*\S",
     "why it is asked": r"\n  Why asked: (mode \"ask\" asks before every|[a-z]).*",
-    "what takes it back": r"\n  To undo:   type /rewind \(in a shell: whet rewind\) to (get|delete) ",
+    "what takes it back": r"\n  To undo:   (/rewind \(in a shell: whet rewind\) goes back|not possible out)",
     "the first answer": r"\n  1  Yes, once: only this (change|command)",
-    "the lasting answer": r"\n  2  Yes, also for (any change to|output to|exactly) (.|\n)* until\s+you\s+end\s+this\s+session",
-    "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc mean no, too\)",
-    "changing it": r"or Tab +change it in your editor first; then your version runs",
+    "the lasting answer": r"\n  2  Yes, also for (any change to|changing or deleting|output of|exactly) ",
+    "how long it lasts": r"without\s+asking\s+again\s+until\s+you\s+end\s+this\s+session",
+    "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
+    "changing it": r"or Tab +edit the (new text|diff|command) in your editor; what you save is (written|run)",
     "a reason": r"or any text  no, and the model reads your text as the reason",
     "where to type": r"Type a number, then Enter. Enter alone is no:",
 }

@@ -31,7 +31,8 @@ def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(desk: De
     def folder(options: list[PermissionOption]) -> str:
         names = {option.name: option.option_id for option in options}
         this, below = (
-            f"any change to {what} (by the tool write_file)" for what in ("src/a.py", "files below src/")
+            f"any change to {what} (only with the tool write_file)"
+            for what in ("src/a.py", "files below src/")
         )
         assert f"Allow, and never ask again in this folder for {this}" in names
         return names[f"Allow, and don't ask again in this session for {below}"]

@@ -30,8 +30,9 @@ def call_facts(
     """Return the call's facts as JSON, or an empty string if it had no effect that a receipt names."""
     if output.error_kind in _NEVER_RAN:
         return ""
+    is_new_file = len(output.changes) == 1 and output.changes[0].old is None
     lines = tuple(
-        FileLines(display_name(change, workspace), edit.added, edit.removed)
+        FileLines(display_name(change, workspace), edit.added, edit.removed, "" if is_new_file else edit.diff)
         for change, edit in zip(output.changes, edits, strict=True)
     )
     argument = arguments.get("command") if "command" in tool.tags else ""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from whet.approval.addresses import find_forbidden_address
 from whet.approval.danger_reach import downloaded_paths
 from whet.approval.paths import absolute_path, within
-from whet.approval.risk import CommandSetting, Finding, Lasting, RiskScope
+from whet.approval.risk import CommandSetting, Finding, RiskScope, Shown
 from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret
 from whet.shell.options import operands
 from whet.shell.programs import git_verb, program
@@ -74,7 +74,7 @@ class Exposure:
             secret_path = setting.cwd if is_secret(setting.cwd, self._place) else ""
         if secret_path:
             self.secret = True
-            yield "dangerous", Lasting(f"reads a file that holds secrets: {secret_path}")
+            yield "dangerous", Shown(f"reads a file that holds secrets: {secret_path}")
         self._shows_unknown = self._shows_unknown or any(word.dynamic for word in candidates)
 
     def judge_code(self, text: str, setting: CommandSetting) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ class Exposure:
         secret_name = find_secret_in_code(text, setting)
         if secret_name:
             self.secret = True
-            yield "dangerous", Lasting(f"its code names a file that holds secrets: {secret_name}")
+            yield "dangerous", Shown(f"its code names a file that holds secrets: {secret_name}")
         if reason := find_forbidden_address([text], self._place):
             yield "dangerous", reason
 
@@ -108,7 +108,7 @@ class Exposure:
         for word in scripts:
             full = absolute_path(word.text, setting.cwd)
             if full is not None and any(within(full, folder) for folder in self.downloads):
-                yield "dangerous", f"runs a download without looking at it: {word.plain}"
+                yield "dangerous", f"runs a download that nobody has read: {word.plain}"
         folders = (setting.cwd,) if setting.cwd is not None else ()
         if "network" in facts.kinds or name == "git":
             for path in downloaded_paths(name, arguments):
@@ -133,7 +133,7 @@ class Exposure:
         """Judge what depends on the whole command."""
         if self._shows_unknown and any(self._is_secret(word) for word in self._words):
             self.secret = True
-            yield "dangerous", Lasting("may read a file that holds secrets")
+            yield "dangerous", Shown("may read a file that holds secrets")
         if self.network:
             reason = find_forbidden_address(
                 (fill_variables(word.text, self._values) for word in self._words), self._place

@@ -192,8 +192,7 @@ class PolicyGate:
             return _emit_decision(call, decision, emit)
         if ruling.verdict == "allow":
             return self._allow(case)
-        root = self.root_of(call.session_id)
-        asking = self._asking.setdefault(root, asyncio.Lock())
+        asking = self._asking.setdefault(self.root_of(call.session_id), asyncio.Lock())
         async with asking:
             # The answer to an earlier question may have decided this one.
             case = await self._add_jail_needs(case, emit)
@@ -277,10 +276,10 @@ class PolicyGate:
 
     async def _ask(self, case: GateCase, ruling: Ruling, emit: Emit) -> Decision:
         """Ask until the person decides. If the person's edit can't run, report that and ask again."""
-        is_recorded = self._can_restore is None or await self._can_restore(Path(case.call.workspace))
+        can_restore = self._can_restore is None or await self._can_restore(Path(case.call.workspace))
         while True:
             changes = await preview_changes(case.call)
-            request = build_request(case, ruling, changes, is_recorded=is_recorded)
+            request = build_request(case, ruling, changes, is_recorded=can_restore)
             details = (request.tool, request.subject, request.reasons, list_edits(changes))
             emit(ApprovalAsked(request.call_id, *details))
             shown_content = _content_of(case.call)

@@ -58,7 +58,8 @@ class JailedCall(msgspec.Struct, frozen=True):
         if not self.wanted or self.leaves:
             return ()
         patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
-        words = f"commands that {' and '.join(opening.words for opening in self.wanted)}"
+        needs = " and ".join(opening.words for opening in self.wanted)
+        words = f"any command that needs to {needs}, whatever else it does in the sandbox"
         return (GrantScope(OPENS, patterns, words=words),)
 
 
@@ -122,7 +123,7 @@ def build_request(
     if openings:
         reasons = (*reasons, describe_sandbox(openings))
     if codes := _hidden_codes(call, changes):
-        reasons = (*reasons, f"the text has invisible characters, shown here as codes: {codes}")
+        reasons = (*reasons, f"the text has characters that hide or reorder text, shown as codes: {codes}")
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
     leaves = case.jailed is not None and case.jailed.leaves
     lasting = ruling.lasting and action.level == "normal" and not leaves

@@ -1,4 +1,4 @@
-"""Word the parts of a question that only the gate knows: what a call does, why it is asked about, the undo."""
+"""Word what only the gate knows of a question: what a call does, why it asks, what takes it back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
 from whet.approval.actions import ActionView
+from whet.approval.risk import Shown
 from whet.contract.changes import TextChange
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tool
-from whet.sandbox.policy import Opening
+from whet.sandbox.policy import Opening, shorten
 
 _MAX_PROGRAMS = 4
 _OUTPUT = ">"
-_REWIND = "type /rewind (in a shell: whet rewind) to"
+_REWIND = "/rewind (in a shell: whet rewind) goes back to before this"
 _UNRECORDED = "not possible: Whet does not record files here"
 
 
@@ -43,20 +44,21 @@ def _describe_command(action: ActionView, openings: Sequence[Opening]) -> str:
     if len(names) > _MAX_PROGRAMS:
         names[_MAX_PROGRAMS:] = [f"{len(names) - _MAX_PROGRAMS} more programs"]
     text = f"run {_join(names or ['this command'])}"
-    targets = dict.fromkeys(
-        piece.text.partition(" ")[2] for piece in action.pieces if piece.program == _OUTPUT
-    )
-    if targets:
-        text += f", with output to {_join(targets)}"
+    outputs = [piece.text.partition(" ") for piece in action.pieces if piece.program == _OUTPUT]
+    is_added = all(">>" in operator for operator, _, _ in outputs)
+    targets = dict.fromkeys(target for _, _, target in outputs)
+    deeds = [f"{'add to' if is_added else 'overwrite'} {_join(targets)}"] if outputs else []
     if any(opening.kind == "run" for opening in openings):
-        return f"{text} outside the sandbox, with all your rights"
-    return f"{text}, and to {_join(opening.words for opening in openings)}" if openings else text
+        text += " outside the sandbox, with all your rights"
+    else:
+        deeds += [opening.words for opening in openings]
+    return f"{text}, and to {_join(deeds)}" if deeds else text
 
 
 def describe_sandbox(openings: Sequence[Opening]) -> str:
     """Return what the sandbox blocks, and what a yes opens."""
     if any(opening.kind == "run" for opening in openings):
-        return "it can't run in the sandbox; a yes gives it all your rights on files and hosts"
+        return "it can't run in the sandbox; a yes lets it touch all your files and connect anywhere"
     words = " or ".join(opening.words for opening in openings)
     return f"the sandbox lets no command {words}; a yes lets this one"
 
@@ -83,19 +85,19 @@ def describe_undo(
         inside = all(change.place.startswith(f"{call.workspace.rstrip('/')}/") for change in changes)
         if not (inside and is_recorded):
             return _UNRECORDED if inside else "not possible: it is outside of the folder that Whet records"
-        if all(change.old is None and not change.note for change in changes):
-            return f"{_REWIND} delete {'it' if len(changes) == 1 else 'them'} again"
-        return f"{_REWIND} get {'the file' if len(changes) == 1 else 'the files'} back"
+        return f"{_REWIND} change"
     if "looks" in call.tool.tags:
         is_risky = action.level == "dangerous"
         return "not possible: the model keeps what it reads" if is_risky else "not needed: no file changes"
+    if any(isinstance(reason, Shown) for reason in action.reasons):
+        return "not possible: the model gets what it prints, and keeps it"
     if action.lasts:
-        return "not possible: /rewind can't take this back"
+        return "not possible: /rewind can't bring back what it deletes"
     if not is_recorded:
         return _UNRECORDED
     if openings or not is_confined:
-        return f"{_REWIND} get files in this folder back, but nothing outside of it"
-    return f"{_REWIND} get the files in this folder back"
+        return f"not possible outside of {shorten(call.workspace)}; in it, /rewind goes back"
+    return f"{_REWIND} command"
 
 
 def _join(names: Iterable[str]) -> str:

@@ -58,6 +58,12 @@ class Lasting(str):
     __slots__ = ()
 
 
+class Shown(Lasting):
+    """A reason that the model would read something, such as a secret, and keep it."""
+
+    __slots__ = ()
+
+
 Finding = tuple[Level, str]
 
 

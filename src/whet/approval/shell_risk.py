@@ -359,7 +359,7 @@ def _printed_text(source: Invocation) -> Word | None:
 def _describe_piped_text(invocation: Invocation) -> str:
     for source in invocation.piped_from:
         if source.words and "network" in program(name_of(source.words[0])).kinds:
-            return "runs a download without looking at it"
+            return "runs a download that nobody has read"
     return "runs text that another command makes"
 
 

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+REPLACES = "replaces "
+"""The beginning of the note of a change that replaces a file which is not text."""
+
 
 class TextChange(msgspec.Struct, frozen=True):
     """The change to one file. `old` and `new` are its text, or None if there is no file or it is not text.

@@ -16,12 +16,14 @@ ReceiptState = Literal["fresh", "stale", "mixed", "never", "none"]
 _MAX_PATH_CHARS = 40
 
 
-class FileLines(msgspec.Struct, frozen=True):
-    """A file that changed, with the number of lines added and removed."""
+class FileLines(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that changed, with the number of lines added and removed, and the diff that was shown if the
+    call's arguments don't hold it."""
 
     path: str
     added: int
     removed: int
+    diff: str = ""
 
 
 class TestCounts(msgspec.Struct, frozen=True):

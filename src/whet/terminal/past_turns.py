@@ -150,10 +150,11 @@ def full_rows(part: CallPart) -> list[str]:
 
 
 def _edits_of(part: CallPart) -> tuple[FileEdit, ...]:
-    """Return the edits of a call, with the diff in its arguments if that has as many lines as changed."""
+    """Return the edits of a call with their diffs: the stored ones, or for a new file the one in the call's
+    arguments if that has as many lines as changed."""
     edits = part.facts.own_edits if part.facts else ()
-    if len(edits) != 1:
-        return tuple(FileEdit(edit.path, edit.added, edit.removed) for edit in edits)
+    if len(edits) != 1 or edits[0].diff:
+        return tuple(FileEdit(edit.path, edit.added, edit.removed, edit.diff) for edit in edits)
     edit = edits[0]
     rows = [row for row in read_call(part.call).rows if row.kind != "file"]
     counts = [sum(row.kind == kind for row in rows) for kind in ("added", "removed")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from whet.amending import find_editable
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.contract.tools import tags_of
 from whet.question import (
@@ -27,6 +28,7 @@ UNSEEN = "not an answer yet: only a part was shown. Now all of it was; answer ag
 ANSWER_PROMPT = "Type a number, then Enter. Enter alone is no: "
 """What stands where the answer is typed."""
 FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()}
+SHOWN_PREFIX = f"  {'Shown:':<10} "
 _SHELL_FILE = "command.sh"
 _FIRST_SCOPE = 2
 
@@ -65,13 +67,15 @@ class TerminalDecision:
 
     def choices(self) -> list[tuple[str, str]]:
         """Return the numbered answers, each as a prefix and a text."""
-        kind = "call"
+        tags = tags_of(self.request.tool)
+        noun, effect = "call", "the tool is not used"
         if self.request.changes:
-            kind = "change"
-        elif "command" in tags_of(self.request.tool):
-            kind = "command"
-        seen = " (you see all of it first)" if self.is_long and not self.is_shown_whole else ""
-        rows = [("  1  ", f"Yes, once: only this {kind}{seen}")]
+            noun, effect = "change", "nothing is changed"
+        elif "command" in tags:
+            noun, effect = "command", "it does not run"
+        elif "url" in tags:
+            noun, effect = "page", "the page is not read"
+        rows = [("  1  ", f"Yes, once: only this {noun}")]
         scopes = [describe_scope(scope) for scope in self.request.scopes] or [f"calls of {self.request.tool}"]
         rows += [
             (
@@ -80,17 +84,18 @@ class TerminalDecision:
             )
             for option, scope in zip(self._sessions, scopes, strict=True)
         ]
-        effect = "nothing is changed" if self.request.changes else "it does not run"
         keys = "Enter and Esc mean no, too" if self._has_keys else "Enter means no, too"
         return [*rows, (f"› {self._no}  ", f"No: {effect} ({keys})")]
 
     def other_answers(self) -> list[tuple[str, str]]:
         """Return what else can be typed and what each does, as prefixes and texts."""
-        answers = [("v", "shows all of it")] if self.is_long else []
+        answers = [("v", "show all of it")] if self.is_long else []
+        edited = "written" if self.request.changes else "run"
+        noun = find_editable(self.request).noun
         edit = "Tab" if self._has_keys else "edit"
-        answers.append((edit, "change it in your editor first; then your version runs"))
+        answers.append((edit, f"edit the {noun} in your editor; what you save is {edited}"))
         answers += [
-            (option.name, f"like {number}, and in all later sessions in this folder")
+            (option.name, f"like {number}, and for good in this folder (undo: whet approvals)")
             for option in self._lasting
             for number in [option.name.partition(" ")[2] or str(_FIRST_SCOPE)]
         ]
@@ -115,11 +120,14 @@ class TerminalDecision:
 
     def facts(self) -> list[tuple[str, str]]:
         """Return what else a person should know for the answer, as prefixes and texts."""
-        return [
+        facts = [
             (FACT_PREFIXES.get(row.kind, "  "), exact(row.text))
             for row in self.question.notes
             if row.kind != "scope"
         ]
+        if self.is_long and not self.is_shown_whole:
+            facts.append((SHOWN_PREFIX, "only a part; a yes shows all of it first, then asks you again"))
+        return facts
 
     def options(self) -> tuple[AnswerOption, ...]:
         """Return the options that may be typed; "always" only if the request says what it would cover."""

@@ -16,7 +16,13 @@ from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.terminal import wording
 from whet.terminal.diff_view import PaintedRow
-from whet.terminal.permission_question import ANSWER_PROMPT, FACT_PREFIXES, UNSEEN, TerminalDecision
+from whet.terminal.permission_question import (
+    ANSWER_PROMPT,
+    FACT_PREFIXES,
+    SHOWN_PREFIX,
+    UNSEEN,
+    TerminalDecision,
+)
 from whet.terminal.person import resolve_choice
 from whet.terminal.render import Painter
 from whet.terminal.signs import Fragment, Marks
@@ -120,13 +126,15 @@ class TerminalQuestion:
         reasons = [
             row
             for line, its_rows in zip(self._lines[:first], laid_out, strict=False)
-            if not isinstance(line, PaintedRow) and line[0] in FACT_PREFIXES.values()
+            if not isinstance(line, PaintedRow) and line[0] in (*FACT_PREFIXES.values(), SHOWN_PREFIX)
             for row in its_rows
         ]
         for end in ([*reasons, *answers, *hint], [*reasons, *answers]):
             if len(end) + _MIN_SHOWN <= room:
                 return end
-        return answers if len(answers) <= room else [_first_row(line, width) for line in laid_out[first:]]
+        if len(answers) + _MIN_SHOWN <= room:
+            return answers
+        return [_first_row(line, width) for line in laid_out[first:]]
 
 
 def _first_row(line: list[list[Fragment]], width: int) -> list[Fragment]:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from whet.contract.changes import TextChange, hash_bytes, hash_changes
+from whet.contract.changes import REPLACES, TextChange, hash_bytes, hash_changes
 from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolContext
 from whet.tools.encoding import decode
@@ -26,7 +26,7 @@ def change_of(target: ConfinedPath, before: bytes | None, after: str | None) -> 
     hashed = "" if before is None else hash_bytes(before)
     decoded = ("", None) if before is None else decode(before)
     old = None if before is None or decoded is None else decoded[0]
-    note = f"replaces {size(len(before or b''))} of binary data" if decoded is None else ""
+    note = f"{REPLACES}{size(len(before or b''))} of binary data" if decoded is None else ""
     return TextChange(target.shown, str(target.path), old, after, hashed, note, target.through)
 
 

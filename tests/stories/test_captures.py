@@ -1,0 +1,78 @@
+"""Forty screens of the terminal as text (ten scenes, three sizes, four themes), beside those that are stored.
+
+    make captures                      plays the scenes of docs/gallery.py and stores the screens anew
+    make soak ARGS=tests/stories/test_captures.py
+
+A file holds the screen and, in its last line, the colours and styles that it uses. Times, counts of tokens
+and the names of temporary folders are not compared.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+CAPTURES = Path(__file__).parent / "captures"
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+
+from gallery import SCENES, SHAPES, Shape, play  # noqa: E402 - it is a program beside the pages
+from record import Terminal  # noqa: E402 - as above
+
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here"),
+]
+# Machines differ in their sandboxes.
+SETTINGS = {
+    "WHET_SANDBOX_MODE": "off",
+    "WHET_APPROVAL_ALLOW": "terminal(python3 *),terminal(echo *),terminal(sleep *)",
+}
+CHANGING = (
+    (r"/tmp/w[a-z0-9_]{8}/", "/tmp/wXXXXXXXX/"),
+    (r"\d+(\.\d+)?k? tokens", "N tokens"),
+    (r"\d+% cached", "N% cached"),
+    (r"[▰▱]+ \d+%", "▱▱▱▱▱ N%"),
+    (r"\d+(\.\d+)? (ms|s)\b", "N s"),
+    (r"whet \d+\.\S+", "whet VERSION"),
+    (r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋"),
+)
+
+
+def describe(terminal: Terminal) -> str:
+    """Return a screen as it is stored."""
+    lines = terminal.frames[-1].lines
+    text = "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines).rstrip()
+    for pattern, constant in CHANGING:
+        text = re.sub(pattern, constant, text)
+    styles = {code for line in lines for code in re.findall(r"\x1b\[([0-9;]*)m", line)}
+    return f"{text}\n\nstyles: {' '.join(sorted(styles - {'', '0'}))}\n"
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_the_screens_are_those_that_are_stored(shape: Shape) -> None:
+    screens: dict[str, str] = {}
+    play(shape, lambda terminal, name: screens.update({name: describe(terminal)}), **SETTINGS)
+    assert list(screens) == [name for name, _, _ in SCENES]
+    folder = CAPTURES / shape.name
+    if os.environ.get("RENEW"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in screens.items():
+            (folder / f"{name}.txt").write_text(text, "utf-8")
+    stored = {path.stem: path.read_text("utf-8") for path in folder.glob("*.txt")}
+    changes = [
+        line
+        for name in sorted({*screens, *stored})
+        for line in difflib.unified_diff(
+            stored.get(name, "").split("\n"),
+            screens.get(name, "").split("\n"),
+            f"{name} stored",
+            f"{name} now",
+        )
+    ]
+    assert not changes, "\n".join(["the screens changed; make captures stores them anew", *changes])
