@@ -23,7 +23,7 @@ import msgspec
 from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.batching import After, WriteBatcher
 from whet.sqlite.faults import DISK_FULL, FAULTS, translate_error
-from whet.sqlite.lane import CHECKPOINT_PAGES, Outcome, Rows, WriterLane
+from whet.sqlite.lane import CHECKPOINT_PAGES, GroupLane, Outcome, Rows, WriterLane
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -111,6 +111,9 @@ class DatabaseFile:
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write. The future is done after its commit is on disk, or has a StoreError."""
+        return self._put(self._lane, work)
+
+    def _put(self, lane: GroupLane, work: Work[T]) -> Future[T]:
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
@@ -121,8 +124,12 @@ class DatabaseFile:
             else:
                 future.set_exception(error)
 
-        self._lane.put((work,), deliver)
+        lane.put((work,), deliver)
         return future
+
+    def submit_aside(self, work: Work[T]) -> Future[T]:
+        """Queue a write that nobody waits for, as `submit` does. In a team it delays no other write."""
+        return self.submit(work)
 
     def submit_later(self, work: Work[bool]) -> None:
         """Queue a write to run within a quarter of a second, at the latest on close. Further requests until
@@ -148,7 +155,7 @@ class DatabaseFile:
 
         self._later.pop(work, None)
         with suppress(StoreError):  # it is closed by now
-            self.submit(work).add_done_callback(run_again)
+            self.submit_aside(work).add_done_callback(run_again)
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""

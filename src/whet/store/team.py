@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ class TeamDatabase(StateDatabase):
         self.connected: Callable[[], PostgresConnection] = self._connections.open_connection
         self._team_lane = TeamLane(self.connected, url, patience_s)
         self._lane = self._team_lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
+        self._lane_aside = TeamLane(self.connected, url, patience_s)
         self._gather: WriteBatcher | None = None
         self._later = {}
         self._closed = False
@@ -59,6 +61,10 @@ class TeamDatabase(StateDatabase):
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
         return self.submit(work).result()
+
+    def submit_aside(self, work: Work[T]) -> Future[T]:
+        """Queue a write that nobody waits for on a connection of its own."""
+        return self._put(self._lane_aside, work)
 
     def run(self, work: Work[T]) -> T:
         """Run one statement in a transaction of its own, beside the lane. Raises StoreError."""
@@ -104,6 +110,7 @@ class TeamDatabase(StateDatabase):
         self._closed = True
         self._submit_delayed_writes()
         self._lane.close()
+        self._lane_aside.close()
         self.keeper.close()
         self._wait_for_readers()
         self._connections.close()
