@@ -101,13 +101,14 @@ class DatabaseFile:
         """Whether the file was deleted or replaced since it was opened: what is written then is lost."""
         return self._file_id is not None and _identify(self.path) != self._file_id
 
-    async def append(self, work: Work[T] | Rows, after: After | None = None) -> T:
+    async def append(self, work: Work[T] | Rows, after: After | None = None, scope: str = "") -> T:
         """Write a few rows; returns when they are on disk. A cancel stops waiting but undoes nothing.
 
         Writes begun in one pass of the loop share a commit. `after` receives (result, error) on the loop's
-        thread before the waiter does, even if the waiter was cancelled.
+        thread before the waiter does, even if the waiter was cancelled. In a team, writes of different scopes
+        may be committed in another order.
         """
-        return await self._get_batcher().write_small(work, after)
+        return await self._get_batcher(scope).write_small(work, after)
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write. The future is done after its commit is on disk, or has a StoreError."""
@@ -200,7 +201,7 @@ class DatabaseFile:
     def _on_commit(self) -> None:
         """Called after a commit of appended rows, before its waiters continue."""
 
-    def _get_batcher(self) -> WriteBatcher:
+    def _get_batcher(self, scope: str = "") -> WriteBatcher:
         loop = asyncio.get_running_loop()
         gather = self._gather
         if gather is None or gather.loop is not loop:

@@ -181,7 +181,7 @@ class SessionWriter:
 
         self._in_flight += 1
         scoped_work = ScopedWork(self._live.session.conversation_id, work) if callable(work) else work
-        return self.db.append(scoped_work, after)
+        return self.db.append(scoped_work, after, self._live.session.conversation_id)
 
     async def drain(self) -> None:
         """Wait for writes whose waiters were cancelled."""
