@@ -160,7 +160,7 @@ async def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_on
     taken = there.worker.take()
     assert taken.text == "one"
     assert await (await turns.begin(session_id, TurnInput("and this", busy="steer"))) is False
-    said, _ = there.database.read_now(lambda db: orders.read_orders(db, taken.id, 0))
+    said, _ = there.database.read_now(lambda db: orders.read_orders(db, {taken.id: 0}))[taken.id]
     assert [text for _, text in said] == ["and this"]
     assert await turns.run(session_id, TurnInput("that", busy="steer"), lambda event: None) is None
     await turns.begin(session_id, TurnInput("seen", (IMAGE,), "steer", is_plain=True))
@@ -172,7 +172,7 @@ async def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_on
     seen = there.worker.take()
     assert seen.text == "seen" and seen.options == TurnOptions((IMAGE,), 45.0)
     assert await turns.cancel(session_id) is True
-    assert there.database.read_now(lambda db: orders.read_orders(db, seen.id, 0))[1]
+    assert there.database.read_now(lambda db: orders.read_orders(db, {seen.id: 0}))[seen.id].is_cancelled
     assert there.states(session_id) == ["running"]
     await there.worker.end(seen, "cancelled")
     assert await turns.cancel(session_id) is False

@@ -23,7 +23,7 @@ import msgspec
 from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.batching import After, WriteBatcher
 from whet.sqlite.faults import DISK_FULL, FAULTS, translate_error
-from whet.sqlite.lane import CHECKPOINT_PAGES, Outcome, Rows, WriterLane
+from whet.sqlite.lane import CHECKPOINT_PAGES, GroupLane, Outcome, Rows, WriterLane
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -103,16 +103,20 @@ class DatabaseFile:
         """Whether the file was deleted or replaced since it was opened: what is written then is lost."""
         return self._file_id is not None and _identify(self.path) != self._file_id
 
-    async def append(self, work: Work[T] | Rows, after: After | None = None) -> T:
+    async def append(self, work: Work[T] | Rows, after: After | None = None, scope: str = "") -> T:
         """Write a few rows; returns when they are on disk. A cancel stops waiting but undoes nothing.
 
         Writes begun in one pass of the loop share a commit. `after` receives (result, error) on the loop's
-        thread before the waiter does, even if the waiter was cancelled.
+        thread before the waiter does, even if the waiter was cancelled. In a team, writes of different scopes
+        may be committed in another order.
         """
-        return await self._get_batcher().write_small(work, after)
+        return await self._get_batcher(scope).write_small(work, after)
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write. The future is done after its commit is on disk, or has a StoreError."""
+        return self._put(self._lane, work)
+
+    def _put(self, lane: GroupLane, work: Work[T]) -> Future[T]:
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
@@ -123,8 +127,12 @@ class DatabaseFile:
             else:
                 future.set_exception(error)
 
-        self._lane.put((work,), deliver)
+        lane.put((work,), deliver)
         return future
+
+    def submit_aside(self, work: Work[T]) -> Future[T]:
+        """Queue a write that nobody waits for, as `submit` does. In a team it delays no other write."""
+        return self.submit(work)
 
     def submit_later(self, work: Work[bool]) -> None:
         """Queue a write to run within a quarter of a second, at the latest on close. Further requests until
@@ -150,7 +158,7 @@ class DatabaseFile:
 
         self._later.pop(work, None)
         with suppress(StoreError):  # it is closed by now
-            self.submit(work).add_done_callback(run_again)
+            self.submit_aside(work).add_done_callback(run_again)
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
@@ -215,7 +223,7 @@ class DatabaseFile:
     def _on_commit(self) -> None:
         """Called after a commit of appended rows, before its waiters continue."""
 
-    def _get_batcher(self) -> WriteBatcher:
+    def _get_batcher(self, scope: str = "") -> WriteBatcher:
         loop = asyncio.get_running_loop()
         gather = self._gather
         if gather is None or gather.loop is not loop:

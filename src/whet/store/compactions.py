@@ -11,8 +11,9 @@ import msgspec
 from whet.clock import iso
 from whet.contract.messages import Message
 from whet.store import rows, sessions
-from whet.store.live import LiveList, UndoneParts, list_decoder, read_list, read_undone_parts
+from whet.store.live import LiveList, list_decoder, read_list
 from whet.store.transcript import Transcript, TurnRecord
+from whet.store.turns import UndoneParts, select_undone_parts
 
 REPAIR = "repair"
 """The engine of a compaction that left out what a server had refused."""
@@ -166,7 +167,7 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
 
     A compaction made by hand afterwards is left out: no request has shown that list yet.
     """
-    hidden, last = read_undone_parts(connection, key), 0
+    hidden, last = select_undone_parts(connection, key)(), 0
     visible_rows: list[tuple[int, int]] = []
     for id_, number, role in connection.execute(
         "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",

@@ -24,6 +24,7 @@ from whet.store import claims, rows, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import AtEnd, queue_nothing
 from whet.store.sessions import SessionRow
+from whet.store.turns import UndoneParts, select_undone_parts
 
 if TYPE_CHECKING:
     from whet.store.facts import ShellFolder
@@ -180,7 +181,7 @@ class SessionWriter:
 
         self._in_flight += 1
         scoped_work = ScopedWork(self._live.session.conversation_id, work) if callable(work) else work
-        return self.db.append(scoped_work, after)
+        return self.db.append(scoped_work, after, self._live.session.conversation_id)
 
     async def drain(self) -> None:
         """Wait for writes whose waiters were cancelled."""
@@ -333,15 +334,15 @@ def load(
 ) -> LiveState:
     """Read a session. Messages in `known` (by number) are kept as the same objects. Raises NotFound."""
     session, key, (epoch, newest, _) = turns.read_with_version(connection, session_id)
-    hidden = read_undone_parts(connection, key)
-    messages, seqs, after = _read_compaction(connection, key, hidden, in_memory or {})
-    unfinished = find_open_turn(connection, key)
+    read_hidden, compaction = select_undone_parts(connection, key), connection.execute(_COMPACTION, (key,))
+    last_turn = connection.execute(_LAST_TURN, (key,))
+    records = connection.execute(_MESSAGES_SINCE, (key, *rows.ids_of(key)))
+    hidden = read_hidden()
+    messages, seqs, after = _read_compaction(connection, compaction.fetchone(), key, hidden, in_memory or {})
+    unfinished = _sum_open_turn(connection, key, last_turn.fetchone())
     step: OpenStep | None = None
     next_seq = after + 1
-    for id_, turn, role, content, extra in connection.execute(
-        "SELECT id, turn, role, content, extra FROM messages WHERE id > ? AND id < ? ORDER BY id",
-        (rows.row_id(key, after), rows.ids_of(key)[1]),
-    ):
+    for id_, turn, role, content, extra in records:
         seq = id_ & (rows.SEQ_LIMIT - 1)
         message = (in_memory or {}).get(seq) or rows.unpack(role, content, extra)
         next_seq = max(next_seq, seq + 1 + len(message.tool_calls))
@@ -370,14 +371,25 @@ def find_last_turn(connection: apsw.Connection, key: int) -> int:
     )
 
 
+_COMPACTION = (
+    "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT 1"
+)
+_LAST_TURN = "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1"
+_MESSAGES_SINCE = (
+    "SELECT id, turn, role, content, extra FROM messages WHERE id > ?2 + coalesce((SELECT after_seq"
+    " FROM compactions WHERE session = ?1 AND undone = '' ORDER BY id DESC LIMIT 1), 0) AND id < ?3"
+    " ORDER BY id"
+)
+
+
 def _read_compaction(
-    connection: apsw.Connection, key: int, hidden: UndoneParts, in_memory: dict[int, Message]
+    connection: apsw.Connection,
+    row: tuple[Any, ...] | None,
+    key: int,
+    hidden: UndoneParts,
+    in_memory: dict[int, Message],
 ) -> tuple[list[Message], list[int], int]:
     """Return the messages of the last compaction, their numbers, and the last number it covers."""
-    row = connection.execute(
-        "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT 1",
-        (key,),
-    ).fetchone()
     return ([], [], 0) if row is None else (*read_list(connection, key, row[0], hidden, in_memory), row[1])
 
 
@@ -403,9 +415,10 @@ def read_list(
 
 def find_open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
     """Return the turn that has no end marker, with its sums so far, or None."""
-    row = connection.execute(
-        "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1", (key,)
-    ).fetchone()
+    return _sum_open_turn(connection, key, connection.execute(_LAST_TURN, (key,)).fetchone())
+
+
+def _sum_open_turn(connection: apsw.Connection, key: int, row: tuple[Any, ...] | None) -> OpenTurn | None:
     if row is None or row[3]:
         return None
     turn = OpenTurn(*row[:3])
@@ -419,27 +432,6 @@ def find_open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
         turn.steps += role == rows.ASSISTANT
         turn.usage += usage or Usage()
     return turn
-
-
-class UndoneParts(msgspec.Struct, frozen=True):
-    """The undone messages of a session. `first` is the first number, by turn, that is not live."""
-
-    first: dict[int, int] = {}
-
-    def has(self, turn: int, seq: int) -> bool:
-        """Return whether a message is undone."""
-        first = self.first.get(turn)
-        return first is not None and seq >= first
-
-
-def read_undone_parts(connection: apsw.Connection, key: int) -> UndoneParts:
-    """Read which turns and ends of turns were undone."""
-    cursor = connection.execute(
-        "SELECT number, CASE undone WHEN '' THEN cut ELSE 0 END FROM turns"
-        " WHERE session = ? AND (undone <> '' OR cut > 0)",
-        (key,),
-    )
-    return UndoneParts({number: first for number, first in cursor})
 
 
 def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:

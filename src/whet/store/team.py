@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import closing
 from typing import Any, TypeVar
 
 from whet.postgres import roles, schema
 from whet.postgres.connection import PostgresConnection
+from whet.postgres.driver import lock_number
 from whet.postgres.lane import TeamLane
 from whet.postgres.pool import ConnectionPool
 from whet.sqlite.batching import WriteBatcher
@@ -21,6 +24,7 @@ from whet.store.migrations import STEPS
 T = TypeVar("T")
 _logger = logging.getLogger("whet.team")
 _SCHEMAS = ("public",)
+_LANES = 3
 _VACUUM = "VACUUM messages, message_words, tool_calls, ledger, learned_texts"
 
 
@@ -38,9 +42,11 @@ class TeamDatabase(StateDatabase):
         self.lease_s = lease_s
         self._connections = ConnectionPool(url, f"-c whet.lease_s={lease_s:g}", patience_s)
         self.connected: Callable[[], PostgresConnection] = self._connections.open_connection
-        self._team_lane = TeamLane(self.connected, url, patience_s)
-        self._lane = self._team_lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
-        self._gather: WriteBatcher | None = None
+        self._lane_aside, *self._lanes = (
+            TeamLane(self.connected, url, patience_s) for _ in range(1 + _LANES)
+        )
+        self._lane = self._lanes[0]  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
+        self._batchers: dict[int, WriteBatcher] = {}
         self._later = {}
         self._closed = False
         self.keeper: team_claims.Keeper = team_claims.Keeper(self.connected, lease_s)
@@ -59,6 +65,20 @@ class TeamDatabase(StateDatabase):
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
         return self.submit(work).result()
+
+    def _get_batcher(self, scope: str = "") -> WriteBatcher:
+        """Return the batcher of a scope's lane: its writes keep their order, and wait for few others."""
+        loop, number = asyncio.get_running_loop(), lock_number(scope) % _LANES if scope else 0
+        batcher = self._batchers.get(number)
+        if batcher is None or batcher.loop is not loop:
+            lane: Any = self._lanes[number]
+            many = self.layout.many_writers
+            batcher = self._batchers[number] = WriteBatcher(loop, lane, self._on_commit, many_writers=many)
+        return batcher
+
+    def submit_aside(self, work: Work[T]) -> Future[T]:
+        """Queue a write that nobody waits for on a connection of its own."""
+        return self._put(self._lane_aside, work)
 
     def run(self, work: Work[T]) -> T:
         """Run one statement in a transaction of its own, beside the lane. Raises StoreError."""
@@ -103,7 +123,8 @@ class TeamDatabase(StateDatabase):
             return
         self._closed = True
         self._submit_delayed_writes()
-        self._lane.close()
+        for lane in (*self._lanes, self._lane_aside):
+            lane.close()
         self.keeper.close()
         self._wait_for_readers()
         self._connections.close()

@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 import apsw
 import msgspec
 
-from whet.contract.messages import Message
 from whet.contract.texts import NOT_JSON
 from whet.store import rows, sessions
 
@@ -76,23 +75,41 @@ def read_trail(
 
 def list_arguments(connection: apsw.Connection, session_id: str, tool: str) -> list[str]:
     """Return the argument texts of a session's successful calls of `tool`, oldest first, without undone
-    turns, but including calls that no live list shows any more. Raises NotFound."""
-    key = sessions.key_of(connection, session_id)
-    texts: list[str] = []
+    turns, but including calls that no live list shows any more."""
     calls = connection.execute(
-        "SELECT seq, position FROM tool_calls WHERE session = ? AND name = ? AND finished IS NOT NULL"
-        " AND error_kind = '' AND turn NOT IN (SELECT number FROM turns WHERE session = ? AND undone <> '')"
-        " ORDER BY seq",
-        (key, tool, key),
+        "SELECT c.position, m.role, m.content, m.extra FROM tool_calls c"
+        f" JOIN messages m ON m.id = (c.session << {rows.SEQ_BITS}) + c.seq - 1 - c.position"
+        " WHERE c.session = (SELECT key FROM sessions WHERE id = ?) AND c.name = ? AND c.finished IS NOT NULL"
+        " AND c.error_kind = '' AND c.turn NOT IN"
+        " (SELECT t.number FROM turns t WHERE t.session = c.session AND t.undone <> '') ORDER BY c.seq",
+        (session_id, tool),
     )
-    for seq, position in calls:
-        row = connection.execute(
-            "SELECT role, content, extra FROM messages WHERE id = ?", (rows.row_id(key, seq - 1 - position),)
-        ).fetchone()
-        if row is not None:
-            message: Message = rows.unpack(*row)
-            texts.append(message.tool_calls[int(position)].arguments)
-    return texts
+    return [rows.unpack(*message).tool_calls[int(position)].arguments for position, *message in calls]
+
+
+class OpeningState(msgspec.Struct, frozen=True):
+    """What opening a session needs besides its messages: its prefix, the arguments of its calls of one tool,
+    and whether it only plans and has helpers."""
+
+    prompt: str
+    tools_json: str
+    is_planning: bool
+    has_helpers: bool
+    arguments: list[str]
+
+
+def read_opening_state(connection: apsw.Connection, session_id: str, tool: str) -> OpeningState:
+    """Return the state of a session to open. Raises NotFound."""
+    read = sessions.select_columns(
+        connection,
+        "(SELECT text FROM frozen_texts f WHERE f.id = system_text),"
+        " (SELECT text FROM frozen_texts f WHERE f.id = tools_text),"
+        " planning, EXISTS (SELECT 1 FROM helpers WHERE parent = sessions.id)",
+        session_id,
+    )
+    arguments = list_arguments(connection, session_id, tool)
+    prompt, tools_json, is_planning, has_helpers = read()
+    return OpeningState(prompt or "", tools_json or "", bool(is_planning), bool(has_helpers), arguments)
 
 
 def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:

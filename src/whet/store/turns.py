@@ -221,3 +221,24 @@ def is_newer(stored: tuple[int, int, int], version: tuple[int, int, int]) -> boo
     last turn, next number)."""
     epoch, last_turn, next_seq = version
     return stored[:2] != (epoch, last_turn) or stored[2] & (rows.SEQ_LIMIT - 1) >= next_seq
+
+
+class UndoneParts(msgspec.Struct, frozen=True):
+    """The undone messages of a session. `first` is the first number, by turn, that is not live."""
+
+    first: dict[int, int] = {}
+
+    def has(self, turn: int, seq: int) -> bool:
+        """Return whether a message is undone."""
+        first = self.first.get(turn)
+        return first is not None and seq >= first
+
+
+def select_undone_parts(connection: apsw.Connection, key: int) -> Callable[[], UndoneParts]:
+    """Run the query for which turns and ends of turns were undone, and return the function that reads it."""
+    cursor = connection.execute(
+        "SELECT number, CASE undone WHEN '' THEN cut ELSE 0 END FROM turns"
+        " WHERE session = ? AND (undone <> '' OR cut > 0)",
+        (key,),
+    )
+    return lambda: UndoneParts({number: first for number, first in cursor})

@@ -6,7 +6,8 @@ session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import apsw
 
@@ -68,16 +69,29 @@ def send_message(connection: apsw.Connection, session_id: str, text: str) -> boo
     return True
 
 
-def read_orders(connection: apsw.Connection, turn_id: str, after: int) -> tuple[list[tuple[int, str]], bool]:
-    """Return the messages to a turn after the number `after`, with their numbers, and whether the turn was
-    cancelled."""
-    records = connection.execute(
-        "SELECT t.cancelled, s.id, s.body FROM team_turns t"
-        " LEFT JOIN team_said s ON s.turn = t.id AND s.id > ? WHERE t.id = ? ORDER BY s.id",
-        (after, turn_id),
-    ).fetchall()
-    messages = [(number, text) for _, number, text in records if number is not None]
-    return messages, any(is_cancelled for is_cancelled, _, _ in records)
+class TurnOrders(NamedTuple):
+    """What other processes have for a turn: numbered messages, and whether it was cancelled."""
+
+    messages: list[tuple[int, str]]
+    is_cancelled: bool
+
+
+def read_orders(connection: apsw.Connection, positions: Mapping[str, int]) -> dict[str, TurnOrders]:
+    """Return what there is for turns (by id) after the number of a message each."""
+    values = ([*positions], [*positions.values()])
+    records = connection.execute(_ORDERS, values).fetchall()  # pyright: ignore[reportArgumentType] a team's database takes lists
+    orders: dict[str, TurnOrders] = {}
+    for turn_id, is_cancelled, number, text in records:
+        turn_orders = orders.setdefault(turn_id, TurnOrders([], bool(is_cancelled)))
+        if number is not None:
+            turn_orders.messages.append((number, text))
+    return orders
+
+
+_ORDERS = """
+SELECT t.id, t.cancelled, s.id, s.body FROM unnest(CAST(? AS text[]), CAST(? AS bigint[])) AS p (id, after)
+JOIN team_turns t ON t.id = p.id LEFT JOIN team_said s ON s.turn = p.id AND s.id > p.after ORDER BY s.id
+"""
 
 
 def mark_read(connection: apsw.Connection, number: int) -> None:

@@ -30,10 +30,21 @@ class RunningTurn:
         self.task: asyncio.Task[None]
 
 
-async def deliver_orders(running: RunningTurn, hosted: SessionHost, database: StateDatabase) -> None:
-    """Pass the new messages from other processes to a turn, and cancel it if it was called off."""
-    taken_turn, after = running.taken_turn, running.read_to
-    messages, is_cancelled = await database.read(lambda db: orders.read_orders(db, taken_turn.id, after))
+async def deliver_all_orders(
+    running_turns: Sequence[RunningTurn], hosted: SessionHost, database: StateDatabase
+) -> None:
+    """Pass the new messages from other processes to these turns, and cancel those that were called off."""
+    positions = {running.taken_turn.id: running.read_to for running in running_turns}
+    turn_orders = await database.read(lambda db: orders.read_orders(db, positions)) if positions else {}
+    for running in running_turns:
+        if running.taken_turn.id in turn_orders:
+            await _deliver_orders(running, hosted, *turn_orders[running.taken_turn.id])
+
+
+async def _deliver_orders(
+    running: RunningTurn, hosted: SessionHost, messages: Sequence[tuple[int, str]], is_cancelled: bool
+) -> None:
+    taken_turn = running.taken_turn
     running.is_cancelled = running.is_cancelled or is_cancelled
     if running.is_ending or not hosted.is_running(taken_turn.session_id):
         return  # the messages become a turn of their own when this one ends, or are read when it begins
@@ -50,10 +61,11 @@ async def restore_messages(running: RunningTurn, hosted: SessionHost) -> None:
     """Queue the messages that arrived for a turn before it is resumed, so that it reads them before its open
     calls run."""
     taken_turn = running.taken_turn
-    messages, _ = await hosted.services.database.read(lambda db: orders.read_orders(db, taken_turn.id, 0))
-    if messages:
+    positions = {taken_turn.id: 0}
+    turn_orders = await hosted.services.database.read(lambda db: orders.read_orders(db, positions))
+    if taken_turn.id in turn_orders and turn_orders[taken_turn.id].messages:
         session = await hosted.open_session(taken_turn.session_id)
-        for number, text in messages:
+        for number, text in turn_orders[taken_turn.id].messages:
             running.read_to = number
             session.inbox.put(Message("user", text), lambda db, number=number: _mark_read(db, number))
 

@@ -29,7 +29,7 @@ from whet.team.events import EventWriter
 from whet.team.metrics import WorkerCounts
 from whet.team.notices import ORDERS, WAITING, Notices
 from whet.team.queue import DatabaseQueue, EndedTurn, TakenTurn, outcome
-from whet.team.running_turn import RunningTurn, deliver_orders, restore_messages
+from whet.team.running_turn import RunningTurn, deliver_all_orders, restore_messages
 
 _LOOK_S = 2.0
 _PER_RESERVED = 4  # of so many turns at once, one is a turn that a person waits for
@@ -157,8 +157,7 @@ class TurnWorker:
             for listener in self.answer_listeners:
                 listener()
             with suppress(StoreError):  # retried at the next beat
-                for running in [*self._running.values()]:
-                    await deliver_orders(running, self._hosted, self._database)
+                await deliver_all_orders([*self._running.values()], self._hosted, self._database)
 
     async def _run(self, running: RunningTurn) -> None:
         """Run a turn. If the database stays unavailable, another worker takes it after the lease."""

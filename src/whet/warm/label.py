@@ -54,7 +54,7 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
 
     try:
         # a session that was deleted meanwhile has nothing to judge
-        database.submit(ScopedWork(session_id, work)).add_done_callback(lambda done: done.exception())
+        database.submit_aside(ScopedWork(session_id, work)).add_done_callback(lambda done: done.exception())
     except StoreError:
         return
 

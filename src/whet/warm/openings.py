@@ -55,7 +55,7 @@ class WarmStarts(msgspec.Struct, frozen=True):
     async def reopen_link(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
         """Return a stored session's link with the examples that it was started with, and the examples as
         text."""
-        text = self.database.read_now(lambda db: sessions.read_prime(db, session_id))
+        text = await self.database.look(lambda db: sessions.read_prime(db, session_id))
         if not text:
             return link, ""
         from whet.warm.prime import PrimedLink, decode_prime  # noqa: PLC0415 - a cold session does without

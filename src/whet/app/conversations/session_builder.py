@@ -256,7 +256,7 @@ class SessionBuilder:
         person = extras.person or services.person
         workspace, lines = choose_workspace(row.workspace, services.workspace)
         tools = await self._tools(stored.specs, runner, workspace)
-        profile = services.database.read_now(lambda db: sessions.profile_of(db, row.id))
+        profile = await services.database.look(lambda db: sessions.profile_of(db, row.id))
         if profile:
             services.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
         link, primed = await _open_link(services, stored, is_new=start is not None)

@@ -157,19 +157,13 @@ class SessionOpener:
 
         It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
         """
-        from whet.store.trail import list_arguments  # noqa: PLC0415 - a new session has no task list
+        from whet.store.trail import read_opening_state  # noqa: PLC0415 - a new session has no task list
 
         services = self.services
         log = await Transcript.open(services.database, session_id, services.clock)
         runner = await self._builder.start_engine(leaving, foreground=True)
-        prompt, tools_json, done, has_helpers, plans = await services.database.read(
-            lambda db: (
-                *sessions.read_prefix(db, session_id),
-                list_arguments(db, session_id, TASK_LIST),
-                sessions.has_helpers(db, session_id),
-                sessions.is_planning(db, session_id),
-            )
-        )
+        state = await services.database.read(lambda db: read_opening_state(db, session_id, TASK_LIST))
+        prompt, tools_json = state.prompt, state.tools_json
         if not prompt and not tools_json:  # it was created by another program
             program_tools = services.tools.by_name
             engine_tools = await services.contexts.tools(runner, program_tools)
@@ -180,12 +174,12 @@ class SessionOpener:
             await services.database.write(
                 ScopedWork(session_id, lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
             )
-        services.todo_lists.restore(session_id, done)
-        if plans:
+        services.todo_lists.restore(session_id, state.arguments)
+        if state.is_planning:
             services.gate.get().plans.set(session_id, True)
         stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
         session = await self._builder.build(stored, runner, extras, leaving=leaving)
-        if has_helpers:
+        if state.has_helpers:
             await self.helpers.get().restore(session_id)
         return session
 
