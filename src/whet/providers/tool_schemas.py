@@ -9,7 +9,7 @@ argument is refused when it is read) and took six percent of the tools' bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -115,7 +115,8 @@ def _plain(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> di
     fields = dict(schema)
     for key in _CHOICES:
         parts = (_resolve(_object(part), root) for part in _list(fields.get(key)))
-        fields = next((part for part in parts if part.get("type") not in (None, "null")), {}) | fields
+        typed: Iterator[dict[str, Any]] = (part for part in parts if part.get("type") not in (None, "null"))
+        fields = next(typed, dict[str, Any]()) | fields
     fields = _resolve(fields, root) | fields
     result = {key: fields[key] for key in ("type", "description", "required") if key in fields}
     if isinstance(kinds := fields.get("type"), list):

@@ -107,7 +107,7 @@ async def list_whole(log: Transcript, limit: int) -> list[tuple[int, Message]]:
     replaced them. An empty list if there are more than `limit`."""
 
     def read(connection: apsw.Connection) -> list[tuple[int, Message]]:
-        hidden = read_undone_parts(connection, log.live.key)
+        hidden = select_undone_parts(connection, log.live.key)()
         records = connection.execute(
             "SELECT id, turn, role, content, extra FROM messages WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
             (*rows.ids_of(log.live.key), limit + 1),

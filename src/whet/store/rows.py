@@ -111,7 +111,11 @@ CALL_FINISHED = RowStatement(
 Packed = tuple[int, int, str, str | None]
 
 
-def row_reader(cursor: apsw.Cursor, make_error: Callable[[], WhetError]) -> Callable[[], tuple[Any, ...]]:
+ReadRow = Callable[[], tuple[Any, ...]]
+"""Reads the first row of a query."""
+
+
+def row_reader(cursor: apsw.Cursor, make_error: Callable[[], WhetError]) -> ReadRow:
     """Return the function that reads the first row of a query. It raises what `make_error` returns if
     there is none."""
 

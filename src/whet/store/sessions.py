@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import apsw
@@ -171,9 +171,7 @@ def read_columns(connection: apsw.Connection, columns: str, session_id: str) -> 
     return select_columns(connection, columns, session_id)()
 
 
-def select_columns(
-    connection: apsw.Connection, columns: str, session_id: str
-) -> Callable[[], tuple[Any, ...]]:
+def select_columns(connection: apsw.Connection, columns: str, session_id: str) -> rows.ReadRow:
     """Run the query of `read_columns`, and return the function that reads its result."""
     cursor = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,))
     return rows.row_reader(
