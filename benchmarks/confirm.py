@@ -260,7 +260,7 @@ def _rates(ours: Figures, theirs: Figures, commits: float) -> list[Row]:
         met = all(
             mine[key] >= limit if key == "rate" else mine[key] <= limit for key, limit in limits.items()
         )
-        ratio = f"{mine['rate'] / other['rate']:.1f}x"
+        ratio = f"{mine['rate'] / other['rate']:.1f}x; CPU {mine['cpu_ms'] / other['cpu_ms']:.2f}x"
         if name != "status":
             ratio += f"; {mine['rate'] / commits:.1f} a synced commit of {commits:,.0f}/s"
         rows.append(

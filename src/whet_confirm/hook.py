@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import select
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -49,6 +53,22 @@ class HookAsk(msgspec.Struct, frozen=True):
     timeout_s: int = 300
     keep_s: int = 0
     kept: Path = Path()
+
+
+def interrupt_if_unread(output: int) -> None:
+    """Send SIGTERM to this process once nobody can read what it writes to the file descriptor `output`.
+
+    An agent that was killed sends its hooks no signal: they would go on to ask about a call that nobody would
+    run. But its end of their pipe or socket is closed.
+    """
+
+    def follow() -> None:
+        poll = select.poll()
+        poll.register(output, 0)  # errors and hang-ups are always reported
+        if poll.poll():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, name="hook-reader", daemon=True).start()
 
 
 def run_hook(text: str, agent: str, ask: HookAsk) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +18,13 @@ from tests.confirm.notify.test_push import ask
 from tests.confirm.running import Running
 from tests.confirm.test_gateway import until
 from whet_confirm.attendance import ServiceProcess
+
+CALL = {
+    "hook_event_name": "PreToolUse",
+    "tool_name": "Bash",
+    "tool_input": {"command": "make"},
+    "cwd": "/tmp",
+}
 
 
 @pytest.mark.slow
@@ -48,6 +58,31 @@ def test_a_restarted_service_cancels_requests_whose_agents_have_gone(tmp_path: P
         assert again.stored(other).status == "pending"
         kinds = [row[0] for row in again.rows("SELECT kind FROM events WHERE request_id = ?", attended)]
         assert kinds.count("attended") == (2 if returns else 1)  # once in each process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("channel", ["pipe", "socket"])
+def test_a_request_ends_with_an_agent_that_was_killed_and_left_its_hook(tmp_path: Path, channel: str) -> None:
+    # Node.js connects to its children by sockets. A shell stands between the agent and its hook.
+    ours, theirs = socket.socketpair() if channel == "socket" else (None, None)
+    line = f"{sys.executable} -m whet confirm hook || exit 2"
+    with Running(tmp_path) as server:
+        environ = os.environ | {
+            "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+            "CONFIRMATION_TOKEN": server.token("submit", "agent"),
+            "WHET_HOME": str(tmp_path),
+        }
+        output = theirs.fileno() if theirs else subprocess.PIPE
+        hook = subprocess.Popen(["sh", "-c", line], env=environ, stdin=subprocess.PIPE, stdout=output)
+        assert hook.stdin is not None
+        hook.stdin.write(json.dumps(CALL).encode())
+        hook.stdin.close()
+        until(lambda: server.service.hub.waiting, "the wait")
+        for end in (theirs, ours, hook.stdout):
+            if end is not None:
+                end.close()
+        until(lambda: server.rows("SELECT 1 FROM requests WHERE status = 'cancelled'"), "the end")
+        hook.wait(20)
 
 
 def test_only_a_process_of_this_machine_can_be_known_to_have_ended() -> None:

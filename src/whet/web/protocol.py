@@ -64,7 +64,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._ahead: list[Cycle] = []
         self._is_refused = False
         self._unstarted: Cycle | None = None
-        self._may_start_at_once = getattr(cast("Any", self.app), "may_start_at_once", None)
+        self._may_start_at_once = getattr(getattr(self, "app", None), "may_start_at_once", None)
         self._made_s = self.loop.time()
 
     def connection_made(self, transport: Any) -> None:

@@ -46,7 +46,7 @@ from whet_confirm.commands.record_text import (
 )
 from whet_confirm.commands.resume import resume
 from whet_confirm.commands.tokens import token
-from whet_confirm.hook import HOOK_AGENTS, HookAsk, run_hook
+from whet_confirm.hook import HOOK_AGENTS, HookAsk, interrupt_if_unread, run_hook
 from whet_confirm.tickets import Failed
 
 _url = click.option(
@@ -323,6 +323,8 @@ def hook(home: Home, agent: str, **options: Any) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     # if the hook fails on invalid UTF-8, the tool runs without approval
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not options["keep_s"]:
+        interrupt_if_unread(sys.stdout.fileno())
     click.echo(run_hook(text, agent, HookAsk(**options, kept=home.root / "confirm" / "kept")))
 
 
