@@ -151,13 +151,13 @@ class FullDisk(StateDatabase):
 
     armed = False
 
-    async def append(self, work: Any, after: Any = None) -> Any:
+    async def append(self, work: Any, after: Any = None, scope: str = "") -> Any:
         if self.armed:
             FullDisk.armed = False
             error = StoreError("the disk is full", hint="make room")
             after(None, error)
             raise error
-        return await super().append(work, after)
+        return await super().append(work, after, scope)
 
 
 @asynccontextmanager

@@ -41,10 +41,10 @@ class KillingDatabase(StateDatabase):
     when = ""
     count = 0
 
-    async def append(self, work: Callable[[apsw.Connection], Any], after: Any = None) -> Any:
+    async def append(self, work: Callable[[apsw.Connection], Any], after: Any = None, scope: str = "") -> Any:
         self.count += 1
         if self.count != self.at:
-            return await super().append(work, after)
+            return await super().append(work, after, scope)
         if self.when == "before":
             die()
 

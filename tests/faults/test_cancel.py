@@ -30,7 +30,7 @@ class CancellingDatabase(StateDatabase):
     at = 0
     count = 0
 
-    async def append(self, work: Callable[[apsw.Connection], Any], after: Any = None) -> Any:
+    async def append(self, work: Callable[[apsw.Connection], Any], after: Any = None, scope: str = "") -> Any:
         self.count += 1
         if self.count == self.at and self.turn is not None:
             begun, go_on = threading.Event(), threading.Event()
@@ -44,7 +44,7 @@ class CancellingDatabase(StateDatabase):
             self.turn.cancel()
             # Only when the cancelled task has run may the write be done.
             asyncio.get_running_loop().call_later(0.01, go_on.set)
-        return await super().append(work, after)
+        return await super().append(work, after, scope)
 
 
 def script() -> list[ScriptedReply]:
