@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.approval.test_confined import confined
-from whet.sandbox.policy import shorten
 
 LOST = "not possible: /rewind can't bring back what it deletes"
-ELSEWHERE = "not possible outside of {}; in it, /rewind goes back"
+ELSEWHERE = "not possible outside of the folder {}; in it, /rewind goes back"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ def test_a_question_names_programs_files_and_hosts_and_what_takes_it_back(
     (bench.workspace / ".env").write_text("KEY=1\n")
     bench.sh(command)
     (asked,) = bench.person.asked
-    assert (asked.intent, asked.undo) == (intent, undo.format(shorten(str(bench.workspace))))
+    assert (asked.intent, asked.undo) == (intent, undo.format(bench.workspace.name))
 
 
 def test_nothing_takes_back_what_is_not_recorded(tmp_path: Path) -> None:

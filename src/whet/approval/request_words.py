@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from whet.approval.actions import ActionView
@@ -10,7 +11,8 @@ from whet.approval.risk import Shown
 from whet.contract.changes import TextChange
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tool
-from whet.sandbox.policy import Opening, shorten
+from whet.sandbox.policy import Opening
+from whet.visible import WHOLE, visible
 
 _MAX_PROGRAMS = 4
 _OUTPUT = ">"
@@ -96,7 +98,8 @@ def describe_undo(
     if not is_recorded:
         return _UNRECORDED
     if openings or not is_confined:
-        return f"not possible outside of {shorten(call.workspace)}; in it, /rewind goes back"
+        folder = visible(PurePath(call.workspace).name, WHOLE)
+        return f"not possible outside of the folder {folder}; in it, /rewind goes back"
     return f"{_REWIND} command"
 
 
