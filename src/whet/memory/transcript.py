@@ -136,7 +136,7 @@ class QuotableTranscript:
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
         reply = self.find_reply(passage)
-        if reply is not None and _is_shown_beside(unit, reply):
+        if reply is not None and (_begins_alike(unit, reply.unit) or _changes_part(unit, reply.unit)):
             messages = messages[1:]  # maybe another thing's value: the note shows both
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
@@ -315,12 +315,6 @@ def _names_other_value(folded: str, unit: str) -> bool:
     return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(
         map(units.mask_values, old_values)
     )
-
-
-def _is_shown_beside(unit: str, reply: Passage) -> bool:
-    """Return whether a reply says more than a no: the note shows the statement with it."""
-    says_other = _names_other_value(reply.source.folded, unit)
-    return says_other or _begins_alike(unit, reply.unit) or _changes_part(unit, reply.unit)
 
 
 def _begins_alike(old: str, new: str) -> bool:
