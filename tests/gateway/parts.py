@@ -120,7 +120,10 @@ class Rig:
         return [msgspec.json.decode(row.body, type=Outgoing) for row in found]
 
     def count_turns(self) -> int:
-        return self.app.database.read_now(lambda db: db.execute("SELECT count(*) FROM turns").fetchone())[0]
+        [(count,)] = self.app.database.read_now(
+            lambda db: db.execute("SELECT count(*) FROM turns").fetchall()
+        )
+        return count
 
     def texts(self) -> list[str]:
         return [message.text for message in self.queued()]

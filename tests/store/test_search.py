@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import apsw
 import pytest
@@ -407,7 +408,7 @@ def test_forks_add_no_looks_at_rows_and_what_they_say_themselves_is_their_own(db
     assert len(found(db, "heron", session_id="f17")) == 9
 
     def ranked(connection):
-        counting = Counting(connection)
+        counting: Any = Counting(connection)
         return len(Ranking(counting, {}, None).find_best(parse_terms("heron"), 20)), counting.looks
 
     assert db.read_now(ranked) == (14, looks)
