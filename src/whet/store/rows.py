@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.contract.errors import StoreError, WhetError
+from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, Part, Role, ToolCall, Usage, VendorReplay
 from whet.contract.texts import from_values, map_texts, replace_surrogates, shared_decoder
 from whet.sqlite.lane import RowStatement
@@ -111,13 +111,13 @@ CALL_FINISHED = RowStatement(
 Packed = tuple[int, int, str, str | None]
 
 
-def row_reader(cursor: apsw.Cursor, error: WhetError) -> Callable[[], tuple[Any, ...]]:
-    """Return the function that reads the first row of a query. It raises `error` if there is none."""
+def row_reader(cursor: apsw.Cursor, missing: str, hint: str) -> Callable[[], tuple[Any, ...]]:
+    """Return the function that reads the first row of a query. It raises NotFound if there is none."""
 
     def read() -> tuple[Any, ...]:
         row = cursor.fetchone()
         if row is None:
-            raise error
+            raise NotFound(missing, hint=hint)
         return row
 
     return read

@@ -176,7 +176,7 @@ def select_columns(
 ) -> Callable[[], tuple[Any, ...]]:
     """Run the query of `read_columns`, and return the function that reads its result."""
     cursor = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,))
-    return rows.row_reader(cursor, NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT))
+    return rows.row_reader(cursor, f"there is no session {session_id}", _NO_SESSION_HINT)
 
 
 class SessionFilter(TypedDict, total=False):
