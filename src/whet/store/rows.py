@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.contract.errors import StoreError, WhetError
+from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, Part, Role, ToolCall, Usage, VendorReplay
 from whet.contract.texts import from_values, map_texts, replace_surrogates, shared_decoder
 from whet.sqlite.lane import RowStatement
@@ -115,14 +115,13 @@ ReadRow = Callable[[], tuple[Any, ...]]
 """Reads the first row of a query."""
 
 
-def row_reader(cursor: apsw.Cursor, make_error: Callable[[], WhetError]) -> ReadRow:
-    """Return the function that reads the first row of a query. It raises what `make_error` returns if
-    there is none."""
+def row_reader(cursor: apsw.Cursor, missing: str, hint: str) -> ReadRow:
+    """Return the function that reads the first row of a query. It raises NotFound if there is none."""
 
     def read() -> tuple[Any, ...]:
         row = cursor.fetchone()
         if row is None:
-            raise make_error()
+            raise NotFound(missing, hint=hint)
         return row
 
     return read

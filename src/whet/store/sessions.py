@@ -174,9 +174,7 @@ def read_columns(connection: apsw.Connection, columns: str, session_id: str) -> 
 def select_columns(connection: apsw.Connection, columns: str, session_id: str) -> rows.ReadRow:
     """Run the query of `read_columns`, and return the function that reads its result."""
     cursor = connection.execute(f"SELECT {columns} FROM sessions WHERE id = ?", (session_id,))
-    return rows.row_reader(
-        cursor, lambda: NotFound(f"there is no session {session_id}", hint=_NO_SESSION_HINT)
-    )
+    return rows.row_reader(cursor, f"there is no session {session_id}", _NO_SESSION_HINT)
 
 
 class SessionFilter(TypedDict, total=False):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 import apsw
 import msgspec
 
-from whet.contract.errors import NotFound
 from whet.contract.messages import Message, Usage
 from whet.store import claims, rows, sessions
 from whet.store.jobs import AtEnd, QueuedJob
@@ -129,7 +128,7 @@ def end_turn(
         f" tool_calls = tool_calls + ?, {sums} WHERE key = ? RETURNING {sessions.COLUMNS}",
         (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key),
     )
-    read = rows.row_reader(cursor, _deleted_error)
+    read = rows.row_reader(cursor, *_DELETED)
     return lambda: sessions.read_row(read())
 
 
@@ -208,12 +207,11 @@ def select_is_newer(
         " FROM sessions WHERE key = ?1",
         (key, *rows.ids_of(key)),
     )
-    read = rows.row_reader(cursor, _deleted_error)
+    read = rows.row_reader(cursor, *_DELETED)
     return lambda: is_newer(read(), version)
 
 
-def _deleted_error() -> NotFound:
-    return NotFound("this session was deleted", hint="start a new one with /new")
+_DELETED = "this session was deleted", "start a new one with /new"
 
 
 def is_newer(stored: tuple[int, int, int], version: tuple[int, int, int]) -> bool:
