@@ -64,7 +64,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._ahead: list[Cycle] = []
         self._is_refused = False
         self._unstarted: Cycle | None = None
-        self._may_start_at_once = getattr(self.app, "may_start_at_once", None)
+        us: Any = self  # avoids the types of uvicorn's stubs
+        self._may_start_at_once = getattr(us.app, "may_start_at_once", None)
         self._made_s = self.loop.time()
 
     def connection_made(self, transport: Any) -> None:
@@ -162,7 +163,7 @@ class LimitedProtocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         if before is None or before.response_complete:
-            self._unstarted = cast("Cycle", self.cycle)
+            self._unstarted = self.cycle
         else:
             self._ahead = [cycle for cycle in (*self._ahead, before) if not cycle.response_complete]
             self.flow.pause_reading()
