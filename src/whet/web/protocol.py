@@ -64,7 +64,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._ahead: list[Cycle] = []
         self._is_refused = False
         self._unstarted: Cycle | None = None
-        self._may_start_at_once = getattr(getattr(self, "app", None), "may_start_at_once", None)
+        self._may_start_at_once = getattr(cast("Any", self).app, "may_start_at_once", None)
         self._made_s = self.loop.time()
 
     def connection_made(self, transport: Any) -> None:
@@ -94,9 +94,8 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self._unset_keepalive_if_required()
         self._parse(data)
-        cycle, self._unstarted = self._unstarted, None
-        if cycle is not None:
-            self._start(cycle)
+        if self._unstarted is not None:
+            self._start(self._unstarted)
         if self._is_whole:
             if self._timer is not None:
                 self._stop_timer()
@@ -196,6 +195,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _start(self, cycle: Cycle) -> None:
         """Start answering a request whose head was in the bytes just read."""
         us: Any = self
+        self._unstarted = None
         may_start = self._may_start_at_once
         if cycle.more_body or self.transport.is_closing() or may_start is None or not may_start(cycle.scope):
             self._start_asgi_task(cycle, us.app)
