@@ -12,18 +12,18 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import runpy
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 CAPTURES = Path(__file__).parent / "captures"
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 
-from gallery import SCENES, SHAPES, Shape, play  # noqa: E402 - it is a program beside the pages
-from record import Terminal  # noqa: E402 - as above
-
+GALLERY: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "gallery.py"))
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here"),
@@ -44,7 +44,7 @@ CHANGING = (
 )
 
 
-def describe(terminal: Terminal) -> str:
+def describe(terminal: Any) -> str:
     """Return a screen as it is stored."""
     lines = terminal.frames[-1].lines
     text = "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines).rstrip()
@@ -54,11 +54,11 @@ def describe(terminal: Terminal) -> str:
     return f"{text}\n\nstyles: {' '.join(sorted(styles - {'', '0'}))}\n"
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_the_screens_are_those_that_are_stored(shape: Shape) -> None:
+@pytest.mark.parametrize("shape", GALLERY["SHAPES"], ids=lambda shape: shape.name)
+def test_the_screens_are_those_that_are_stored(shape: Any) -> None:
     screens: dict[str, str] = {}
-    play(shape, lambda terminal, name: screens.update({name: describe(terminal)}), **SETTINGS)
-    assert list(screens) == [name for name, _, _ in SCENES]
+    GALLERY["play"](shape, lambda terminal, name: screens.update({name: describe(terminal)}), **SETTINGS)
+    assert list(screens) == [name for name, _, _ in GALLERY["SCENES"]]
     folder = CAPTURES / shape.name
     if os.environ.get("RENEW"):
         folder.mkdir(parents=True, exist_ok=True)
