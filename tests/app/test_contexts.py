@@ -111,7 +111,7 @@ third:update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "conte
 third:get_tool_schemas
 third:on_session_start S1 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
 "hermes_home": "HOME", "model": "other", "old_session_id": "S3", "platform": "cli"}
-third:on_session_end S1 uauata
+third:on_session_end S1 uatauauata
 third:shutdown"""
 
 

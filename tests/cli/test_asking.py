@@ -103,7 +103,7 @@ def test_a_call_that_would_fail_is_refused_to_the_model_without_a_question(folde
         Tty(["chat", *flags(server), "-q", "go"], folder, columns=100) as tty,
     ):
         shown = tty.wait_for("I see.")
-        assert "Allow it?" not in shown
+        assert "Enter alone is no" not in shown
         told = results(server)
     assert "old_string" in told[0] and "'content' is missing" in told[1] and "'command' is missing" in told[2]
 

@@ -41,7 +41,7 @@ async def test_the_rest_of_a_line_that_was_begun_before_the_question_is_no_answe
     asked = asyncio.create_task(LinePerson().approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
     shown = ""
     for count, line in ((1, b"yes\n"), (2, b"no\n")):
-        while shown.count("Allow it?") < count:
+        while shown.count("Enter alone is no") < count:
             await asyncio.sleep(0)
             shown += capsys.readouterr().err
         os.write(keyboard, line)
@@ -58,7 +58,7 @@ async def test_a_turn_is_stopped_before_its_question_is_answered(
 
     task = asyncio.create_task(turn())
     person.stop = task.cancel
-    while "Allow it?" not in capsys.readouterr().err:
+    while "Enter alone is no" not in capsys.readouterr().err:
         await asyncio.sleep(0)
     os.write(keyboard, b"stop\n")
     await asyncio.wait({task})
