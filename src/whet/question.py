@@ -189,7 +189,8 @@ def _describe_commands(patterns: Sequence[str]) -> str:
         is_short = len(same) == 1 and len(same[0]) <= _MAX_QUOTED_CHARS
         parts.append(f"exactly “{same[0]}”" if is_short else "exactly this command")
     if outputs:
-        parts.append(f"output of any command to {' and '.join(dict.fromkeys(outputs))}")
+        files = " and ".join(dict.fromkeys(outputs))
+        parts.append(f"output to {files} by any command that needs no question of its own")
     return " and ".join(parts)
 
 

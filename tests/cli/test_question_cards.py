@@ -15,10 +15,10 @@ PARTS = {
     "why it is asked": r"\n  Why asked: (mode \"ask\" asks before every|[a-z]).*",
     "what takes it back": r"\n  To undo:   (/rewind \(in a shell: whet rewind\) goes back|not possible out)",
     "the first answer": r"\n  1  Yes, once: only this (change|command)",
-    "the lasting answer": r"\n  2  Yes, also for (any change to|changing or deleting|output of|exactly) ",
+    "the lasting answer": r"\n  2  Yes, also for (any change to|changing or deleting|output to|exactly) ",
     "how long it lasts": r"without\s+asking\s+again\s+until\s+you\s+end\s+this\s+session",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
-    "changing it": r"or Tab +edit the (new text|diff|command) in your editor; what you save is (written|run)",
+    "changing it": r"or Tab +edit the (new text|diff|command) in your editor; (the diff|what) you save is \w+ ",
     "a reason": r"or any text  no, and the model reads your text as the reason",
     "where to type": r"Type a number, then Enter. Enter alone is no:",
 }

@@ -155,7 +155,7 @@ async def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived
 
 async def test_the_last_goal_is_shown_and_stopped_by_the_owner(rig: Rig) -> None:
     for line in ("goal", "goal show", "goal stop"):
-        assert (await commanded(rig, "7", line))[0].startswith("refused: there is no one goal")
+        assert (await commanded(rig, "7", line))[0].startswith("refused: there is no goal")
     (said,) = await commanded(rig, "7", "goal tidy up --verify true")
     (made,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
     ways = "you are told how it ends. /goal shows it, /goal stop ends it."

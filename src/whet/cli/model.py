@@ -161,7 +161,7 @@ def probe(home: Home, forget: bool, as_json: bool) -> None:
     if key not in learned:
         click.echo("its server takes every request as usual")
     if key:
-        click.echo(f'correct it in {memory}, entry "{printable(key)}"')
+        click.echo(f'a wrong entry can be changed in {memory}: "{printable(key)}"')
 
 
 def _list_sent(reply: ModelReply) -> list[str]:

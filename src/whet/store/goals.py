@@ -66,7 +66,8 @@ def get(connection: apsw.Connection, goal_id: str) -> GoalRow:
         (goal_id.replace("%", "").replace("_", ""), goal_id),
     ).fetchall()
     if not records or (goal_id and len(records) > 1 and records[0][0] != goal_id):
-        raise NotFound(f"there is no one goal {goal_id!r}".replace(" ''", ""), hint="whet goal list")
+        several = f"several goals begin with {goal_id!r}" if records else ""
+        raise NotFound(several or f"there is no goal {goal_id!r}".replace(" ''", ""), hint="whet goal list")
     return _goal(records[0])
 
 

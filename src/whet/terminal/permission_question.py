@@ -90,10 +90,11 @@ class TerminalDecision:
     def other_answers(self) -> list[tuple[str, str]]:
         """Return what else can be typed and what each does, as prefixes and texts."""
         answers = [("v", "show all of it")] if self.is_long else []
-        edited = "written" if self.request.changes else "run"
         noun = find_editable(self.request).noun
+        saved = "the diff" if noun == "diff" else "what"
+        used = "applied" if noun == "diff" else "written" if self.request.changes else "run"
         edit = "Tab" if self._has_keys else "edit"
-        answers.append((edit, f"edit the {noun} in your editor; what you save is {edited}"))
+        answers.append((edit, f"edit the {noun} in your editor; {saved} you save is {used} instead"))
         answers += [
             (option.name, f"like {number}, and for good in this folder (undo: whet approvals)")
             for option in self._lasting
