@@ -18,7 +18,7 @@ PARTS = {
     "the lasting answer": r"\n  2  Yes, also for (any change to|changing or deleting|output to|exactly) ",
     "how long it lasts": r"without\s+asking\s+again\s+until\s+you\s+end\s+this\s+session",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
-    "changing it": r"or Tab +edit the (new text|diff|command) in your editor; (the diff|what) you save is \w+ ",
+    "changing it": r"or Tab +edit the (new text|diff|command) in your editor; (the diff|what) you save is ",
     "a reason": r"or any text  no, and the model reads your text as the reason",
     "where to type": r"Type a number, then Enter. Enter alone is no:",
 }

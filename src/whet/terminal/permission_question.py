@@ -94,7 +94,7 @@ class TerminalDecision:
         saved = "the diff" if noun == "diff" else "what"
         used = "applied" if noun == "diff" else "written" if self.request.changes else "run"
         edit = "Tab" if self._has_keys else "edit"
-        answers.append((edit, f"edit the {noun} in your editor; {saved} you save is {used} instead"))
+        answers.append((edit, f"edit the {noun} in your editor; {saved} you save is {used}"))
         answers += [
             (option.name, f"like {number}, and for good in this folder (undo: whet approvals)")
             for option in self._lasting
