@@ -35,7 +35,7 @@ HEAD = """\
 
 Captures of a real terminal, 80 columns wide, without colours, taken by `docs/screens.py`. Project and answers
 are those of the [practice model](practice.md): a scripted stand-in, not a language model. [Chat](chat.md)
-explains the signs and keys; the [dashboard](dashboard.md) has pictures of its own.
+explains the signs and keys, [questions](questions.md) the cards.
 """
 REST = r"\d s\n+─+\n›"  # the line that ends a turn, and the prompt below it
 
@@ -63,20 +63,6 @@ SCENES = (
         (CHAT, ("run the tests", "FAILED(.*\n)*.*" + REST), AWAY),
     ),
     Scene(
-        "An edit before it happens",
-        "The question shows the change and the keys that answer it.",
-        (
-            CHAT,
-            (
-                "replace int(cents * (100 - percent) / 100) with (cents * (100 - percent) + 50) // 100 in "
-                "orders/price.py",
-                r"Enter alone is no",
-            ),
-            ("=<1>", REST),
-            AWAY,
-        ),
-    ),
-    Scene(
         "While a command runs",
         "Its running time and last lines, and a message that was typed meanwhile. "
         "Esc stops the command and puts the message back into the input.",
@@ -88,11 +74,6 @@ SCENES = (
             ("=<C-u>", "›"),
             AWAY,
         ),
-    ),
-    Scene(
-        "Something dangerous",
-        "After a no, the model is notified and uses what is still allowed.",
-        (CHAT, ("clean up the build output", r"Enter alone is no"), ("<n>", REST), AWAY),
     ),
     Scene(
         "Plan mode",
