@@ -424,7 +424,7 @@ def test_a_turn_looks_the_same_while_it_runs_when_it_is_opened_and_when_it_is_sh
                 tty.wait_for("Ctrl-D")
                 if not screens:
                     tty.type("write it\r")
-                screens.append(tty.wait_for(" · 6.0k tokens"))
+                screens.append(tty.wait_for("3 steps"))
                 tty.type("/quit\r")
                 assert tty.wait_for_end() == 0
     code, shown, _ = run(["sessions", "show", "write it"], folder)
