@@ -48,11 +48,11 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
         tty.type("do it\r")
         tty.wait_for("I write it.")
         tty.wait_for("a.txt")
-        tty.wait_for("Enter alone is no:")
+        tty.wait_for("is no:")
         tty.type("o\r")
         tty.wait_for("write_file")
         tty.wait_for("rm -rf a.txt")
-        tty.wait_for("Enter alone is no:")
+        tty.wait_for("is no:")
         tty.type("\r")
         tty.wait_for("denied")
         tty.wait_for("Done, mostly.")
@@ -79,7 +79,7 @@ def test_a_turn_that_a_kill_cut_off_can_be_taken_back(folder: Path, command: str
         with Tty(["chat", *flags(server)], folder) as tty:
             tty.wait_for("Ctrl-D")
             tty.type("write it\r")
-            tty.wait_for("Enter alone is no:")
+            tty.wait_for("is no:")
             os.kill(tty.pid, signal.SIGKILL)
             tty.wait_for_end()
         with Tty(["chat", "--continue", *flags(server)], folder) as tty:
