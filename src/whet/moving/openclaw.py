@@ -8,8 +8,8 @@ entries, as JSON or, if it is long, compressed by zstd. Older versions wrote the
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +25,7 @@ from whet.moving.carry import ImportOutcome
 from whet.moving.copies import check_tables, open_copy
 from whet.moving.lines import JsonLines
 from whet.moving.notes import Note
+from whet.searchpath import find_trusted_program
 from whet.store.bulk import PastSession
 from whet.store.sessions import NewSession
 
@@ -167,7 +168,7 @@ def _session_rows(connection: apsw.Connection) -> list[tuple[str, str, bool]]:
 def _unpack(packed: list[tuple[bytes, int]]) -> list[bytes | None]:
     """Return the events in zstd frames whose sizes are known; None for each if they can't be unpacked."""
     nothing: list[bytes | None] = [None] * len(packed)
-    program = shutil.which("zstd")
+    program = find_trusted_program("zstd", os.getcwd())
     sizes = [size for _, size in packed]
     if not packed or program is None or any(not 0 < size <= _MAX_EVENT_BYTES for size in sizes):
         return nothing
