@@ -86,7 +86,7 @@ def main() -> int:
         ("odd constructions per 10,000 words of prose", 1e4 * odd / words, MAX_ODD_PER_10_000),
     )
     for text, figure, limit in figures:
-        print(f"{figure:.1f} {text}, limit {limit:g}")
+        print(f"{figure:.2f} {text}, limit {limit:g}")
     return int(any(figure > limit for _, figure, limit in figures))
 
 

@@ -195,9 +195,9 @@ def overwrite(handle: int, data: bytes) -> None:
 
 def _overwrite(file: FileIO, data: bytes) -> None:
     file.seek(0)
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file.fileno(), rest) :]
+    unwritten = memoryview(data)
+    while unwritten:
+        unwritten = unwritten[os.write(file.fileno(), unwritten) :]
     file.truncate(len(data))
     os.fsync(file.fileno())
 
@@ -285,9 +285,9 @@ def _fill(folder: int, name: str, data: bytes, mode: int | None) -> None:
     try:
         if mode is not None:
             os.fchmod(handle, mode)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(handle, rest) :]
+        unwritten = memoryview(data)
+        while unwritten:
+            unwritten = unwritten[os.write(handle, unwritten) :]
         os.fsync(handle)
     finally:
         os.close(handle)

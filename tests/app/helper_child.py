@@ -41,11 +41,11 @@ def kill_at(app: App, at: int, when: str) -> None:
     """Have the process killed at the n-th write from now on."""
     whole, count = app.database.append, 0
 
-    async def append(work: Any, after: Any = None) -> Any:
+    async def append(work: Any, after: Any = None, scope: str = "") -> Any:
         nonlocal count
         count += 1
         if count != at:
-            return await whole(work, after)
+            return await whole(work, after, scope)
         if when == "before":
             _die()
 
@@ -54,8 +54,8 @@ def kill_at(app: App, at: int, when: str) -> None:
             _die()
 
         if when == "inside" and callable(work):
-            return await whole(inside, after)
-        return await whole(work, lambda result, error: _die())
+            return await whole(inside, after, scope)
+        return await whole(work, lambda result, error: _die(), scope)
 
     app.database.append = append  # pyright: ignore[reportAttributeAccessIssue] - this program only
 

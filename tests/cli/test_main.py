@@ -57,6 +57,7 @@ def command_paths(command: click.Command, context: click.Context) -> Iterator[li
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             assert inner is not None, name
+            inner._help_option = None  # pyright: ignore[reportPrivateUsage] - click keeps one without -h
             yield [name]
             for words in command_paths(inner, click.Context(inner, parent=context, info_name=name)):
                 yield [name, *words]

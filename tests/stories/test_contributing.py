@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 async def greet(chat: ChatControl, argument: str) -> None:
     """Answer with the greeting of the settings."""
-    chat.say(f"{chat.app.settings.ui.greeting} {argument}".strip())
+    chat.say(f"{chat.services.settings.ui.greeting} {argument}".strip())
 '''
 COMMAND = Row(
     "src/whet/cli/interactive/slash_commands.py",
@@ -289,7 +289,7 @@ from whet.config.schema import Settings
 commands = Commands()
 for command in SLASH_COMMANDS:
     commands.add(command)
-chat = SimpleNamespace(app=SimpleNamespace(settings=Settings()), say=print)
+chat = SimpleNamespace(services=SimpleNamespace(settings=Settings()), say=print)
 asyncio.run(commands.get("greet").run(chat, "Ada"))
 """
 OPEN = """

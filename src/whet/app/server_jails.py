@@ -48,9 +48,9 @@ def own_server_jail(
     policy = confinement.policy(folder)
     certificates = {key: os.environ[key] for key in _CERTIFICATES if os.environ.get(key)}
     asked = [read_opening(text) for text in server.openings]
-    named = [*named_by(server), *(Opening("read", os.path.realpath(path)) for path in certificates.values())]
-    openings = [*(one for one in named if not policy.allows(one)), *asked]
-    if server.network and not any(one.kind == "reach" for one in asked):
+    grants = [*named_by(server), *(Opening("read", os.path.realpath(path)) for path in certificates.values())]
+    openings = [*(opening for opening in grants if not policy.allows(opening)), *asked]
+    if server.network and not any(opening.kind == "reach" for opening in asked):
         openings.append(Opening("reach", EVERYWHERE))
     whose = "mcp " + msgspec.json.encode((name, server)).decode()
     confinement.add_openings(whose, openings)
@@ -90,17 +90,17 @@ def _link_toolchains(folder: Path, policy: SandboxPolicy, environment: Mapping[s
     entries = [Path(entry) for entry in environment.get("PATH", "").split(os.pathsep) if entry]
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for place in _used(policy.read, entries):
-            if place.parent == person:
+        for toolchain in _used(policy.read, entries):
+            if toolchain.parent == person:
                 with contextlib.suppress(OSError):
-                    os.symlink(place, place.name, dir_fd=handle)
+                    os.symlink(toolchain, toolchain.name, dir_fd=handle)
     finally:
         os.close(handle)
 
 
 def _used(granted: Iterable[Path], entries: Iterable[Path]) -> list[Path]:
     real = [entry.resolve() for entry in entries]
-    return [place for place in granted if any(entry.is_relative_to(place) for entry in real)]
+    return [folder for folder in granted if any(entry.is_relative_to(folder) for entry in real)]
 
 
 def _without_logins(variables: Mapping[str, str]) -> dict[str, str]:

@@ -316,7 +316,7 @@ class Inherited:
         if self._repair is None:
             from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
 
-            self._repair = HistoryRepair([self._replaced.get(id(one), one) for one in self._list])
+            self._repair = HistoryRepair([self._replaced.get(id(message), message) for message in self._list])
         changed = self._repair.refused(refusal, emit, may_shorten=may_shorten)
         return self._show(changed) if changed else None
 
@@ -324,14 +324,16 @@ class Inherited:
         """Keep out what was left out of the list that was answered."""
         if self._repair is not None:
             changed = self._repair.replaced()
-            for one in self._list:
-                if (left := changed.get(id(self._replaced.get(id(one), one)))) is not None:
-                    self._replaced[id(one)] = left
+            for message in self._list:
+                if (left := changed.get(id(self._replaced.get(id(message), message)))) is not None:
+                    self._replaced[id(message)] = left
             self._repair = None
 
     def _show(self, changed: Mapping[int, Message] | None = None) -> Sequence[Message]:
-        shown = [self._replaced.get(id(one), one) for one in self._list]
-        self._sent = self._wire.update([changed.get(id(one), one) for one in shown] if changed else shown)
+        shown = [self._replaced.get(id(message), message) for message in self._list]
+        self._sent = self._wire.update(
+            [changed.get(id(message), message) for message in shown] if changed else shown
+        )
         return self._sent
 
     def observe(self, usage: Usage) -> None:

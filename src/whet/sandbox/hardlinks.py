@@ -63,10 +63,10 @@ class WorkspaceLinks:
         Raises ToolError if a file can't be copied."""
         with self._lock:
             began = self._clock()
-            whole = began >= self._whole_at
+            is_whole = began >= self._whole_at
             if began < self._next_at:
                 return 0
-            known = {} if whole else self._folders
+            known = {} if is_whole else self._folders
             self._folders = {}
             is_new = False
             for root in self._roots:
@@ -75,7 +75,7 @@ class WorkspaceLinks:
             now = self._clock()
             pause_s = _SHARE * (now - began)
             self._next_at = now + max(_AGAIN_S, pause_s)
-            self._whole_at = now + max(_WHOLE_S, pause_s) if whole else self._whole_at
+            self._whole_at = now + max(_WHOLE_S, pause_s) if is_whole else self._whole_at
             return replaced
 
     def _list(self, root: str, known: dict[str, _SeenFolder]) -> bool:
@@ -158,7 +158,7 @@ def _replace(parents: _Parents, paths: list[str], file: FileId) -> int:
 def links_of(policy: SandboxPolicy) -> WorkspaceLinks:
     """Return the links of a policy's workspace, which the jails of this process share. Of what else may be
     written, the workspace's repository is a part of it; a folder that a person opened is their choice."""
-    others = (str(one) for one in policy.write if _is_repository(one))
+    others = (str(folder) for folder in policy.write if _is_repository(folder))
     roots = tuple(dict.fromkeys((str(policy.workspace), *others)))
     key = (roots, frozenset(map(str, policy.hidden_inside())))
     with _lock:
@@ -257,9 +257,9 @@ def _copy_bytes(source: int, target: int) -> None:
         else:
             return
     while data := os.read(source, 1 << 20):
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(target, rest) :]
+        unwritten = memoryview(data)
+        while unwritten:
+            unwritten = unwritten[os.write(target, unwritten) :]
 
 
 def _relink(folder: int, name: str, file: FileId, first: str) -> bool:

@@ -115,7 +115,7 @@ def response_in(item_id: str) -> str:
 
 def session_of_response(connection: apsw.Connection, utterances: Sequence[Utterance]) -> str:
     """Return the session whose newest response the last answer is by its item's id, or an empty string."""
-    last = next((one for one in reversed(utterances) if one.speaker == "assistant"), None)
+    last = next((utterance for utterance in reversed(utterances) if utterance.speaker == "assistant"), None)
     response = response_in(last.item_id) if last is not None else ""
     for prefix in ("resp_", "item_") if response else ():
         stored = api.find_response(connection, prefix + response)
@@ -130,7 +130,7 @@ def session_of_tips(connection: apsw.Connection, wish: SessionChoice) -> str:
     The words are enough if the client says whose they are, or has sent the id of a call in the newest step
     with tools. Else no tool may have been called, and instructions, calls and results must be the same too.
     """
-    sent = {call.id for one in wish.said for call in one.calls}
+    sent = {call.id for utterance in wish.said for call in utterance.calls}
     for number, tip in enumerate(wish.tips()):
         session_id, is_newest = api.find_response(connection, tip) or ("", False)
         if not is_newest:
@@ -163,7 +163,7 @@ def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting_ids
     """
     results = wish.results
     for session_id in sessions_of_results(results)[:1]:
-        is_waiting = any(one.call_id in waiting_ids for one in results)
+        is_waiting = any(result.call_id in waiting_ids for result in results)
         if _may_use(connection, wish.caller, session_id) and (
             is_waiting or is_at(connection, session_id, results)
         ):
