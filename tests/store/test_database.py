@@ -448,3 +448,20 @@ def test_a_process_that_may_open_no_more_files_is_not_said_to_lack_rights(tmp_pa
         os.close(handle)
         db.close()
     assert "ulimit -n" in caught.value.hint
+
+
+def test_a_read_that_fails_leaves_no_reader_at_an_old_state(tmp_path, clock):
+    """The traceback of an error keeps the query that it interrupted."""
+
+    def fail(connection):
+        cursor = connection.execute("SELECT name FROM sqlite_schema")
+        cursor.fetchone()
+        raise ValueError("interrupted")
+
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+    with pytest.raises(ValueError, match="interrupted") as kept:
+        database.read_now(fail)
+    database.write_now(lambda connection: connection.execute("CREATE TABLE later (x)").fetchall())
+    count = "SELECT count(*) FROM sqlite_schema WHERE name = 'later'"
+    assert database.read_now(lambda connection: connection.execute(count).fetchone()) == (1,), kept
+    database.close()

@@ -176,14 +176,18 @@ class DatabaseFile:
         try:
             reader.execute("BEGIN")
             try:
-                return work(reader)
+                result = work(reader)
             finally:
                 if reader.in_transaction:
                     reader.execute("ROLLBACK")
-        except FAULTS as error:
-            raise translate_error(error, str(self.path), reader.system_errno) from error
-        finally:
-            self._return_reader(reader)
+        except BaseException as error:
+            error_number = reader.system_errno
+            reader.close(True)  # a cursor in the traceback would keep it at the state that it read
+            if isinstance(error, FAULTS):
+                raise translate_error(error, str(self.path), error_number) from error
+            raise
+        self._return_reader(reader)
+        return result
 
     @contextmanager
     def without_log(self) -> Generator[None]:

@@ -338,8 +338,10 @@ def load(
     last_turn = connection.execute(_LAST_TURN, (key,))
     records = connection.execute(_MESSAGES_SINCE, (key, *rows.ids_of(key)))
     hidden = read_hidden()
-    messages, seqs, after = _read_compaction(connection, compaction.fetchone(), key, hidden, in_memory or {})
-    unfinished = _sum_open_turn(connection, key, last_turn.fetchone())
+    messages, seqs, after = _read_compaction(
+        connection, rows.fetch_only(compaction), key, hidden, in_memory or {}
+    )
+    unfinished = _sum_open_turn(connection, key, rows.fetch_only(last_turn))
     step: OpenStep | None = None
     next_seq = after + 1
     for id_, turn, role, content, extra in records:

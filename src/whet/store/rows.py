@@ -115,11 +115,18 @@ ReadRow = Callable[[], tuple[Any, ...]]
 """Reads the first row of a query."""
 
 
+def fetch_only(cursor: apsw.Cursor) -> tuple[Any, ...] | None:
+    """Return the row of a query that has one at most, and end the query: one that is left open, as in the
+    traceback of an error, would keep its connection at the state that it read."""
+    records = cursor.fetchall()
+    return records[0] if records else None
+
+
 def row_reader(cursor: apsw.Cursor, missing: str, hint: str) -> ReadRow:
     """Return the function that reads the first row of a query. It raises NotFound if there is none."""
 
     def read() -> tuple[Any, ...]:
-        row = cursor.fetchone()
+        row = fetch_only(cursor)
         if row is None:
             raise NotFound(missing, hint=hint)
         return row
