@@ -196,7 +196,9 @@ def test_a_gateway_with_a_broken_package_serves_its_other_channels(
                 telegram.wait(lambda kind=kind: f"channel {kind} is off" in caplog.text, kind)
         assert "no listen today" in caplog.text
         shown = one.whet("gateway", "status")
-        assert shown.returncode == 0 and "absent" in shown.stdout
+        rows = {line.split()[0]: line for line in shown.stdout.splitlines() if line.strip()}
+        assert shown.returncode == 0 and "not running" in rows["telegram"]
+        assert "unknown: it has no token" in rows["absent"]
 
 
 async def test_a_confirmation_service_with_a_broken_package_tells_the_others(

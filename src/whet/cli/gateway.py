@@ -132,16 +132,19 @@ def _channel_rows(home: Home, text: GatewayText, gateway_rows: _GatewayRows) -> 
         counted = gateway_rows.counts.get(name) or chats.ChannelCounts(name)
         row: dict[str, Any] = msgspec.structs.asdict(counted)
         process = holder(home.root / "gateway", seat.secrets)
-        rows.append({**row, "kind": seat.text.kind, "process": process})
+        rows.append({**row, "kind": seat.text.kind, "process": process, "has_token": bool(seat.secrets)})
     names = {row["channel"] for row in rows}
     for name, counted in gateway_rows.counts.items():
         if name not in names:
-            rows.append({**msgspec.structs.asdict(counted), "kind": "", "process": None})
+            counts = msgspec.structs.asdict(counted)
+            rows.append({**counts, "kind": "", "process": None, "has_token": False})
     return rows
 
 
 def _state(row: dict[str, Any]) -> str:
-    return str(row["process"] or ("not running" if row["kind"] else "not in gateway.toml"))
+    if not row["kind"]:
+        return "not in gateway.toml"
+    return str(row["process"] or ("not running" if row["has_token"] else "unknown: it has no token"))
 
 
 def _number(name: str) -> Callable[[dict[str, Any]], str]:

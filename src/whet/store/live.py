@@ -332,7 +332,7 @@ async def is_cut_off(writer: SessionWriter, live: LiveState) -> bool:
 def load(
     connection: apsw.Connection, session_id: str, in_memory: dict[int, Message] | None = None
 ) -> LiveState:
-    """Read a session. Messages in `known` (by number) are kept as the same objects. Raises NotFound."""
+    """Read a session. Messages in `in_memory` (by number) are kept as the same objects. Raises NotFound."""
     session, key, (epoch, newest, _) = turns.read_with_version(connection, session_id)
     read_hidden, compaction = select_undone_parts(connection, key), connection.execute(_COMPACTION, (key,))
     last_turn = connection.execute(_LAST_TURN, (key,))
