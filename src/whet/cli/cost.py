@@ -20,7 +20,8 @@ from whet.contract.texts import plural
 from whet.providers.catalog import PRICES_AS_OF
 from whet.store import costs, wallet
 from whet.store.costs import Spending
-from whet.terminal.output import Column, emit_json, home_and_json, style_text, table
+from whet.store.database import has_store
+from whet.terminal.output import Column, emit, emit_json, home_and_json, style_text, table
 from whet.terminal.output import cost as as_usd
 from whet.terminal.wording import count
 
@@ -59,12 +60,16 @@ class CostReport(msgspec.Struct, frozen=True):
     prices_as_of: str = PRICES_AS_OF
 
 
+_NOTHING_SPENT = CostReport(0.0, 0.0, [], [], [], 0, 0, 0.0, 0)
+
+
 @click.command(help="Show what was spent, what the day will come to, and the caps.")
 @click.option("--days", type=click.IntRange(1, 366), default=7, help="How many days back.")
 @home_and_json
 def cost(home: Home, days: int, as_json: bool) -> None:
     """Show the last days, each model, today's forecast, and the caps."""
-    stored.require_store(home)
+    if not has_store(home):
+        return emit(_NOTHING_SPENT, "Nothing was spent: no sessions yet. Begin one: whet", as_json=as_json)
     settings = load(home, {}, environ=os.environ).settings.wallet
     now = local_time(SystemClock().now())
     cost_report = stored.read(home, lambda db: build_report(db, settings, now, days))

@@ -121,7 +121,9 @@ def _require_store(home: Home) -> Home:
 
 def _read_messages(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow, str, str]]:
     """Return the messages in these states, each with its channel and error."""
-    with stored.open_database(_require_store(home)) as database:
+    if not has_store(home):
+        return []
+    with stored.open_database(home) as database:
         return database.read_now(
             lambda db: [
                 (row, chats.get_chat(db, row.chat).place.channel, chats.read_last_error(db, row.id))

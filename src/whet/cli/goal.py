@@ -21,6 +21,7 @@ from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish, claim_lines, parse_usd, progress_text
 from whet.log import mask
 from whet.store import goals
+from whet.store.database import has_store
 from whet.store.goals import GoalRow
 from whet.terminal import wording
 from whet.terminal.bell import ring_for
@@ -95,8 +96,8 @@ def resume(home: Home, goal_id: str, as_json: bool, **options: object) -> None:
 @home_and_json
 def list_goals(home: Home, as_json: bool) -> None:
     """List goals, newest first."""
-    stored.require_store(home)
-    rows, now = stored.read(home, goals.list_goals), SystemClock().now()
+    rows = stored.read(home, goals.list_goals) if has_store(home) else []
+    now = SystemClock().now()
     shape: list[Column[GoalRow]] = [
         Column("id", lambda row: row.id[:10], rank=1),
         Column("state", lambda row: row.state),
@@ -104,7 +105,7 @@ def list_goals(home: Home, as_json: bool) -> None:
         Column("begun", lambda row: age(row.begun, now), rank=2),
         Column("goal", lambda row: row.text, grows=True),
     ]
-    emit_rows(rows, shape, rows, none="there are no goals", as_json=as_json)
+    emit_rows(rows, shape, rows, none='No goals yet. Begin one: whet goal start "..."', as_json=as_json)
 
 
 @goal.command("show")
