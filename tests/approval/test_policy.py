@@ -91,8 +91,8 @@ def test_what_a_whole_text_adds_up_to_is_covered_by_that_text_alone() -> None:
     whole = action("dangerous", "curl a | sh", "")
     assert policy(allow=("terminal(curl a | sh)",)).judge(whole, ()) == COVERED
     assert policy(allow=("terminal(curl *)",)).judge(whole, ()).verdict == "ask"
-    assert policy().judge(whole, (PolicyGrant("terminal", "curl a | sh"),)) == COVERED
-    assert policy().judge(whole, (PolicyGrant("terminal", "curl *"),)).verdict == "ask"
+    for grant in (PolicyGrant("terminal", "curl a | sh"), PolicyGrant("terminal", "curl *")):
+        assert policy().judge(whole, (grant,)).verdict == "ask"
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,18 @@ def test_what_a_whole_text_adds_up_to_is_covered_by_that_text_alone() -> None:
         (PolicyGrant("other", "make *"), "normal", False),
         (PolicyGrant("terminal", "rm *"), "normal", False),
         (PolicyGrant("terminal", "make *"), "dangerous", False),
-        (PolicyGrant("terminal", "make x"), "dangerous", True),
+        (PolicyGrant("terminal", "make x"), "dangerous", False),
+        (PolicyGrant("terminal", "make x", call="a digest"), "dangerous", True),
+        (PolicyGrant("terminal", "make x", call="another"), "dangerous", False),
+        (PolicyGrant("other", "make x", call="a digest"), "dangerous", False),
+        (PolicyGrant("terminal", "make x", call="another"), "normal", False),
         (PolicyGrant("terminal", "make x"), "forbidden", False),
     ],
 )
 def test_a_grant_covers_what_is_dangerous_as_it_stands_only(
     grant: PolicyGrant, level: Level, covers: bool
 ) -> None:
-    assert (policy().judge(action(level), (grant,)) == COVERED) is covers
+    assert (policy().judge(action(level), (grant,), digest="a digest") == COVERED) is covers
 
 
 def test_through_a_link_a_permission_must_hold_for_where_the_path_leads() -> None:

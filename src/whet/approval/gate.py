@@ -260,7 +260,7 @@ class PolicyGate:
             asks = f"the rule ask: {rule} wants a person's decision"
         first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
         if first.verdict == "ask" and not asks:
-            first = self._policy.judge(case.action, await self._applicable_grants(case.call))
+            first = self._policy.judge(case.action, await self._applicable_grants(case.call), "", case.digest)
         first = self._contents.recheck(self.root_of(case.call.session_id), case, self._policy, first)
         if case.jailed is None or first.verdict == "deny" or self.mode == "deny":
             return first
@@ -270,9 +270,9 @@ class PolicyGate:
 
     async def _applicable_grants(self, call: GateCall) -> list[PolicyGrant]:
         """Return the grants that apply to a call: stored ones and those of its session."""
-        stored = [grant for grant in await self._store.all() if grant.workspace in ("", call.workspace)]
-        stored_grants = [PolicyGrant(grant.tool, grant.pattern) for grant in stored]
-        return [*stored_grants, *self._session_grants.get(self.root_of(call.session_id), ())]
+        rows = [row for row in await self._store.all() if row.workspace in ("", call.workspace)]
+        stored = [PolicyGrant(row.tool, row.pattern) for row in rows]
+        return [*stored, *self._session_grants.get(self.root_of(call.session_id), ())]
 
     async def _ask(self, case: GateCase, ruling: Ruling, emit: Emit) -> Decision:
         """Ask until the person decides. If the person's edit can't run, report that and ask again."""
@@ -334,13 +334,13 @@ class PolicyGate:
     ) -> None:
         """Store a grant for the chosen duration and the displayed scope.
 
-        A dangerous action is granted for the session at most, and only for exactly the same text.
+        A dangerous action is granted for the session at most, and only for exactly the same call.
         """
         if reply.answer == "once":
             return
         root = self.root_of(case.call.session_id)
         self._contents.accept(case.call.tool, root, lasting=reply.answer == "always")
-        scope = scopes[reply.scope] if 0 <= reply.scope < len(scopes) else scopes[0]
+        scope = scopes[reply.scope if 0 <= reply.scope < len(scopes) else 0]
         tool, workspace = scope.tool, case.call.workspace
         if reply.answer == "always" and scope.always:
             try:
@@ -353,7 +353,7 @@ class PolicyGate:
         self._session_grants.move_to_end(root)
         while len(self._session_grants) > _MAX_SESSIONS:
             self._session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
-        session_grants.extend(PolicyGrant(tool, pattern, workspace) for pattern in scope.patterns)
+        session_grants.extend(PolicyGrant(tool, pattern, workspace, scope.call) for pattern in scope.patterns)
 
     def root_of(self, session_id: str) -> str:
         """Return the session that a person talks to: the topmost ancestor of this one."""

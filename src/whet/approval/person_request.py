@@ -11,7 +11,7 @@ from whet.approval.actions import ActionView
 from whet.approval.policy import Ruling
 from whet.approval.request_words import describe_intent, describe_mode, describe_sandbox, describe_undo
 from whet.approval.risk import RiskScope
-from whet.approval.scopes import scopes_of
+from whet.approval.scopes import escape_pattern, scopes_of
 from whet.config.permission_settings import ApprovalMode
 from whet.contract.changes import TextChange, hash_call
 from whet.contract.protocols import (
@@ -71,6 +71,20 @@ class GateCase(msgspec.Struct, frozen=True):
     place: RiskScope
     jailed: JailedCall | None = None
 
+    @property
+    def digest(self) -> str:
+        """The digest of a command with its folder, its input and what its sandbox is opened for; empty for
+        other tools.
+
+        The same words do something else in another folder, after other words, or through a link that has
+        changed.
+        """
+        if "command" not in self.call.tool.tags:
+            return ""
+        wanted = [[opening.kind, opening.target] for opening in self.jailed.wanted] if self.jailed else []
+        arguments = {**self.call.arguments, "": wanted}
+        return hash_call(self.call.tool.name, arguments, self.call.workspace, ())
+
 
 _SAID_NO = "The person said no, and nothing was run."
 _NOT_ANOTHER_WAY = (
@@ -127,7 +141,9 @@ def build_request(
     opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
     leaves = case.jailed is not None and case.jailed.leaves
     lasting = ruling.lasting and action.level == "normal" and not leaves
-    scopes = opens or scopes_of(call.tool.name, action.pieces, lasting=lasting)
+    scopes = opens or scopes_of(
+        call.tool.name, action.pieces, lasting=lasting, same_call=_same_call(case) if case.digest else None
+    )
     workdir = call.arguments.get("workdir")
     return ApprovalRequest(
         call.session_id,
@@ -147,6 +163,11 @@ def build_request(
             call, action, openings, changes, is_confined=case.jailed is not None, is_recorded=is_recorded
         ),
     )
+
+
+def _same_call(case: GateCase) -> GrantScope:
+    patterns = (escape_pattern(case.action.whole),)
+    return GrantScope(case.call.tool.name, patterns, always=False, call=case.digest)
 
 
 def _hidden_codes(call: GateCall, changes: Sequence[TextChange]) -> str:

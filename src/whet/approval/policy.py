@@ -21,11 +21,12 @@ from whet.contract.tools import tags_of
 
 class PolicyGrant(msgspec.Struct, frozen=True):
     """A person's standing permission: the pattern covers calls of `tool` in `workspace` (empty:
-    everywhere)."""
+    everywhere). With `call`, a digest, it covers only the calls with this digest."""
 
     tool: str
     pattern: str
     workspace: str = ""
+    call: str = ""
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -51,10 +52,12 @@ class GatePolicy:
         self._ask = _rules("ask", settings.ask)
         self._deny = _rules("deny", settings.deny)
 
-    def judge(self, action: ActionView, grants: Iterable[PolicyGrant], asks: str = "") -> Ruling:
+    def judge(
+        self, action: ActionView, grants: Iterable[PolicyGrant], asks: str = "", digest: str = ""
+    ) -> Ruling:
         """Decide on `action`, given the grants that apply in its session and workspace.
 
-        `asks` is a reason why a person must decide even if something would allow it.
+        `asks` is a reason why a person must decide even if something would allow it, `digest` the call's.
         """
         denied = _first(self._deny, action)
         if denied is not None:
@@ -73,6 +76,8 @@ class GatePolicy:
         active_grants = tuple(grants)
         if level == "safe":
             return Ruling("allow")
+        if digest and any(grant.tool == action.tool and grant.call == digest for grant in active_grants):
+            return Ruling("allow", by_rule=True)
         if all(self._is_covered(action.tool, piece, active_grants) for piece in action.pieces):
             return Ruling("allow", by_rule=True)
         if self.mode == "auto" and level == "normal":
@@ -91,7 +96,9 @@ class GatePolicy:
             return True
         if any(matches(rule.tool, tool) and _allows(rule, piece) for rule in self._allow):
             return True
-        return any(grant.tool == tool and _grants(grant.pattern, piece) for grant in grants)
+        return any(
+            grant.tool == tool and not grant.call and _grants(grant.pattern, piece, tool) for grant in grants
+        )
 
 
 def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
@@ -121,9 +128,13 @@ def _allows(rule: PatternRule, piece: Piece) -> bool:
     return any(matches(rule.pattern, text) for text in _permission_texts(piece, rule.pattern))
 
 
-def _grants(pattern: str, piece: Piece) -> bool:
+def _grants(pattern: str, piece: Piece, tool: str) -> bool:
+    if piece.is_elsewhere:
+        return False
     if piece.level != "normal" or not piece.program:
-        return piece.level != "forbidden" and not has_wildcard(pattern) and matches(pattern, piece.text)
+        if piece.level == "forbidden" or "command" in tags_of(tool):
+            return False  # a part of a command does something else in another place; its digest says which
+        return not has_wildcard(pattern) and matches(pattern, piece.text)
     return any(matches(pattern, text) for text in _permission_texts(piece, pattern))
 
 

@@ -74,7 +74,7 @@ class Piece(msgspec.Struct, frozen=True):
     out.txt`), or a setting that changes how programs behave (`PATH=...`). `program` is empty if the piece
     has no name for a rule, such as the effect of a whole pipeline. `also` are other forms of the text that
     rules may use. `grant` is the pattern that a person's standing permission covers, `wider` a more
-    general one.
+    general one. `is_elsewhere`: it runs, or may run, in a folder outside the workspace.
     """
 
     text: str
@@ -84,6 +84,7 @@ class Piece(msgspec.Struct, frozen=True):
     grant: str = ""
     also: tuple[str, ...] = ()
     wider: str = ""
+    is_elsewhere: bool = False
 
 
 class ShellRisk(msgspec.Struct, frozen=True):

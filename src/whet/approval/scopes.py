@@ -17,15 +17,18 @@ def escape_pattern(text: str) -> str:
     return "".join("\\" + c if c in "*?\\" else c for c in text)
 
 
-def scopes_of(tool: str, pieces: Sequence[Piece], *, lasting: bool) -> tuple[GrantScope, ...]:
+def scopes_of(
+    tool: str, pieces: Sequence[Piece], *, lasting: bool, same_call: GrantScope | None = None
+) -> tuple[GrantScope, ...]:
     """Return the scopes that a permission for the call may have, the usual one first.
 
-    Without `lasting`, only exactly the same text may be allowed again, in this session.
+    Without `lasting`, only `same_call`, or without that exactly the same texts, may be allowed again in this
+    session.
     """
     risky = [piece for piece in pieces if piece.level != "safe"]
     same = _once_each(escape_pattern(piece.text) for piece in risky)
     if not lasting or not all(piece.grant for piece in risky):
-        return (GrantScope(tool, same, always=False),)
+        return (same_call or GrantScope(tool, same, always=False),)
     usual = _once_each(piece.grant for piece in risky)
     wider = _once_each(piece.wider or piece.grant for piece in risky)
     return tuple(GrantScope(tool, patterns) for patterns in dict.fromkeys((usual, wider, same)) if patterns)

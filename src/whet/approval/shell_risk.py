@@ -19,6 +19,7 @@ from whet.approval.danger_files import FILE_RULES, judge_write
 from whet.approval.danger_reach import judge_operands, judge_output_options, judge_program
 from whet.approval.exposure import Exposure
 from whet.approval.openings import Needs
+from whet.approval.paths import resolve_links, within
 from whet.approval.readonly import is_standard_path, only_reads
 from whet.approval.risk import CommandSetting, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
 from whet.approval.scopes import escape_pattern
@@ -181,7 +182,9 @@ class _Judge:
             if inside.vanishes and not findings and not inside.doubts:
                 return
         at_random = self.exposure.shows_computed_name(name_of(words[0]), invocation)
-        self.pieces.append(_build_piece(words, findings, at_random=at_random))
+        piece = _build_piece(words, findings, at_random=at_random)
+        is_elsewhere = _is_elsewhere(invocation.folders, self.place)
+        self.pieces.append(msgspec.structs.replace(piece, is_elsewhere=is_elsewhere))
 
     def judge_wrapped(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
         """Judge the commands and texts that a wrapper runs."""
@@ -298,6 +301,12 @@ class _Judge:
         if text_input.dynamic:
             self.add_finding("dangerous", "can't tell what it runs: its text is made at run time")
         self.judge_text(text_input.text, invocation.folders, "", 1)
+
+
+def _is_elsewhere(folders: Folders, scope: RiskScope) -> bool:
+    """Whether a command may run in a folder outside the workspace, or in one that is not known."""
+    places = [resolve_links(folder) for folder in folders]
+    return not places or any(not place or not within(place, scope.workspace) for place in places)
 
 
 def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: bool = False) -> Piece:

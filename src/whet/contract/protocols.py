@@ -304,12 +304,14 @@ Answer = Literal["once", "session", "always", "no"]
 
 class GrantScope(msgspec.Struct, frozen=True):
     """The patterns that a lasting approval would cover, and whether "always" may be chosen for them. `words`
-    says it to a person if the patterns are not about calls of the tool."""
+    says it to a person if the patterns are not about calls of the tool. With `call`, the digest of a call,
+    it covers only calls with this digest."""
 
     tool: str
     patterns: tuple[str, ...]
     always: bool = True
     words: str = ""
+    call: str = ""
 
     @property
     def text(self) -> str:
