@@ -32,7 +32,7 @@ def find_editable(request: ApprovalRequest) -> Editable:
         return Editable(command, ".sh", "command")
     change = _single_change(request)
     if change is not None and change.new is not None:
-        return Editable(change.new, Path(change.place).suffix, "new text")
+        return Editable(change.new, Path(change.absolute_path).suffix, "new text")
     if isinstance(diff := request.arguments.get("diff"), str) and diff:
         return Editable(diff, ".diff", "diff")
     text = msgspec.json.format(msgspec.json.encode(request.arguments), indent=2).decode()

@@ -219,7 +219,7 @@ def test_calls_of_a_server_over_http_are_held(server: Running, tmp_path: Path, k
         (("--header", "X-Key: k", "--", "http://mcp.example.org/mcp"), "only over https"),
         (("--header", "nothing", "--", "https://mcp.example.org/mcp"), "NAME: VALUE"),
         (("--", "https://mcp.example.org/mcp", "more"), "no arguments"),
-        (("--", "https:///mcp"), "no address"),
+        (("--", "https:///mcp"), "is not the address"),
         (("--header", "A: Bearer $NOPE_X", "--", "https://127.0.0.1:9/mcp"), "variable NOPE_X of --header"),
         (("--header", "A: ${NOPE_Y}", "--", "https://127.0.0.1:9/mcp"), "variable NOPE_Y of --header"),
         (("--header", "$NOPE_X: b", "--", "https://127.0.0.1:9/mcp"), "variable NOPE_X of --header"),

@@ -97,7 +97,7 @@ def test_replacing_keeps_the_login_at_the_same_url_and_test_names_what_fails(hom
         "  hint: is it running? check its url",
         "it stays in config.yaml: whet mcp test",
         "web tries again, whet mcp remove web",
-        "takes it out",
+        "removes it",
     ]
     text = (home / "config.yaml").read_text()
     assert "allow_http: true" in text and "start_timeout_s: 5" in text

@@ -11,7 +11,7 @@ import pytest
 from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
 from whet.clock import SystemClock
 from whet.config.schema import ModelSettings, ReviewSettings
-from whet.review.order import ReviewJob, Runtime, queue_review
+from whet.review.jobs import ReviewJob, Runtime, queue_review
 from whet.review.triggers import count, find_trigger, reset_counters, shows_recovery
 from whet.store import outcomes, reviews
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall

@@ -52,9 +52,9 @@ class InboxEntry(msgspec.Struct, frozen=True):
         return Notice(self.notice) if self.notice else Steered(self.message.text)
 
 
-def accepted_entry(row: int, message: Message, receipt: AtEnd = queue_nothing) -> InboxEntry:
+def accepted_entry(row: int, message: Message) -> InboxEntry:
     """Return the entry of an accepted message, which is removed once the transcript has it."""
-    return InboxEntry(message, turns.remove_at_end((row,), receipt), row=row)
+    return InboxEntry(message, turns.remove_at_end((row,), queue_nothing), row=row)
 
 
 def no_arrival() -> InboxEntry | None:

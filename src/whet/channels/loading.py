@@ -195,9 +195,9 @@ class IsolatedChannel:
         """Show that an answer is being written."""
         await self._call(lambda: self._channel.typing(place))
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Download a file that a person sent."""
-        return await self._call(lambda: self._channel.fetch(file, most_bytes))
+        return await self._call(lambda: self._channel.fetch(file, max_bytes))
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Reply to the person who pressed a button."""

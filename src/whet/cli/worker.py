@@ -36,7 +36,7 @@ from whet.terminal.wording import printable, review_line
     type=click.FloatRange(0),
     default=0.0,
     metavar="SECONDS",
-    help="With --drain: wait so long for what is due soon.",
+    help="With --drain: also wait this long for work that is due soon.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --drain: one JSON object at the end.")
 @click.option(
@@ -53,7 +53,7 @@ from whet.terminal.wording import printable, review_line
     type=click.FloatRange(0),
     default=30.0,
     metavar="SECONDS",
-    help="With --turns: how long they may take to end when it is stopped; others go on with what is left.",
+    help="With --turns: how long they may take to end at a stop; other workers continue unfinished ones.",
 )
 @click.option(
     "--metrics-port",

@@ -36,7 +36,7 @@ Block: TypeAlias = (
     | EmbeddedResourceContentBlock
 )
 
-_LARGEST_CHARS = 2_000_000
+_MAX_CHARS = 2_000_000
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _FENCE = re.compile("`{3,}")
 
@@ -60,9 +60,9 @@ def read_prompt(
     text = "".join(texts)
     if not text.strip() and not images:
         raise RequestError(-32602, "there is nothing in the prompt")
-    if len(text) > _LARGEST_CHARS:
+    if len(text) > _MAX_CHARS:
         hint = {"hint": "mention the file instead of putting it in"}
-        raise RequestError(-32602, f"the prompt has {len(text):,} characters; {_LARGEST_CHARS:,} go in", hint)
+        raise RequestError(-32602, f"the prompt has {len(text):,} characters; {_MAX_CHARS:,} go in", hint)
     return text, images
 
 

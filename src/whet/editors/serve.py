@@ -32,7 +32,7 @@ from whet.editors.agent import EditorAgent
 from whet.editors.commands import EditorCommands
 from whet.editors.sessions import SOURCE, Furnish, Program
 
-_LONGEST_LINE_BYTES = 50 * 1024 * 1024
+_MAX_LINE_BYTES = 50 * 1024 * 1024
 
 
 async def serve(
@@ -108,7 +108,7 @@ async def _open_streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, a
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    reader = _JsonLines(limit=_LONGEST_LINE_BYTES)
+    reader = _JsonLines(limit=_MAX_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(input_fd, "rb"))
     transport, protocol = await loop.connect_write_pipe(
         lambda: _WriteProtocol(hung_up), os.fdopen(output_fd, "wb")

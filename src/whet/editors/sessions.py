@@ -142,7 +142,7 @@ class EditorSessions:
         self._send_commands(open_session, services.home.root)
         open_session.title = row.title
         if row.model_chosen and row.provider == services.models.provider.info.provider:
-            open_session.wanted = row.model
+            open_session.chosen_model = row.model
         return open_session
 
     async def fork(self, cwd: str, session_id: str, servers: Sequence[ServerOffer]) -> OpenedSession:

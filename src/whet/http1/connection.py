@@ -117,7 +117,7 @@ def _encode_lines(method: str, target: str, headers: tuple[tuple[str, str], ...]
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """A connection, opened by `dial`. `idle_since_s` is the loop's time at which it last became idle."""
+    """A connection to a server or a proxy. `idle_since_s` is the loop's time at which it last became idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
         self.idle_since_s: float = 0.0

@@ -27,7 +27,7 @@ from whet.mcp.login import Login
 from whet.mcp.remote import RemoteParts
 from whet.mcp.streams import EVENTS, Streams
 from whet.mcp.transport import (
-    LARGEST_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES,
     VERSION_HEADER,
     Dropped,
     Ended,
@@ -37,7 +37,7 @@ from whet.mcp.transport import (
     is_private_address,
 )
 from whet.trust import create_trusted_context
-from whet.vendors.http import LONGEST_IDLE_S
+from whet.vendors.http import MAX_IDLE_S
 
 _CONNECT_S = 10.0
 _SILENCE_S = 300.0
@@ -71,7 +71,7 @@ class HttpTransport:
         limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
         self._http = httpx2.AsyncClient(
             timeout=limits,
-            limits=httpx2.Limits(keepalive_expiry=LONGEST_IDLE_S),
+            limits=httpx2.Limits(keepalive_expiry=MAX_IDLE_S),
             follow_redirects=False,
             verify=create_trusted_context(),
             trust_env=not is_loopback(url),
@@ -189,9 +189,9 @@ class HttpTransport:
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
-            if len(body) > LARGEST_MESSAGE_BYTES:
+            if len(body) > MAX_MESSAGE_BYTES:
                 raise ServerFailed(
-                    f"the MCP server {self._name} sent an answer of more than {LARGEST_MESSAGE_BYTES:,} bytes"
+                    f"the MCP server {self._name} sent an answer of more than {MAX_MESSAGE_BYTES:,} bytes"
                 )
         return bytes(body)
 

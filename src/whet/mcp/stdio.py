@@ -22,7 +22,7 @@ import msgspec
 
 from whet.log import mask
 from whet.mcp.exits import ChildExit, signal_group
-from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Dropped, Ended, Received, ServerFailed
+from whet.mcp.transport import MAX_MESSAGE_BYTES, Dropped, Ended, Received, ServerFailed
 from whet.rpc import read_message
 from whet.tools.guardian import Guardian
 
@@ -88,7 +88,7 @@ def _start_jailed(launch: Launch, place: ServerJail) -> Started:
 
 
 class _LineSplitter(asyncio.Protocol):
-    """Splits a server's output into lines. Lines longer than `LARGEST_MESSAGE_BYTES` are only measured."""
+    """Splits a server's output into lines. Lines longer than `MAX_MESSAGE_BYTES` are only measured."""
 
     def __init__(self, line: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
         self.ended = asyncio.Event()
@@ -110,7 +110,7 @@ class _LineSplitter(asyncio.Protocol):
 
     def _take(self, part: bytes) -> None:
         self._size += len(part)
-        if self._size <= LARGEST_MESSAGE_BYTES:
+        if self._size <= MAX_MESSAGE_BYTES:
             self._parts.append(part)
         else:
             self._parts.clear()
@@ -118,7 +118,7 @@ class _LineSplitter(asyncio.Protocol):
     def _finish(self) -> None:
         size, parts = self._size, self._parts
         self._size, self._parts = 0, []
-        if size > LARGEST_MESSAGE_BYTES:
+        if size > MAX_MESSAGE_BYTES:
             self._too_long(size)
         else:
             self._line(b"".join(parts))
@@ -326,7 +326,7 @@ class StdioTransport:
 
     def _report_dropped(self, size: int) -> None:
         self._too_large = size
-        problem = f"a message of {size:,} bytes, more than the {LARGEST_MESSAGE_BYTES:,} that are read"
+        problem = f"a message of {size:,} bytes, more than the {MAX_MESSAGE_BYTES:,} that are read"
         log.warning("the MCP server %s sent %s", self._name, problem)
         self._dropped(problem)
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9]|-(?!-)){0,62}[a-z0-9]|[a-z0-9]")
 MAX_FILES = 200
 MAX_BYTES = 5_000_000
-_DEEPEST = 6
+_MAX_DEPTH = 6
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
 
@@ -39,8 +39,8 @@ def list_files(root: Path) -> list[str]:
     size = 0
     for folder, folders, names in os.walk(root, followlinks=False):
         relative = Path(folder).relative_to(root)
-        if len(relative.parts) > _DEEPEST:
-            raise BadSkill(f"{root.name} is nested deeper than {_DEEPEST} folders")
+        if len(relative.parts) > _MAX_DEPTH:
+            raise BadSkill(f"{root.name} is nested deeper than {_MAX_DEPTH} folders")
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in (*folders, *names):
             _refuse_strange(Path(folder) / name, f"{root.name}/{relative / name}")
@@ -75,8 +75,8 @@ def check_path(path: str) -> str:
     clean_parts = [part for part in parts if part not in ("", ".")]
     if not clean_parts or any(part.startswith(".") or not part.isprintable() for part in clean_parts):
         raise BadSkill(f"{path!r} is no path inside a skill", hint="no hidden files or folders")
-    if len(clean_parts) > _DEEPEST:
-        raise BadSkill(f"{path!r} is nested deeper than {_DEEPEST} folders")
+    if len(clean_parts) > _MAX_DEPTH:
+        raise BadSkill(f"{path!r} is nested deeper than {_MAX_DEPTH} folders")
     return "/".join(clean_parts)
 
 
