@@ -221,7 +221,10 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any)
     write = FORMATS[options["kind"]]
 
     def work(db: apsw.Connection) -> list[str]:
-        ids = _public(db) if everything else [store.resolve_id(db, name) for name in names]
+        if everything:
+            ids = [row.id for row in store.list_sessions(db, _EVERYTHING) if not row.private]
+        else:
+            ids = [store.resolve_id(db, name) for name in names]
         with _writer(options["target"], force=options["force"]) as put:
             for number, session_id in enumerate(ids, start=1):
                 for piece in write(db, session_id):
@@ -235,10 +238,6 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any)
         click.echo(f"Wrote {plural(len(ids), 'session')} to {options['target']}")
     if everything and (private_count := _read(home, _count_private)):
         click.echo(f"Left out: {plural(private_count, 'private session')}; name one to export it.", err=True)
-
-
-def _public(db: apsw.Connection) -> list[str]:
-    return [row.id for row in store.list_sessions(db, _EVERYTHING) if not row.private]
 
 
 def _count_private(db: apsw.Connection) -> int:

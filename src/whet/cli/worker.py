@@ -131,8 +131,4 @@ async def _work(reviews: ReviewRunner, worker: ScheduleWorker, patience_s: float
     if patience_s is None:
         await run_together(reviews.serve(), worker.serve())
     else:
-        await run_together(_drain_reviews(reviews, patience_s), worker.drain())
-
-
-async def _drain_reviews(reviews: ReviewRunner, patience_s: float) -> None:
-    await reviews.drain(patience_s)
+        await run_together(reviews.drain(patience_s), worker.drain())

@@ -54,7 +54,7 @@ class _LeasedRun(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-async def run_together(*works: Coroutine[Any, Any, None]) -> None:
+async def run_together(*works: Coroutine[Any, Any, object]) -> None:
     """Run `works` concurrently. The first failure cancels the others and is raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as group:
