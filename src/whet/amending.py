@@ -55,7 +55,7 @@ def apply_edit(request: ApprovalRequest, text: str) -> dict[str, object] | None:
     try:
         edited_arguments = from_json(text, dict[str, object])
     except NOT_JSON as error:
-        raise ConfigError(f"what you saved is no JSON object: {error}") from error
+        raise ConfigError(f"what you saved is not a JSON object: {error}") from error
     return None if edited_arguments == request.arguments else edited_arguments
 
 

@@ -96,7 +96,7 @@ def label_note(row: Row) -> str:
 
 def _continue_hunk(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the header of a hunk that begins with the last of these rows, so that it and later rows have
-    their line numbers. Returns nothing if it is no row of a hunk."""
+    their line numbers. Returns nothing if it is not a row of a hunk."""
     first = next((at for at in range(len(rows) - 1, -1, -1) if rows[at].kind == "hunk"), len(rows) - 1)
     match = HUNK.match(rows[first].text)
     if match is None or rows[-1].kind not in _KINDS.values():

@@ -35,7 +35,7 @@ class Interval(msgspec.Struct, frozen=True):
 def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
     """Return the rate `hits / total` and its score interval. 0 of 0 is uninformative (0 to 1, estimate 0)."""
     if not 0 <= hits <= total:
-        raise ValueError(f"{hits} of {total} is no rate")
+        raise ValueError(f"{hits} of {total} is not a rate")
     if total == 0:
         return Interval(0.0, 0.0, 1.0)
     z = _z(confidence)

@@ -55,7 +55,7 @@ def test_only_a_plain_file_of_the_workspace_within_the_limit_is_sent(tmp_path: P
     with pytest.raises(WhetError, match="larger than 0 MB"):
         find_sendable_file(work, "a.txt", 9)
     for path in ("link", "../b.txt", ".", "absent"):
-        with pytest.raises(WhetError, match="is no file in"):
+        with pytest.raises(WhetError, match="is not a file in"):
             find_sendable_file(work, path, 10)
 
 
@@ -163,7 +163,7 @@ def test_the_model_sends_a_file_to_whoever_reads_its_answer(tmp_path: Path) -> N
         sent("other", path="a.txt")
     with pytest.raises(BadInput, match="larger than 0 MB"):
         sent("s", path="b.txt")
-    with pytest.raises(BadInput, match="is no file in") as caught:
+    with pytest.raises(BadInput, match="is not a file in") as caught:
         sent("s", path="none")
     assert caught.value.hint == "only files of the workspace can be sent" and len(posted) == 2
     assert (send.spec.name, send.toolset, send.effects, send.timeout_s) == ("send_file", "file", {"read"}, 30)
@@ -227,7 +227,7 @@ def test_a_received_file_goes_through_no_link_that_a_command_left(tmp_path: Path
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "received").symlink_to(outside)
     lines, _ = received(tmp_path, FileRef("x", "rc"))
-    assert lines == ["['rc' was sent and could not be taken: received in the workspace is no folder]"]
+    assert lines == ["['rc' was sent and could not be taken: received in the workspace is not a folder]"]
     assert not (outside / "rc").exists()
 
 

@@ -108,7 +108,7 @@ def test_another_way_is_found_within_six_calls_and_whatever_came_before(
     worked = [call("ops", step=step, flag="a") for step in range(between)]
     assert shows_recovery([tried, *worked, call(command="./check")]) is is_recovery
     assert shows_recovery([*worked, tried, *worked, call(command="./check")]) is is_recovery
-    assert shows_recovery([tried, *other, call(command="./check")])  # edits are no calls of this kind
+    assert shows_recovery([tried, *other, call(command="./check")])  # edits are not calls of this kind
 
 
 async def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class Inbox:
 
     @property
     def has_words(self) -> bool:
-        """Return whether a message waits that is no result of the session's own helpers."""
+        """Return whether a message waits that is not a result of the session's own helpers."""
         return any(not entry.notice for entry in self._waiting)
 
     def put(self, message: Message, receipt: AtEnd = queue_nothing) -> None:

@@ -112,7 +112,7 @@ def _parse(text: str) -> ActionRule:
     match = ACTION_RULE.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"confirm.actions: {text!r} is no rule",
+            f"confirm.actions: {text!r} is not a rule",
             hint="write tool(pattern) = action, e.g. terminal(make release *) = publish_package",
         )
     return ActionRule(parse_rule(text.rpartition("=")[0], "confirm.actions"), match["action"])

@@ -113,7 +113,7 @@ def _load_platform(kind: str) -> Platform:
             platform: object = entry.load()
             if isinstance(platform, Platform):
                 return platform
-            raise TypeError(f"{entry.value} is no whet.contract.channels.Platform")
+            raise TypeError(f"{entry.value} is not a whet.contract.channels.Platform")
     raise ConfigError(
         f"there is no platform {kind!r}", hint=f"kind is {', '.join(kinds())}, or install its package"
     )

@@ -156,7 +156,7 @@ class Webhook:
         try:
             data = base64.b64decode(file.where, validate=True)
         except binascii.Error:
-            raise SendFailed("it is no base64", is_final=True) from None
+            raise SendFailed("it is not base64", is_final=True) from None
         if len(data) > max_bytes:
             raise SendFailed(f"it is larger than {max_bytes // 1_000_000} MB", is_final=True)
         return data

@@ -46,7 +46,7 @@ class _Seconds(click.FloatRange):
         """Parse the option's text."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return number
 
 

@@ -121,7 +121,7 @@ def _check_picture(media_type: str, data: str, label: str) -> ImagePart:
     if not 0 < size <= IMAGE_BYTES:
         raise RequestError(-32602, f"{_line(label)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
     if (image := image_in(data)) is None:
-        raise RequestError(-32602, f"{_line(label)} is no PNG, JPEG, GIF or WebP")
+        raise RequestError(-32602, f"{_line(label)} is not a PNG, JPEG, GIF or WebP")
     return image
 
 

@@ -225,5 +225,5 @@ def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[Sessi
 def _folder(cwd: str) -> Path:
     folder = Path(cwd)
     if not folder.is_absolute() or not folder.is_dir():
-        raise RequestError(-32602, f"{cwd} is no folder", {"hint": "cwd is an absolute path"})
+        raise RequestError(-32602, f"{cwd} is not a folder", {"hint": "cwd is an absolute path"})
     return folder

@@ -75,7 +75,7 @@ class ChatFiles:
             lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
             mime = image_type(data)
             if mime and (fault := image_fault(data)):
-                lines.append(f"[it is no image that you can see: {fault}]")
+                lines.append(f"[it is not an image that you can see: {fault}]")
             elif mime and len(data) <= MAX_IMAGE_BYTES:
                 images.append(ImagePart(mime, base64.b64encode(data).decode()))
             elif _is_recording(file):
@@ -100,7 +100,9 @@ def find_sendable_file(workspace: Path, path: str, max_bytes: int) -> Path:
     full = Path(os.path.realpath(workspace / path))
     root = Path(os.path.realpath(workspace))
     if root not in full.parents or not full.is_file():
-        raise WhetError(f"{path} is no file in {workspace}", hint="only files of the workspace can be sent")
+        raise WhetError(
+            f"{path} is not a file in {workspace}", hint="only files of the workspace can be sent"
+        )
     if full.stat().st_size > max_bytes:
         raise WhetError(f"{path} is larger than {max_bytes // 1_000_000} MB")
     return full
@@ -157,7 +159,7 @@ def send_file_tool(post: Post, max_bytes: int) -> Tool:
 def split_album(message: Outgoing, limits: PlatformLimits) -> list[Outgoing]:
     """Return a message with files as messages that a platform takes.
 
-    The first one has the text. The part of a long text that is no caption on the platform follows it.
+    The first one has the text. The part of a long text that is not a caption on the platform follows it.
     """
     first_chars = limits.caption_chars or limits.message_chars
     caption, *more_texts = split_message(message.text, limits.message_chars, first_chars)

@@ -176,7 +176,7 @@ class HttpTransport:
         else:
             content_kind = "HTML" if "html" in kind else kind or "no content type"
             raise ServerFailed(
-                f"the MCP server {self._name} answered with {content_kind}, which is no MCP",
+                f"the MCP server {self._name} answered with {content_kind}, which is not MCP",
                 hint=f"is {self._url} the address of its MCP endpoint?",
             )
         if not answer.done():
@@ -200,7 +200,7 @@ class HttpTransport:
             decoded: object = msgspec.json.decode(data)
         except NOT_JSON as error:
             begin = mask(data[:_ERROR_BYTES].decode("utf-8", "replace"))[:80]
-            raise ServerFailed(f"the MCP server {self._name} sent what is no JSON: {begin!r}") from error
+            raise ServerFailed(f"the MCP server {self._name} sent what is not JSON: {begin!r}") from error
         for message in cast("list[object]", decoded) if isinstance(decoded, list) else [decoded]:
             if isinstance(message, dict):
                 self._received(cast("dict[str, Any]", message))

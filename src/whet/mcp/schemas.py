@@ -100,7 +100,7 @@ def _check_outside(schema: dict[str, Any]) -> None:
     if schema.setdefault("type", "object") != "object":
         raise _Unusable(f"its input schema is of type {str(schema['type'])[:40]!r}, not object")
     if not isinstance(schema.setdefault("properties", {}), dict):
-        raise _Unusable("the properties of its input schema are no object")
+        raise _Unusable("the properties of its input schema are not an object")
     if _depth(schema) > _MAX_DEPTH:
         raise _Unusable(f"its input schema is nested more than {_MAX_DEPTH} deep")
     size = len(msgspec.json.encode(schema))
@@ -145,7 +145,7 @@ def _mend(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mend_named(key: str, value: object, root: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Unusable(f"the {key} in its input schema are no object")
+        raise _Unusable(f"the {key} in its input schema are not an object")
     parts = cast("dict[str, object]", value)
     _refuse_hidden(list(parts))
     return {name: _mend_inner(inner, root) for name, inner in parts.items()}

@@ -258,9 +258,9 @@ class StdioTransport:
         if self._garbage:
             is_single = self._garbage == 1
             lines = (
-                "a line that is no message"
+                "a line that is not a message"
                 if is_single
-                else f"{self._garbage:,} lines that are no messages, the first"
+                else f"{self._garbage:,} lines that are not messages, the first"
             )
             statements.append(f"it printed {lines}: {self._first_garbage!r}")
         if (last := self._last_stderr_line()) and not self._has_quoted:
@@ -304,7 +304,7 @@ class StdioTransport:
         if has_exited and code is not None and code < 0:
             how = f"was ended by signal {-code}"
         if self._garbage >= MAX_GARBAGE:
-            how = f"was ended after {self._garbage:,} lines that are no messages"
+            how = f"was ended after {self._garbage:,} lines that are not messages"
         if self._writer is not None:
             self._writer.close()
         if popen is not None:
@@ -319,7 +319,9 @@ class StdioTransport:
             return
         if not self._garbage:
             self._first_garbage = mask(line[:_STDERR_BYTES].decode("utf-8", "replace"))[:_GARBAGE_CHARS]
-            log.warning("the MCP server %s printed what is no message: %s", self._name, self._first_garbage)
+            log.warning(
+                "the MCP server %s printed what is not a message: %s", self._name, self._first_garbage
+            )
         self._garbage += 1
         if self._garbage == MAX_GARBAGE and self._popen is not None and self._popen.returncode is None:
             signal_group(self._popen.pid, signal.SIGKILL)

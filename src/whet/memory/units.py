@@ -144,8 +144,8 @@ def has_prose(line: str) -> bool:
 
 
 def has_short_sentence(line: str) -> bool:
-    """Return whether a line that is no setting holds a name of three words or more (push-to-x-first.md), or a
-    short sentence of a script without blanks."""
+    """Return whether a line that is not a setting has a name of three words or more (push-to-x-first.md), or
+    a short sentence of a script without blanks."""
     if _SETTING.search(line):
         return False
     if is_packed(line):

@@ -52,4 +52,4 @@ def _open_regular(path: str, flags: int) -> int:
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
     os.close(handle)
-    raise OSError(errno.EINVAL, "it is no plain file")
+    raise OSError(errno.EINVAL, "it is not a plain file")

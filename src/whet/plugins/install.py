@@ -121,7 +121,7 @@ def clone(source: str, folder: Path) -> None:
 def _read(home: Home, source: str, folder: Path) -> FetchedPlugin:
     if manifest_file(folder) is None and not (folder / "__init__.py").is_file():
         raise PluginError(
-            "it holds neither plugin.yaml nor __init__.py, so it is no plugin", plugin=folder.name
+            "it holds neither plugin.yaml nor __init__.py, so it is not a plugin", plugin=folder.name
         )
     manifest = read_manifest(folder)
     target = home.root / "plugins" / manifest.name

@@ -81,7 +81,7 @@ def find_dialect_faults(path: Path) -> list[str]:
     """Return what can't be read in the file, one line for each entry."""
     raw = _read_raw(path)
     if not raw and path.exists() and path.read_bytes().strip() not in (b"", b"{}"):
-        return [f"{path} is no JSON object of entries"]
+        return [f"{path} is not a JSON object of entries"]
     return _read_entries(raw)[1]
 
 

@@ -191,7 +191,7 @@ class PasteParser(Vt100Parser):
         super().flush()
 
     def _end_cut_paste(self, held: list[str]) -> None:
-        """End a paste without an end mark. The beginning of a mark is no text: the rest of it may follow."""
+        """End a paste without an end mark. The beginning of a mark is not text: the rest of it may follow."""
         text = "".join(held)
         size = next((size for size in range(len(PASTE_ENDS), 0, -1) if text.endswith(PASTE_ENDS[:size])), 0)
         text, self._sequences.pending = text[: len(text) - size], text[len(text) - size :]

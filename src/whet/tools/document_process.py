@@ -53,7 +53,7 @@ def read_document(
     stopped: Callable[[], bool] = lambda: False,
     limits: ReadLimits | None = None,
 ) -> DocumentText | None:
-    """Return a document's text, or None if the file is no document.
+    """Return a document's text, or None if the file is not a document.
 
     Blocks until the document is read, a limit is reached, or `stopped`. Raises ToolError.
     """
