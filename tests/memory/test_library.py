@@ -319,7 +319,7 @@ def test_what_is_no_skill_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(WhetError, match=r"no SKILL\.md"):
         intake.read_folder(tmp_path / "empty")
-    with pytest.raises(WhetError, match="no skill name"):
+    with pytest.raises(WhetError, match="not a skill name"):
         intake.read_folder(put(tmp_path, "bad", main("Bad Name")))
 
 
