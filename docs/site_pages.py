@@ -1,4 +1,4 @@
-"""What MkDocs needs to know of this checkout: three pages stand outside docs/, and source is no page.
+"""What MkDocs needs to know of this checkout: three pages stand outside docs/, and source is not a page.
 
 MkDocs loads this file as a hook (mkdocs.yml); `make docs` builds the site in .site.
 """

@@ -2,7 +2,8 @@
 
 Run by `make check`. Three measures over `src`: the share of assignments to an anonymous word, the share of
 functions whose name is a participle, and odd constructions per 10,000 words of docstrings and comments. The
-words are examples of habits, measured to see a trend; prose that avoids them is not yet good prose.
+words are examples of habits, measured to see a trend; prose that avoids them is not yet good prose. A fourth
+check finds docstrings that name, in backticks, a field or function that no longer exists.
 """
 
 import ast
@@ -62,10 +63,13 @@ ODD = re.compile(
     r"|\bstands?\b|\btold\b|\btells?\b|\b(?:some|no)body(?:'s)?\b|\bfor none\b|\bis none\b"
 )
 WORD = re.compile(r"[A-Za-z']+")
+QUOTED_NAME = re.compile(r"`([a-z]+_[a-z0-9_]+)`")
 
 
 def main() -> int:
-    """Print the three figures and return 1 if one of them passes its limit."""
+    """Print figures and stale names; return 1 if a figure passes its limit or a name is stale."""
+    names: set[str] = set()
+    quoted_names: list[tuple[str, str]] = []
     assignments = anonymous = functions = participles = words = odd = 0
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text("utf-8")
@@ -77,6 +81,9 @@ def main() -> int:
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 functions += 1
                 participles += _is_participle(node.name)
+        names |= _find_names(tree)
+        names.add(path.stem)
+        quoted_names += _find_quoted_names(tree, path)
         for prose in _read_prose(text, tree):
             words += len(WORD.findall(prose))
             odd += len(ODD.findall(prose))
@@ -87,12 +94,42 @@ def main() -> int:
     )
     for text, figure, limit in figures:
         print(f"{figure:.2f} {text}, limit {limit:g}")
-    return int(any(figure > limit for _, figure, limit in figures))
+    stale_names = [f"{place} `{name}`" for name, place in quoted_names if name not in names]
+    for line in stale_names:
+        print(f"{line}: no such name in the source")
+    return int(bool(stale_names) or any(figure > limit for _, figure, limit in figures))
 
 
 def _is_participle(name: str) -> bool:
     words = name.lstrip("_").split("_")
     return words[-1].endswith(("ed", "en")) or words[0] in PARTICIPLES
+
+
+def _find_quoted_names(tree: ast.AST, path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the names of several words that docstrings of classes and functions have in backticks, with the
+    line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for name in QUOTED_NAME.findall(ast.get_docstring(node) or ""):
+                yield name, f"{path.relative_to(SOURCE)}:{node.lineno}"
+
+
+def _find_names(tree: ast.AST) -> set[str]:
+    """Return the names that a module defines or uses, and the words of its strings, except for docstrings."""
+    names: set[str] = set()
+    docstrings: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            docstrings.add(id(node.value))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            names.update(re.findall(r"\w+", node.value))
+        else:
+            names.update(
+                value
+                for field in ("id", "attr", "arg", "name", "asname")
+                if isinstance(value := getattr(node, field, None), str)
+            )
+    return names
 
 
 def _read_prose(text: str, tree: ast.AST) -> Iterator[str]:

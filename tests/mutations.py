@@ -76,7 +76,7 @@ class Mutant:
 
 
 def mutants_of(path: Path, source: Path = SOURCE) -> list[Mutant]:
-    """Give every change of a file, in its order; a few of them are no Python."""
+    """Give every change of a file, in its order; a few of them are not Python."""
     text = path.read_bytes()
     starts = [0]
     for line in text.splitlines(keepends=True):

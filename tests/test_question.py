@@ -88,7 +88,8 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     ]
     command = ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w", intent="run make")
     plain = build_question(command)
-    assert plain.to_text() == "make\ntest\nRuns in: /w" and plain.title == "Whet wants to run make:"
+    assert [row.text for row in plain.body] == ["make", "test"] and plain.title == "Whet wants to run make:"
+    assert [label_note(row) for row in plain.notes] == ["Runs in: /w"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Our side of JSON-RPC over stdio: calls side by side, calling off, and lines that are no calls."""
+"""Our side of JSON-RPC over stdio: calls side by side, calling off, and lines that are not calls."""
 
 from __future__ import annotations
 

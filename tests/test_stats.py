@@ -40,7 +40,7 @@ def test_nothing_counted_says_nothing() -> None:
 def test_a_certain_rate_stays_within_bounds() -> None:
     assert wilson(0, 5).low == 0.0
     assert wilson(5, 5).high == 1.0
-    with pytest.raises(ValueError, match="no rate"):
+    with pytest.raises(ValueError, match="not a rate"):
         wilson(6, 5)
 
 

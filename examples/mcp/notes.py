@@ -51,7 +51,7 @@ class Problem(Exception):
 def path_of(name):
     """Give a note's path; only plain names, so that none leaves the folder."""
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]{1,64}", name):
-        raise Problem(f"{name!r} is no name of a note")
+        raise Problem(f"{name!r} is not a name of a note")
     return FOLDER / f"{name}.md"
 
 

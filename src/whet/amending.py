@@ -32,7 +32,7 @@ def find_editable(request: ApprovalRequest) -> Editable:
         return Editable(command, ".sh", "command")
     change = _single_change(request)
     if change is not None and change.new is not None:
-        return Editable(change.new, Path(change.place).suffix, "new text")
+        return Editable(change.new, Path(change.absolute_path).suffix, "new text")
     if isinstance(diff := request.arguments.get("diff"), str) and diff:
         return Editable(diff, ".diff", "diff")
     text = msgspec.json.format(msgspec.json.encode(request.arguments), indent=2).decode()
@@ -55,7 +55,7 @@ def apply_edit(request: ApprovalRequest, text: str) -> dict[str, object] | None:
     try:
         edited_arguments = from_json(text, dict[str, object])
     except NOT_JSON as error:
-        raise ConfigError(f"what you saved is no JSON object: {error}") from error
+        raise ConfigError(f"what you saved is not a JSON object: {error}") from error
     return None if edited_arguments == request.arguments else edited_arguments
 
 

@@ -48,13 +48,13 @@ def open_beneath(root: str | Path, path: str | Path) -> BufferedReader:
     return file
 
 
-def create_beneath(root: str | Path, path: str | Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a new file below `root`, durably; missing folders are made, private to the owner. Raises
+def create_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
+    """Write a new file below `root`, durably; it and missing folders are private to the owner. Raises
     FileExistsError if anything has its name, and OSError."""
     *above, name = _names(path)
     with open_folder(root, above, make_mode=0o700) as folder:
         try:
-            _fill(folder, name, data, mode)
+            _fill(folder, name, data, 0o600)
         except FileExistsError:
             raise
         except OSError:

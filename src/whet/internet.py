@@ -35,7 +35,8 @@ def is_other_machine(address: str) -> bool:
     """Whether an IP address can be another machine's, also of a private network.
 
     False for loopback, link-local, multicast and unspecified addresses, for those at which clouds give a
-    machine its credentials, and for what is no address. This machine's own interfaces are not known here.
+    machine its credentials, and for text that is not an address. This machine's own interfaces are not
+    known here.
     """
     try:
         parsed = ipaddress.ip_address(address)

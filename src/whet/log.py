@@ -116,7 +116,7 @@ class _LogFile(logging.Handler):
         super().close()
 
 
-def start_logging(folder: Path, *, level: int = logging.INFO) -> None:
+def start_logging(folder: Path) -> None:
     """Write records of our packages' loggers to `folder`/whet.log, at most 3 files of 5 MB.
 
     If the folder can't be written, logging stays off: a log must not stop the work. Does nothing if
@@ -132,6 +132,6 @@ def start_logging(folder: Path, *, level: int = logging.INFO) -> None:
     except OSError:
         handler = logging.NullHandler()
     for logger in loggers:
-        logger.setLevel(level)
+        logger.setLevel(logging.INFO)
         logger.propagate = False
         logger.addHandler(handler)

@@ -77,11 +77,6 @@ class QuestionText(msgspec.Struct, frozen=True):
         head = most - (len(rows) - tail) - len(header) - 1
         return (*rows[:head], fold_row(tail - head), *header, *rows[tail:])
 
-    def to_text(self, most: int = 0) -> str:
-        """Return body and notes as text, in full or with at most `most` rows of the body."""
-        rows = self.fold_rows(most) if most else self.body
-        return "\n".join((*(row.text for row in rows), *map(label_note, self.notes)))
-
 
 def build_question(request: ApprovalRequest) -> QuestionText:
     """Build the question for a request."""
@@ -101,7 +96,7 @@ def label_note(row: Row) -> str:
 
 def _continue_hunk(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the header of a hunk that begins with the last of these rows, so that it and later rows have
-    their line numbers. Returns nothing if it is no row of a hunk."""
+    their line numbers. Returns nothing if it is not a row of a hunk."""
     first = next((at for at in range(len(rows) - 1, -1, -1) if rows[at].kind == "hunk"), len(rows) - 1)
     match = HUNK.match(rows[first].text)
     if match is None or rows[-1].kind not in _KINDS.values():
@@ -134,9 +129,9 @@ def describe_scope(scope: GrantScope) -> str:
     return visible(text, WHOLE)
 
 
-def diff_rows(change: TextChange, context: int = _CONTEXT) -> list[Row]:
+def diff_rows(change: TextChange) -> list[Row]:
     """Return a change as rows of a whole unified diff. The first row names the file and counts the lines."""
-    rows, added, removed = _compare(change, context)
+    rows, added, removed = _compare(change, _CONTEXT)
     label = "deleted, " if _is_deleted(change) else "new file, " if _is_created(change) else ""
     head = Row("file", f"{visible(change.path, WHOLE)}  ({label}{_describe_counts(change, added, removed)})")
     return [head, *rows]

@@ -17,11 +17,11 @@ from pathlib import Path
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def read_regular(path: str | Path, most_bytes: int, within: Path | None = None) -> bytes:
-    """Return the first `most_bytes` of a regular file. Raises OSError for anything else and, with `within`,
+def read_regular(path: str | Path, max_bytes: int, within: Path | None = None) -> bytes:
+    """Return the first `max_bytes` of a regular file. Raises OSError for anything else and, with `within`,
     for a file outside that folder, even if links lead to it."""
     with open_regular(path, within) as file:
-        return file.read(most_bytes)
+        return file.read(max_bytes)
 
 
 def open_regular(path: str | Path, within: Path | None = None) -> BufferedReader:
@@ -40,9 +40,9 @@ def open_regular(path: str | Path, within: Path | None = None) -> BufferedReader
     return file
 
 
-def read_regular_text(path: str | Path, most_bytes: int, within: Path | None = None) -> str:
+def read_regular_text(path: str | Path, max_bytes: int, within: Path | None = None) -> str:
     """Return the beginning of a regular file as text, with replacement characters for invalid UTF-8."""
-    return read_regular(path, most_bytes, within).decode("utf-8", "replace")
+    return read_regular(path, max_bytes, within).decode("utf-8", "replace")
 
 
 def _real_path(handle: int) -> Path:

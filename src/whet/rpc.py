@@ -151,7 +151,7 @@ async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> d
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
     try:
         if not method:
-            raise BadCall(INVALID_REQUEST, "this is no JSON-RPC call")
+            raise BadCall(INVALID_REQUEST, "this is not JSON-RPC call")
         reply["result"] = {} if method == "ping" else await answer(RpcCall(method, params, notify))
     except BadCall as error:
         reply["error"] = {"code": error.code, "message": error.message}

@@ -35,7 +35,7 @@ class Interval(msgspec.Struct, frozen=True):
 def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
     """Return the rate `hits / total` and its score interval. 0 of 0 is uninformative (0 to 1, estimate 0)."""
     if not 0 <= hits <= total:
-        raise ValueError(f"{hits} of {total} is no rate")
+        raise ValueError(f"{hits} of {total} is not a rate")
     if total == 0:
         return Interval(0.0, 0.0, 1.0)
     z = _z(confidence)
@@ -61,31 +61,31 @@ def rate_difference(
     return Interval(gap, low, high)
 
 
+_CONFIDENCE = 0.95
 _EXACT_UP_TO = 12
 # The share of the error level that is used: 4.3 % of 5 %. The rest allows for data that is not quite
 # symmetric, and lets a simulation distinguish a kept level from a missed one.
 _USED_SHARE = 0.85
 
 
-def typical_mean(values: Sequence[float], confidence: float = 0.95, *, seed: int = 0) -> Interval:
-    """Return the mean and an interval that keeps its level in small samples. Pass differences for a paired
-    comparison.
+def typical_mean(values: Sequence[float], *, seed: int = 0) -> Interval:
+    """Return the mean and a 95 % interval that keeps its level in small samples. For a paired
+    comparison pass differences.
 
     The interval lies between the outer means of subsets. If there is no effect, a paired difference is
     equally likely to have either sign, and zero falls into each gap between those means equally often: a
-    claim is wrong less often than it says, with 6 values as with 60. If there are fewer values than the
-    confidence needs (6 for 95 %), Student's t is used. With one value or none the interval is minus to
-    plus infinity.
+    claim is wrong less often than it says, with 6 values as with 60. With fewer than 6 values Student's t
+    is used. With one value or none the interval is minus to plus infinity.
     """
     size = len(values)
     if size < 2:
         return Interval(values[0] if values else 0.0, -math.inf, math.inf)
     mean = math.fsum(values) / size
     means = _subset_means(values, seed)
-    outer = int(_USED_SHARE * (1.0 - confidence) / 2 * (len(means) + 1) + 1e-9)
+    outer = int(_USED_SHARE * (1.0 - _CONFIDENCE) / 2 * (len(means) + 1) + 1e-9)
     if outer < 1:
         spread = math.fsum((value - mean) ** 2 for value in values) / (size - 1)
-        half = student_t(size - 1, confidence) * math.sqrt(spread / size)
+        half = student_t(size - 1, _CONFIDENCE) * math.sqrt(spread / size)
         return Interval(mean, mean - half, mean + half)
     return Interval(mean, means[outer - 1], means[-outer])
 
@@ -137,9 +137,7 @@ def student_t(freedom: int, confidence: float = 0.95) -> float:
     return z + math.fsum(term / n**power for power, term in enumerate(terms, 1))
 
 
-def ratio_difference(
-    first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]], confidence: float = 0.95
-) -> Interval:
+def ratio_difference(first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]]) -> Interval:
     """Return the rate of `first` minus that of `second`; each pair is (hits, total) of one cluster.
 
     Observations within a cluster are not independent, so clusters are the unit: the linearised variance of
@@ -149,7 +147,7 @@ def ratio_difference(
     if min(len(first), len(second)) < 2 or not all(sum(n for _, n in some) for some in (first, second)):
         return Interval(0.0, -1.0, 1.0)
     (rate_a, spread_a), (rate_b, spread_b) = _ratio(first), _ratio(second)
-    half = student_t(min(len(first), len(second)) - 1, confidence) * math.sqrt(spread_a + spread_b)
+    half = student_t(min(len(first), len(second)) - 1, _CONFIDENCE) * math.sqrt(spread_a + spread_b)
     gap = rate_a - rate_b
     return Interval(gap, max(-1.0, gap - half), min(1.0, gap + half))
 

@@ -52,7 +52,7 @@ def _load_context() -> ssl.SSLContext:
     for path in {os.environ.get(name, "") for name in _BUNDLES} - {file, folder}:
         if os.path.isdir(path):
             context.load_verify_locations(capath=path)
-        elif os.path.exists(path):  # they are other programs' variables: a wrong path is no error here
+        elif os.path.exists(path):  # they are other programs' variables: a wrong path is not an error here
             context.load_verify_locations(path)
     return context
 

@@ -72,12 +72,10 @@ class ServiceBoundary(msgspec.Struct, frozen=True):
         return ""
 
 
-def boundary_of(
-    home: Path, *, database: Path | None = None, ports: tuple[int, ...] = (API_PORT, PAGE_PORT)
-) -> ServiceBoundary:
+def boundary_of(home: Path, *, ports: tuple[int, ...] = (API_PORT, PAGE_PORT)) -> ServiceBoundary:
     """Return the boundary of the service in a home, including the location of an installed service."""
-    folder, db = home / "confirm", database or home / "confirmations.db"
-    files = tuple(Path(f"{db}{end}") for end in ("", "-wal", "-shm", "-journal"))
+    folder = home / "confirm"
+    files = tuple(home / f"confirmations.db{end}" for end in ("", "-wal", "-shm", "-journal"))
     return ServiceBoundary((folder, *files, INSTALLED), (folder / "submit.token",), ports, (SOCKET,))
 
 

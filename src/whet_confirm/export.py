@@ -70,7 +70,7 @@ def parse_destination(address: str, variables: Mapping[str, str]) -> LogDestinat
     if kind == "syslog+unix" and target.startswith("/"):
         return SyslogDatagrams(f"/{target.lstrip('/')}")
     raise ConfigError(
-        f"{address!r} is no destination of the log",
+        f"{address!r} is not a destination of the log",
         hint="otlp:http://127.0.0.1:4318/v1/logs, syslog+udp://host:514, syslog+tcp://host:601,"
         " syslog+unix:/dev/log",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from base64 import b32decode, b32encode
+from base64 import b32encode
 from urllib.parse import quote
 
 import apsw
@@ -138,9 +138,3 @@ def _unseal(key: SigningKey, name: str, sealed: bytes) -> bytes:
     except InvalidTag:
         # Encrypted with another signing key: no code can be right until the person enrols again.
         return os.urandom(_SECRET_BYTES)
-
-
-def parse_secret(text: str) -> bytes:
-    """Parse a secret as it is typed into an app. Raises ValueError."""
-    plain = "".join(text.split()).upper()
-    return b32decode(plain + "=" * (-len(plain) % 8))

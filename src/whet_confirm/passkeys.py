@@ -184,7 +184,7 @@ def use(
         (proof.credential, name),
     ).fetchone()
     if row is None:
-        return None, "this is no passkey of yours"
+        return None, "this is not a passkey of yours"
     request_id, page = site  # the signed data contains the request's id, so it is valid for no other request
     if _is_repetition(tx.connection, request_id, name, proof):
         return None, "this signature was used before"

@@ -1,5 +1,5 @@
-"""A request's content for people: redacted, made visible, and cut with a mark. For the page and every
-message."""
+"""Prepare a request's content for people, on the page and in messages: redacted, made visible, and cut with
+a mark."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from whet_confirm.requests import decode_details
 
 MAX_SHOWN, MAX_TEXT = 200_000, 20_000
 _MAX_NAMED, _MAX_UNCLEAR = 5, 100
-_TURNED = "letters from right to left around digits or signs, which are shown in another order"
-_TURNING = re.compile(r"R[ /]*1|R[ /]*/R")
+_MIXED_DIRECTIONS = "letters from right to left around digits or signs, which are shown in another order"
+_REORDERED = re.compile(r"R[ /]*1|R[ /]*/R")
 
 
 def fit_text(text: str, limit: int) -> tuple[str, bool]:
-    """Make text visible and cut it at `limit` UTF-16 units, as vendors count. Return it and whether it was
-    cut, as a pair."""
+    """Make text visible and cut it at `limit` UTF-16 units, as vendors count. Return the text, and whether it
+    was cut."""
     visible_text = visible(text, max(limit, 200) * 2)
     if count_units(visible_text) <= limit:
         return visible_text, "\n[... " in visible_text[-60:] and len(text) > max(limit, 200) * 2
@@ -41,7 +41,7 @@ def count_units(text: str) -> int:
 
 
 def one_line(text: str, limit: int) -> tuple[str, bool]:
-    """Make text visible on one line; a line break becomes a symbol."""
+    """Do as `fit_text` on one line; a line break becomes a symbol."""
     return fit_text(text.replace("\n", "⏎"), limit)
 
 
@@ -104,7 +104,7 @@ def describe_unclear(request: ConfirmRequest) -> list[str]:
     there are none."""
     return [
         *_name_first(_odd_characters(request), _MAX_UNCLEAR),
-        *([_TURNED] if _has_mixed_directions(request) else []),
+        *([_MIXED_DIRECTIONS] if _has_mixed_directions(request) else []),
     ]
 
 
@@ -113,7 +113,7 @@ def unclear_warning(request: ConfirmRequest) -> str:
     characters = ", ".join(_name_first(_odd_characters(request), _MAX_NAMED))
     warnings = [f"it holds characters that hide or look like others: {characters}"] if characters else []
     warnings += (
-        [f"it holds {_TURNED}; as JSON it stands in the order that it has"]
+        [f"it holds {_MIXED_DIRECTIONS}; as JSON it stands in the order that it has"]
         if _has_mixed_directions(request)
         else []
     )
@@ -138,7 +138,7 @@ def _has_mixed_directions(request: ConfirmRequest) -> bool:
     *texts, details = _texts(request)
     if not details.isascii():
         texts += collect_texts(decode_details(request.details_json))
-    return any(_TURNING.search("".join(map(_direction, text))) for text in texts if not text.isascii())
+    return any(_REORDERED.search("".join(map(_direction, text))) for text in texts if not text.isascii())
 
 
 @lru_cache(maxsize=4096)
@@ -149,9 +149,9 @@ def _direction(character: str) -> str:
     return {"R": "R", "AL": "R", "L": "L", "EN": "1", "AN": "1", "NSM": ""}.get(category, "/")
 
 
-def _name_first(odd: list[str], most: int) -> list[str]:
-    more = [f"and {len(odd) - most} more"] if len(odd) > most else []
-    return [*map(describe_character, odd[:most]), *more]
+def _name_first(odd: list[str], max_named: int) -> list[str]:
+    more = [f"and {len(odd) - max_named} more"] if len(odd) > max_named else []
+    return [*map(describe_character, odd[:max_named]), *more]
 
 
 def format_editable(details: object) -> str:

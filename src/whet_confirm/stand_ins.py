@@ -80,7 +80,7 @@ def _end(tx: Tx, where: str, value: str | int, by: str) -> None:
         tx.record("delegation_ended", principal=by, data={"id": number})
 
 
-def in_force(db: apsw.Connection, now_s: float) -> list[Delegation]:
+def list_active(db: apsw.Connection, now_s: float) -> list[Delegation]:
     """Return the delegations in force, oldest first."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM delegations WHERE {_IN_FORCE} ORDER BY id", (now_s,))
     return [Delegation(*row) for row in rows]
@@ -90,7 +90,7 @@ def stand_ins_by_key(db: apsw.Connection, now_s: float, *, but_of: str = "") -> 
     """Return the current stand-ins by the key of the absent person. `but_of` gets an empty stand-in."""
     return {
         person_key(delegation.giver): "" if is_same_person(delegation.giver, but_of) else delegation.stand_in
-        for delegation in in_force(db, now_s)
+        for delegation in list_active(db, now_s)
     }
 
 
@@ -125,7 +125,7 @@ def _present_members(
 def find_givers(db: apsw.Connection, name: str, now_s: float) -> list[str]:
     """Return the people for whom `name` decides now."""
     return [
-        delegation.giver for delegation in in_force(db, now_s) if is_same_person(delegation.stand_in, name)
+        delegation.giver for delegation in list_active(db, now_s) if is_same_person(delegation.stand_in, name)
     ]
 
 

@@ -2,7 +2,7 @@
 
 The sealed sums are computed from each transaction's own writes: triggers note every row that is written,
 changed or deleted, with the transaction's id, and the writer reads its own. A write by another program
-changes no sum, only the tail's number, which makes the service check the tables.
+changes no sum. It changes the tail's number, which makes the service check the tables.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ GRANTS = (
     f"GRANT INSERT, UPDATE ON {NOTED}.team_commits TO {{role}}",
 )
 """What the service needs: its tables, and the rows that the triggers note. It owns none of them."""
-_MADE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
+_CREATE_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 # Only a file of an older version needs this step: a new database has no events and no deliveries.
-_OLDER = re.compile(r"^\s*INSERT INTO facts SELECT 'told_to'.*?;", re.DOTALL | re.MULTILINE)
+_OLD_FILE_STEP = re.compile(r"^\s*INSERT INTO facts SELECT 'told_to'.*?;", re.DOTALL | re.MULTILINE)
 
 _COMMITS = "commits"
 _SET_UP = f"""
@@ -63,7 +63,7 @@ CREATE OR REPLACE TRIGGER noted AFTER INSERT OR UPDATE OR DELETE ON {HOME}.{{0}}
 
 def list_noted_tables() -> list[str]:
     """Return the tables whose rows are noted: the sealed ones, and the log."""
-    names = dict.fromkeys(_MADE.findall("\n".join(STEPS)))
+    names = dict.fromkeys(_CREATE_TABLE.findall("\n".join(STEPS)))
     return [name for name in names if name == "events" or (is_sealed(name) and name != "outbox")]
 
 
@@ -80,7 +80,7 @@ def init(raw: psycopg.Connection) -> list[str]:
         raw.execute(f"SET LOCAL search_path = {HOME}, public".encode())
         missing = [number for number in range(1, len(STEPS) + 1) if f"c{number:03}" not in applied]
         for number in missing:
-            raw.execute(translate_step(_OLDER.sub("", STEPS[number - 1])).encode())
+            raw.execute(translate_step(_OLD_FILE_STEP.sub("", STEPS[number - 1])).encode())
             raw.execute(f"INSERT INTO {NOTED}.steps VALUES ($1)".encode(), (f"c{number:03}",))
         if missing:
             for name in list_noted_tables():
@@ -90,8 +90,8 @@ def init(raw: psycopg.Connection) -> list[str]:
 
 def check(raw: psycopg.Connection) -> None:
     """Raise StoreError if tables or steps are missing, or SchemaTooNew if there are unknown steps."""
-    there = raw.execute(f"SELECT to_regclass('{NOTED}.steps')".encode()).fetchone()
-    applied: set[str] = set() if there is None or there[0] is None else _applied_steps(raw)
+    row = raw.execute(f"SELECT to_regclass('{NOTED}.steps')".encode()).fetchone()
+    applied: set[str] = set() if row is None or row[0] is None else _applied_steps(raw)
     expected = {_COMMITS, *(f"c{number:03}" for number in range(1, len(STEPS) + 1))}
     if expected - applied:
         raise StoreError(

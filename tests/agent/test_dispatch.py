@@ -291,7 +291,7 @@ async def test_the_end_of_a_call_shows_its_first_words_or_of_a_failed_command_it
     tmp_path: Path,
 ) -> None:
     words = "".join(f"{n:04}" for n in range(125))
-    denial = Decision("deny", "person", "why, for the model", told="why, for people")
+    denial = Decision("deny", "person", "why, for the model", notice="why, for people")
 
     @tool(toolset="file", effects={"read"})
     async def say(ctx: ToolContext, code: int) -> ToolOutput:

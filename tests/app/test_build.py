@@ -29,7 +29,7 @@ def test_a_start_that_fails_unloads_the_plugins(home: Path, tmp_path: Path) -> N
     async def start() -> None:
         await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)
 
-    with pytest.raises(ConfigError, match="no name for a server"):
+    with pytest.raises(ConfigError, match="not a name for a server"):
         asyncio.run(start())
     assert (home / "unloaded").exists()
 

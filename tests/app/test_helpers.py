@@ -348,7 +348,7 @@ def test_a_pattern_that_never_ends_does_not_hold_an_answer(tmp_path: Path) -> No
         ("3", {"anyOf": [{"type": "string"}, {"minimum": 4}]}, "fits none"),
         ('"abc"', {"pattern": "^b"}, "the answer must match ^b"),
         ('"abc"', {"pattern": "^a", "maxLength": 2}, "the length of the answer must be at most 2"),
-        ("nonsense", {}, "it is no JSON"),
+        ("nonsense", {}, "it is not JSON"),
     ],
 )
 def test_what_fits_a_schema(text: str, schema: dict[str, Any], why: str) -> None:

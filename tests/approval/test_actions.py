@@ -40,7 +40,11 @@ def test_a_tool_that_is_not_known_is_judged_by_what_it_declares(
     effects: set[Effect], destroys: bool, level: str, reasons: tuple[str, ...]
 ) -> None:
     view = odd(effects, destroys=destroys, b=1, a="ü")
-    assert (view.tool, view.whole, view.subject) == ("odd", '{"a": "ü", "b": 1}', 'odd {"a": "ü", "b": 1}')
+    assert (view.tool, view.full_text, view.subject) == (
+        "odd",
+        '{"a": "ü", "b": 1}',
+        'odd {"a": "ü", "b": 1}',
+    )
     assert (view.level, view.reasons) == (level, reasons)
     (piece,) = view.pieces
     assert (piece.program, piece.reasons, piece.grant) == ("odd", reasons, "*" if level == "normal" else "")
@@ -49,7 +53,7 @@ def test_a_tool_that_is_not_known_is_judged_by_what_it_declares(
 
 def test_a_command_is_shown_with_its_folder_and_its_input(tmp_path: Path) -> None:
     plain = action(tmp_path, "terminal", command="make x")
-    assert (plain.tool, plain.whole, plain.subject) == ("terminal", "make x", "make x")
+    assert (plain.tool, plain.full_text, plain.subject) == ("terminal", "make x", "make x")
     assert not plain.typed and not plain.lasts
     assert action(tmp_path, "terminal", command="make", workdir=str(tmp_path)).subject == "make"
     both = action(tmp_path, "terminal", command="make", workdir="sub", stdin="a")
@@ -83,7 +87,7 @@ def test_what_is_done_with_a_process_is_named(
     tmp_path: Path, arguments: dict[str, object], level: str, whole: str, subject: str, grant: str
 ) -> None:
     view = action(tmp_path, "process", **arguments)
-    assert (view.tool, view.whole, view.level) == ("process", whole, level)
+    assert (view.tool, view.full_text, view.level) == ("process", whole, level)
     assert (view.subject, view.pieces[0].grant) == (subject, grant)
     program = "process" if level == "safe" else arguments["action"]
     assert (view.pieces[0].text, view.pieces[0].program) == (whole, program)
@@ -94,7 +98,7 @@ def test_a_file_is_named_from_the_workspace_and_in_full(tmp_path: Path) -> None:
     written = action(tmp_path, "write_file", path="sub/a*.py", content="x")
     names = ("sub/a*.py", str(tmp_path / "sub/a*.py"))
     assert written.pieces == (Piece(names[0], names[0], "normal", (), "sub/a\\*.py", names, "sub/*"),)
-    assert (written.whole, written.subject) == ("sub/a*.py", "write_file sub/a*.py")
+    assert (written.full_text, written.subject) == ("sub/a*.py", "write_file sub/a*.py")
     top = action(tmp_path, "write_file", path="a.py", content="x").pieces[0]
     assert (top.grant, top.wider) == ("a.py", "")
     (tmp_path / "way").symlink_to("real")
@@ -146,7 +150,7 @@ def test_an_address_is_known_by_its_host(
 ) -> None:
     view = action(tmp_path, "web_fetch", url=url)
     (piece,) = view.pieces
-    assert (view.tool, view.whole, piece.text) == ("web_fetch", url.strip(), url.strip())
+    assert (view.tool, view.full_text, piece.text) == ("web_fetch", url.strip(), url.strip())
     assert (piece.program, view.level, piece.grant) == (program, level, grant)
     assert len(view.reasons) == (level == "dangerous")
 
@@ -168,7 +172,9 @@ def test_a_template_is_loaded_unasked_and_applied_with_a_question(
     call = GateCall("s1", ToolCall("c1", "warm", "{}"), made, arguments, "/w")
     view = describe(call, RiskScope("/w", "/home/u", "/home/u/.whet"), analyse)
     assert view.level == level
-    assert view.whole == " ".join(str(arguments[name]) for name in ("action", "name") if name in arguments)
+    assert view.full_text == " ".join(
+        str(arguments[name]) for name in ("action", "name") if name in arguments
+    )
     assert depends_on_location(made) and not depends_on_location(
         Tool(ToolSpec("todo", "", {}), "t", frozenset(), _never, tags=tags_of("todo"))
     )

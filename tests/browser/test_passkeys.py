@@ -126,7 +126,7 @@ def test_a_signature_is_for_one_request_and_one_use(page: Page, strict: Daemon) 
         ".then(r => r.text().then(t => [r.status, t]))"
     )
     status, text = page.eval(code)
-    assert status == 403 and "no passkey of yours" in text
+    assert status == 403 and "not a passkey of yours" in text
     assert strict.status(first)["status"] == "pending"
 
 

@@ -123,7 +123,7 @@ def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, ses
 
     def work(db: apsw.Connection) -> None:
         store_sessions.create(db, busy, "2026-11-21T09:00:00.000Z")
-        claims.claim_session(db, store_sessions.key_of(db, "busy"), "busy", holder, SystemClock().now())
+        claims.begin_claim(db, store_sessions.key_of(db, "busy"), "busy", holder, SystemClock().now())()
 
     holder = claims.Holder("a turn that runs")
     database.write_now(work)

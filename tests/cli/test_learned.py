@@ -206,7 +206,7 @@ def test_the_question_shows_a_skills_text_and_a_no_installs_nothing(
         (f"---\nname: {'x' * 80}\ndescription: d\n---\nbody", "80 characters"),
         (f"---\nname: x\ndescription: {'d' * 1_100}\n---\nbody", "1,100 characters"),
         ("---\nname: x\ndescription: &a [b]\nc: [*a, *a]\n---\nbody", "anchors"),
-        ("---\nname: ../x\ndescription: d\n---\nbody", "no skill name"),
+        ("---\nname: ../x\ndescription: d\n---\nbody", "not a skill name"),
         ("---\nname: x\ndescription: d\n---\n", "says nothing"),
     ],
 )

@@ -364,8 +364,8 @@ def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folde
         for typed, told in (
             ("/undo 3", "only the last turn is taken back"),
             ("/retry 3", "only the last turn is taken back"),
-            ("/diff ²", "is no turn"),
-            ("/fork 99999999999999999999", "is no turn"),
+            ("/diff ²", "is not a turn"),
+            ("/fork 99999999999999999999", "is not a turn"),
             ("/receipt 999999999999999", "changed, ran and sent nothing"),
             ("/inbox accept 99999999999999999999", "/inbox knows no"),
             ("/goal x --steps ٣", "--steps takes a number"),

@@ -204,9 +204,9 @@ def test_json_is_read_as_deep_as_it_may_be() -> None:
     ("fields", "said"),
     [
         ({"count": "x"}, "count: Expected `int`, got `str`"),
-        ({"userName": "x"}, "'userName' is no field; did you mean username?"),
-        ({" Count": 1}, "' Count' is no field; did you mean count?"),
-        ({"user-name": "x"}, "'user-name' is no field; did you mean user_name?"),
+        ({"userName": "x"}, "'userName' is not a field; did you mean username?"),
+        ({" Count": 1}, "' Count' is not a field; did you mean count?"),
+        ({"user-name": "x"}, "'user-name' is not a field; did you mean user_name?"),
         ({"user_name": "a\0"}, "user_name must not hold NUL"),
         ({"user_name": "\ud800"}, "user_name is not valid Unicode: a lone surrogate"),
     ],

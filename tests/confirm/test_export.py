@@ -179,7 +179,7 @@ def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path: 
     "address", ["otlp:ftp://x", "syslog://x", "syslog+tcp://", "syslog+udp://x:port", "x"]
 )
 def test_what_is_no_destination_is_said(address: str) -> None:
-    with pytest.raises(ConfigError, match="no destination"):
+    with pytest.raises(ConfigError, match="not a destination"):
         parse_destination(address, {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b32decode
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, ToolUse, field_of
 from whet_confirm import factors
 from whet_confirm.commands.confirm import explain_failure
-from whet_confirm.factors import STEP_S, code_at, parse_secret
+from whet_confirm.factors import STEP_S, code_at
 from whet_confirm.ledger import Tx
 from whet_confirm.notify.telling import build_notice
 from whet_confirm.tickets import Failed
@@ -34,7 +35,8 @@ class Guarded:
     def __init__(self, server: Running, hands: ToolUse) -> None:
         self.server, self.hands = server, hands
         self.agent, self.alice = server.client("submit", "agent"), server.client("approve", "alice")
-        self.secret = parse_secret(self.change(lambda tx: factors.enrol(tx, "alice", by="test")).secret)
+        typed = self.change(lambda tx: factors.enrol(tx, "alice", by="test")).secret.replace(" ", "")
+        self.secret = b32decode(typed + "=" * (-len(typed) % 8))
 
     def change(self, work: Any) -> Any:
         service = self.server.service

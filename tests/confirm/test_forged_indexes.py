@@ -1,4 +1,4 @@
-"""An index is no proof: a key changed there alone signs nobody in, lets nothing pass, and is found."""
+"""An index is not a proof: a key changed there alone signs nobody in, lets nothing pass, and is found."""
 
 from __future__ import annotations
 

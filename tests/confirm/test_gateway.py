@@ -219,7 +219,7 @@ def test_calls_of_a_server_over_http_are_held(server: Running, tmp_path: Path, k
         (("--header", "X-Key: k", "--", "http://mcp.example.org/mcp"), "only over https"),
         (("--header", "nothing", "--", "https://mcp.example.org/mcp"), "NAME: VALUE"),
         (("--", "https://mcp.example.org/mcp", "more"), "no arguments"),
-        (("--", "https:///mcp"), "no address"),
+        (("--", "https:///mcp"), "is not the address"),
         (("--header", "A: Bearer $NOPE_X", "--", "https://127.0.0.1:9/mcp"), "variable NOPE_X of --header"),
         (("--header", "A: ${NOPE_Y}", "--", "https://127.0.0.1:9/mcp"), "variable NOPE_Y of --header"),
         (("--header", "$NOPE_X: b", "--", "https://127.0.0.1:9/mcp"), "variable NOPE_X of --header"),
@@ -253,7 +253,7 @@ def test_other_lines_pass_byte_for_byte(server: Running, tmp_path: Path) -> None
         assert (answer["id"], answer["error"]["code"]) == (2, -32700)
         gate.send(b'{"jsonrpc":"2.0","id":2,"id":3,"method":"ping"}\n')
         assert json.loads(gate.read())["id"] is None
-        gate.call(3, "read_note", path=[["\ud800"]])  # a rule compares the argument, which is no text
+        gate.call(3, "read_note", path=[["\ud800"]])  # a rule compares the argument, which is not text
         assert json.loads(gate.read())["error"]["code"] == -32700
         assert gate.process.stdin is not None
         gate.process.stdin.close()
@@ -403,7 +403,7 @@ def test_a_list_in_any_spelling_shows_no_text_that_was_not_accepted(server: Runn
     lines = [
         evil,
         evil.replace("tools", "t\\u006fols"),
-        evil.replace("evil", "evil \\ud800"),  # many clients read it, though it is no text
+        evil.replace("evil", "evil \\ud800"),  # many clients read it, though it is not text
         f"[{evil}]",
         listed % (1, 'x"},{"name":"a","description":"evil'),
         listed % (1, 'x"},{"name":"new","description":"evil'),

@@ -167,8 +167,8 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk: Desk) -> N
     assert second.stand_in == "Kim"
     third = away("cat", "ben")
     database = desk.service.database
-    assert database.read_now(lambda db: stand_ins.in_force(db, NOW_S)) == [second, third]
-    assert database.read_now(lambda db: stand_ins.in_force(db, until)) == []
+    assert database.read_now(lambda db: stand_ins.list_active(db, NOW_S)) == [second, third]
+    assert database.read_now(lambda db: stand_ins.list_active(db, until)) == []
     assert database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S)) == {"ann": "Kim", "cat": "ben"}
     here = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, but_of="KIM"))
     assert here == {"ann": "Kim", "cat": "ben"}

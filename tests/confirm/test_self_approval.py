@@ -192,6 +192,16 @@ def test_files_install_names_an_interpreter_that_the_unit_hides(tmp_path: Path) 
     assert done.returncode == 0 and f"the service can't read {python}" in done.stderr
 
 
+def test_files_install_refuses_an_interpreter_that_the_unit_hides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # nothing is installed if it is not refused
+    done = CliRunner().invoke(install, ["--approver", "ann"])
+    assert isinstance(done.exception, ConfigError) and done.output == ""
+    assert f"the service can't read {tmp_path / 'python'}" in done.exception.message
+
+
 @pytest.mark.slow
 def test_every_page_says_where_the_service_does_not_run_apart(tmp_path: Path) -> None:
     me = str(os.geteuid())

@@ -365,7 +365,7 @@ def test_everybody_of_the_machine_may_connect_to_the_socket(tmp_path: Path) -> N
 def test_a_witness_is_a_file_or_an_address() -> None:
     found = Witnesses.parse(["a/b", "https://x.example/", "/c", "http://y.example"])
     assert found == Witnesses((Path("a/b"), Path("/c")), ("https://x.example/", "http://y.example"))
-    with pytest.raises(ConfigError, match="ftp://x is no witness"):
+    with pytest.raises(ConfigError, match="ftp://x is not a witness"):
         Witnesses.parse(["a", "ftp://x"])
 
 

@@ -235,13 +235,13 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
         bench_points.run(tmp_path / "empty")
     place = tmp_path / "eval_keypoints" / "bake" / "bake-1"
     (place / "claude-code.dataclaw.jsonl").write_text('{"messages": 7}\n')
-    with pytest.raises(BadInput, match="no recorded session"):
+    with pytest.raises(BadInput, match="not a recorded session"):
         bench_points.run(tmp_path)
     (place / "claude-code.dataclaw.jsonl").unlink()
     with pytest.raises(BadInput, match="there is no"):
         bench_points.run(tmp_path)
     (place / "traj-extracted-oracle.json").write_text("{}")
-    with pytest.raises(BadInput, match="no trajectory"):
+    with pytest.raises(BadInput, match="not a trajectory"):
         bench_points.run(tmp_path)
 
 

@@ -106,12 +106,12 @@ def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
     [
         ("tasks: []", "has no tasks"),
         ("tasks: [{name: a, prompt: x}]", "verify"),
-        ("tasks: [{name: A b, prompt: x, verify: 'true'}]", "is no name"),
+        ("tasks: [{name: A b, prompt: x, verify: 'true'}]", "is not a name"),
         (
             "tasks: [{name: a, prompt: x, verify: 'true'}, {name: a, prompt: x, verify: 'true'}]",
             "is there twice",
         ),
-        ("tasks: [{name: a, prompt: x, verify: 'true', files: nowhere}]", "are no folder"),
+        ("tasks: [{name: a, prompt: x, verify: 'true', files: nowhere}]", "are not a folder"),
         ("tasks: [{name: a, prompt: x, verify: 'true', verfy: y}]", "verfy"),
         ("tasks: {", "docs"),
     ],

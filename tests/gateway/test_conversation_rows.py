@@ -117,7 +117,7 @@ async def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_thei
         ("8", "missing", ["Nothing is missing here."]),
         ("8", "approve", ["Nothing waits for a decision here."]),
         ("8", "approve always", ["Nothing waits for a decision here."]),
-        ("8", "approve never", ["refused: 'never' is no way to allow"]),
+        ("8", "approve never", ["refused: 'never' is not a way to allow"]),
         ("8", "deny", ["Nothing waits for a decision here."]),
         ("8", "model other", ["refused: you may not change the model here"]),
         ("8", "stranger", ["refused: there is no command /stranger"]),

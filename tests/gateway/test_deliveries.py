@@ -62,7 +62,7 @@ class Board:
 
     async def aclose(self) -> None: ...
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         return b""
 
 

@@ -98,7 +98,7 @@ async def why(kind: str) -> SendFailed:
 def test_packages_that_can_not_be_used_say_why_at_every_call(site: Path) -> None:
     for kind, says in (
         ("absent", "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
-        ("nothing", "TypeError: broken_pager:NOTHING is no whet.contract.channels.Platform"),
+        ("nothing", "TypeError: broken_pager:NOTHING is not a whet.contract.channels.Platform"),
         ("refuses", "ZeroDivisionError: "),
     ):
         error = asyncio.run(why(kind))

@@ -55,27 +55,27 @@ def test_only_a_plain_file_of_the_workspace_within_the_limit_is_sent(tmp_path: P
     with pytest.raises(WhetError, match="larger than 0 MB"):
         find_sendable_file(work, "a.txt", 9)
     for path in ("link", "../b.txt", ".", "absent"):
-        with pytest.raises(WhetError, match="is no file in"):
+        with pytest.raises(WhetError, match="is not a file in"):
             find_sendable_file(work, path, 10)
 
 
 class Platform:
     """Has every file; its bytes are where it is, and an error number fails."""
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         if file.where.startswith("errno "):
             raise OSError(int(file.where[6:]), os.strerror(int(file.where[6:])))
-        if len(file.where) > most_bytes:
+        if len(file.where) > max_bytes:
             raise SendFailed("it is larger than it said")
         return file.where.encode()
 
 
 def received(
-    folder: Path, *files: FileRef, text: str = "", most_bytes: int = 10, profile: str = ""
+    folder: Path, *files: FileRef, text: str = "", max_bytes: int = 10, profile: str = ""
 ) -> tuple[list[str], list[ImagePart]]:
     """Take files in; gives the lines that the model reads, and the images."""
     update = Incoming(ChatPlace("p", "7", user="7"), "u1", "message", text=text, files=files)
-    chat_files = ChatFiles(folder / "people", folder / "work", most_bytes, SILENT)
+    chat_files = ChatFiles(folder / "people", folder / "work", max_bytes, SILENT)
     told, images = asyncio.run(chat_files.receive(cast("Channel", Platform()), update, profile))
     return told.splitlines(), [*images]
 
@@ -115,7 +115,7 @@ def test_a_file_is_kept_where_its_sender_works(tmp_path: Path) -> None:
 
 
 def test_a_file_is_too_large_by_whole_megabytes(tmp_path: Path) -> None:
-    lines, _ = received(tmp_path, FileRef("y", "b.txt", size_bytes=2_000_001), most_bytes=2_000_000)
+    lines, _ = received(tmp_path, FileRef("y", "b.txt", size_bytes=2_000_001), max_bytes=2_000_000)
     assert lines == ["['b.txt' was sent and could not be taken: it is larger than 2 MB]"]
     (tmp_path / "b.txt").write_bytes(b"x" * 2_000_001)
     with pytest.raises(WhetError, match=r"^b.txt is larger than 2 MB$"):
@@ -127,7 +127,7 @@ def test_an_image_is_shown_to_the_model_unless_it_is_very_large(
 ) -> None:
     largest = "GIF89a".ljust(MAX_IMAGE_BYTES, ".")
     lines, images = received(
-        tmp_path, FileRef(largest, "a.gif"), FileRef(f"{largest}.", "b.gif"), most_bytes=6_000_000
+        tmp_path, FileRef(largest, "a.gif"), FileRef(f"{largest}.", "b.gif"), max_bytes=6_000_000
     )
     assert lines == [
         "[file received: received/a.gif, 5,000,000 bytes]",
@@ -163,7 +163,7 @@ def test_the_model_sends_a_file_to_whoever_reads_its_answer(tmp_path: Path) -> N
         sent("other", path="a.txt")
     with pytest.raises(BadInput, match="larger than 0 MB"):
         sent("s", path="b.txt")
-    with pytest.raises(BadInput, match="is no file in") as caught:
+    with pytest.raises(BadInput, match="is not a file in") as caught:
         sent("s", path="none")
     assert caught.value.hint == "only files of the workspace can be sent" and len(posted) == 2
     assert (send.spec.name, send.toolset, send.effects, send.timeout_s) == ("send_file", "file", {"read"}, 30)
@@ -227,7 +227,7 @@ def test_a_received_file_goes_through_no_link_that_a_command_left(tmp_path: Path
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "received").symlink_to(outside)
     lines, _ = received(tmp_path, FileRef("x", "rc"))
-    assert lines == ["['rc' was sent and could not be taken: received in the workspace is no folder]"]
+    assert lines == ["['rc' was sent and could not be taken: received in the workspace is not a folder]"]
     assert not (outside / "rc").exists()
 
 

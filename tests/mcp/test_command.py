@@ -68,9 +68,9 @@ def test_a_script_in_the_users_home_is_added_by_its_relative_name(
     [
         (["fs", "npx", "-y", "pkg"], "put -- before that"),
         (["fs", "--nope", "--", "x"], "No such option"),
-        (["two__parts", "--", "x"], "is no name for a server"),
+        (["two__parts", "--", "x"], "is not a name for a server"),
         (["x"], "has neither command nor url"),
-        (["x", "--url", "mcp.example.com"], "'mcp.example.com' is no url"),
+        (["x", "--url", "mcp.example.com"], "'mcp.example.com' is not a url"),
         (["x", "--url", "http://h/mcp", "--", "y"], "has both command and url"),
         (["x", "--env", "NAME", "--", "y"], "'NAME' is not NAME=VALUE"),
         (["x", "--timeout", "0", "--", "y"], "not in the range"),
@@ -97,7 +97,7 @@ def test_replacing_keeps_the_login_at_the_same_url_and_test_names_what_fails(hom
         "  hint: is it running? check its url",
         "it stays in config.yaml: whet mcp test",
         "web tries again, whet mcp remove web",
-        "takes it out",
+        "removes it",
     ]
     text = (home / "config.yaml").read_text()
     assert "allow_http: true" in text and "start_timeout_s: 5" in text

@@ -67,7 +67,7 @@ async def test_a_server_that_prints_without_end_is_ended(home: Path, monkeypatch
     monkeypatch.setattr(stdio, "MAX_GARBAGE", 5_000)
     async with bench(home, {"odd": odd("endless_stdout")}) as b:
         out = await b.call("mcp__odd__echo", text="hi")
-        assert "lines that are no messages" in out.text and out.error_kind == "failed"
+        assert "lines that are not messages" in out.text and out.error_kind == "failed"
 
 
 @pytest.mark.slow

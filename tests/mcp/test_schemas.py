@@ -42,7 +42,7 @@ def test_a_schema_is_mended(given: Any, kept: Any) -> None:
         (args(a="string"), "a part of its input schema is 'string', no schema"),
         (args(a={"type": "strng"}), "names the type 'strng'"),
         (args(a={"type": []}), "names the type '[]'"),
-        (args(a={"properties": [1]}), "the properties in its input schema are no object"),
+        (args(a={"properties": [1]}), "the properties in its input schema are not an object"),
         (args(a={"$ref": "https://evil.example/schema"}), "refers to 'https://evil.example/schema'"),
         (args(a={"$ref": "#/$defs/Gone"}), "refers to '#/$defs/Gone'"),
         (args(**{"a b": {}}), "argument 'a b' has a name that no model can give"),

@@ -123,7 +123,7 @@ async def test_garbage_on_stdout_is_skipped(home: Path) -> None:
     async with bench(home, {"odd": odd("garbage")}) as b:
         assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
         connection = b.servers.remotes["odd"].connection
-        assert connection and "4 lines that are no messages" in connection.transport.explain()
+        assert connection and "4 lines that are not messages" in connection.transport.explain()
 
 
 async def test_a_hundred_megabytes_are_dropped_and_the_server_lives(home: Path) -> None:

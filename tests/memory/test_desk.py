@@ -444,6 +444,6 @@ def test_another_judge_in_the_gates_place_hears_the_claim_and_whose_it_is(world:
         heard.append((claim.text, origin.write_origin))
         return GateVerdict("observed")
 
-    world.desk.changes.instead = takes
+    world.desk.changes.judge_override = takes
     assert remember(world, "Deploys go out on Mondays").state == "active"
     assert heard == [("Deploys go out on Mondays", "user")]

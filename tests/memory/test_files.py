@@ -109,7 +109,7 @@ def test_what_a_crash_set_aside_goes_back_unless_somebody_wrote_again(tmp_path: 
     assert file.read_text() == "old" and not aside.exists()
     aside.symlink_to("a.md")
     disk.restore_aside(file)
-    assert aside.is_symlink(), "what is no file of ours is left"
+    assert aside.is_symlink(), "what is not a file of ours is left"
 
 
 def test_empty_folders_go_up_to_the_top_which_stays(tmp_path: Path) -> None:

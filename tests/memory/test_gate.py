@@ -178,7 +178,7 @@ def test_only_a_line_that_a_tool_shows_is_asked_where_its_file_is_from() -> None
     seen = session(
         User(said), shell("cat a.ini", shown), shell("make", "port = 7070", ok=False), shell("make", "ok")
     )
-    seen.laundered = lambda one: f"asked of {one.unit}"
+    seen.why_foreign_line = lambda one: f"asked of {one.unit}"
     for quote, worth, why in (
         (shown, "untrusted", f"asked of {shown}"),
         (said, "user", ""),

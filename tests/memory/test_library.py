@@ -14,7 +14,7 @@ from benchmarks.lessons.world import World
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import intake, reader, skill_store
-from whet.memory.library import LARGEST_MAIN_BYTES, Library, SkillInfo
+from whet.memory.library import MAX_MAIN_BYTES, Library, SkillInfo
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
 from whet.store.learned import ContextItem
@@ -41,7 +41,7 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
         put(tmp_path / "skills", name)
     put(tmp_path / "skills", "wrong", main("other"))
     put(tmp_path / "skills", "empty", "nothing")
-    rest = LARGEST_MAIN_BYTES - len(main("full", body=""))
+    rest = MAX_MAIN_BYTES - len(main("full", body=""))
     put(tmp_path / "skills", "full", main("full", body="x" * rest))
     put(tmp_path / "skills", "large", main("large", body="x" * rest))
     assert (tmp_path / "skills/full/SKILL.md").stat().st_size == 200_000
@@ -60,7 +60,7 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
     assert found["a"].hash == hash_text(main("a"))[:12]
     assert library.find("../a") is None and library.find("none") is None
     gone = library.find("gone")
-    assert gone is not None and "is gone" in gone.problem
+    assert gone is not None and "no longer exists" in gone.problem
     there = library.find("c")
     assert there is not None and there.problem == ""
 
@@ -319,7 +319,7 @@ def test_what_is_no_skill_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(WhetError, match=r"no SKILL\.md"):
         intake.read_folder(tmp_path / "empty")
-    with pytest.raises(WhetError, match="no skill name"):
+    with pytest.raises(WhetError, match="not a skill name"):
         intake.read_folder(put(tmp_path, "bad", main("Bad Name")))
 
 

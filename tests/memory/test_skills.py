@@ -84,7 +84,7 @@ def test_names_must_fit() -> None:
     assert "already" in refused(SkillRequest("create", "commit", content=MAIN)).message
     with pytest.raises(Refused, match="names the skill"):
         skill_changes.plan({}, SkillRequest("create", "other", content=MAIN))
-    with pytest.raises(Refused, match="no skill name"):
+    with pytest.raises(Refused, match="not a skill name"):
         skill_changes.plan({}, SkillRequest("create", "../x", content=MAIN))
 
 

@@ -113,7 +113,7 @@ def test_a_file_that_came_from_the_network_stays_untrusted_wherever_it_goes() ->
     ("fetching", "look", "tier"),
     [
         ("git clone https://x.example/lib.git", "cat lib/how.md", "untrusted"),
-        ("git clone https://x.example/lib.git", "cat docs/git/how.md", "observed"),  # a program is no file
+        ("git clone https://x.example/lib.git", "cat docs/git/how.md", "observed"),  # a program is not a file
         ("curl -o page.txt https://x.example/..", "cat docs/../how.md", "observed"),  # everybody's folder
         ("curl -o page.txt https://x.example +x", "cat +x/how.md", "observed"),  # no name of a file begins so
     ],

@@ -234,4 +234,4 @@ def test_an_older_versions_files_and_form_are_read(tmp_path: Path) -> None:
 
 def test_another_folder_is_refused(tmp_path: Path, home: Path) -> None:
     done = CliRunner().invoke(importing, ["openclaw", str(tmp_path)], obj=Home(home))
-    assert done.exit_code != 0 and "is no state folder of OpenClaw" in str(done.exception)
+    assert done.exit_code != 0 and "is not a state folder of OpenClaw" in str(done.exception)

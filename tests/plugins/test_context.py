@@ -191,5 +191,5 @@ def test_engines_are_checked_one_per_plugin_and_names_are_not_shared(home: Path)
         assert "plugin two: its second engine c is refused; the first, b, is used" in told
         assert "plugin again: its engine a is refused: the name belongs to the plugin one" in told
         assert "plugin built-in: its engine compressor is refused: the name belongs to Whet itself" in told
-        assert "plugin wrong: disabled (register_context_engine): a object is no ContextEngine" in told
+        assert "plugin wrong: disabled (register_context_engine): a object is not a ContextEngine" in told
         assert "plugin a-class: disabled (register_context_engine)" in told

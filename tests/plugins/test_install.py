@@ -68,7 +68,7 @@ def test_what_is_no_plugin_or_leads_out_of_its_folder_is_refused(home: Path, tmp
     linked = write(tmp_path, "linked", "")
     (linked / "keys").symlink_to("/etc/passwd")
     for source, reason in (
-        (str(empty), "no plugin"),
+        (str(empty), "not a plugin"),
         (str(tmp_path / "nowhere"), "there is no folder"),
         (f"file://{tmp_path}/nowhere.git", "git can't clone"),
         (str(linked), "leads out of its folder"),

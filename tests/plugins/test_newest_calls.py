@@ -97,7 +97,7 @@ def test_a_setting_that_a_plugin_writes_is_read_back_and_the_file_keeps_the_rest
 def test_a_setting_without_a_name_disables_the_plugin(home: Path, key: str) -> None:
     write(home, "one", f"def register(ctx):\n    ctx.set_config({key!r}, 1)\n")
     with loading(home, "one") as loaded:
-        assert "is no setting's name" in reasons(loaded)
+        assert "is not a setting's name" in reasons(loaded)
 
 
 def test_prompt_sections_are_in_every_request_of_a_session_and_asked_for_once(home: Path) -> None:
@@ -133,7 +133,7 @@ def test_prompt_sections_are_in_every_request_of_a_session_and_asked_for_once(ho
 def test_a_prompt_section_needs_a_usable_name(home: Path, name: str) -> None:
     write(home, "one", f"def register(ctx):\n    ctx.register_system_prompt_section({name!r}, 'text')\n")
     with loading(home, "one") as loaded:
-        assert "is no section's name" in reasons(loaded)
+        assert "is not a section's name" in reasons(loaded)
 
 
 def test_sections_of_all_plugins_have_one_limit(home: Path) -> None:

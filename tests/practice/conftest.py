@@ -30,7 +30,7 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def serve(stack: ExitStack) -> Serve:
-    """Start a server with these replies (none: the brain)."""
+    """Start a server with these replies (none: the responder)."""
 
     def start(*replies: ScriptedReply, seed: int = 0, **options: Any) -> PracticeServer:
         server = PracticeServer(script=replies or None, seed=seed, options=Options(**options))

@@ -1,4 +1,4 @@
-"""A tiny agent for tests: asks the brain and really runs its commands in a folder, until it answers."""
+"""A tiny agent for tests: asks the responder and really runs its commands in a folder, until it answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from whet_lab.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
-from whet_lab.practice.brain import answer
+from whet_lab.practice.responder import answer
 
 
 def _tool(name: str, *required: str) -> tuple[str, Offer]:
@@ -45,7 +45,7 @@ class Loop:
         return [str(json.loads(call.arguments).get("command", call.name)) for call in self.calls]
 
     def ask(self, text: str, *, steps: int = 60) -> str:
-        """Say `text` and work until the brain answers; after `steps` calls stop in the middle."""
+        """Say `text` and work until the responder answers; after `steps` calls stop in the middle."""
         self.heard.append(RequestMessage("user", text))
         return self.go(steps)
 

@@ -122,7 +122,7 @@ REFUSED = [
         body(user(), tools=[tool(parameters={"type": "object", "properties": {"a": {"type": "array"}}})]),
         "missing items",
     ),
-    (body(user(), tools=[tool(parameters={"type": "object", "required": ["a"]})]), "which is no property"),
+    (body(user(), tools=[tool(parameters={"type": "object", "required": ["a"]})]), "which is not a property"),
     (body(user(), tools=[tool(strict=True)]), "'additionalProperties' is required"),
 ]
 

@@ -6,7 +6,7 @@ import json
 
 from tests.practice.loop import OFFERS
 from whet_lab.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
-from whet_lab.practice.brain import answer
+from whet_lab.practice.responder import answer
 from whet_lab.practice.review import OPENING, is_review
 
 _OFFERS = {**OFFERS, **{name: Offer(name, {"type": "object"}) for name in ("memory", "skill_manage")}}

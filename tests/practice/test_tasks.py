@@ -11,11 +11,11 @@ import pytest
 
 from tests.practice.loop import Loop
 from whet_lab.practice.ask import PracticeRequest, RequestMessage
-from whet_lab.practice.brain import answer
 from whet_lab.practice.chapters_task import number_command
 from whet_lab.practice.cleanup_task import RECKLESS
 from whet_lab.practice.orders_task import NAIVE, PROPER
 from whet_lab.practice.project import make_project
+from whet_lab.practice.responder import answer
 from whet_lab.practice.shop import LOOK, WIPE, delete_command, make_shop
 from whet_lab.practice.survey_task import station_page, station_path
 

@@ -39,7 +39,7 @@ def test_an_error_that_is_compressed_is_told_in_its_words():
 
 
 def test_a_broken_compression_is_a_broken_answer_and_tried_again():
-    broken = Script([b"\x1f\x8b\x08 this is no gzip"], headers={"content-encoding": "gzip"})
+    broken = Script([b"\x1f\x8b\x08 this is not a gzip"], headers={"content-encoding": "gzip"})
     assert isinstance(failure_of(broken), Unavailable)
 
     async def test() -> None:

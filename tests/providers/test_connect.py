@@ -166,7 +166,7 @@ def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: py
         *(f"{head}\n2026-01-01,openrouter/x/big,{row}\n" for row in wrong),
     ):
         path.write_text(table)
-        with pytest.raises(ConfigError, match="no price table"):
+        with pytest.raises(ConfigError, match="not a price table"):
             catalog.learn_prices(path, "2026-11-22")
 
 

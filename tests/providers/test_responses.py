@@ -10,7 +10,7 @@ import pytest
 from tests.providers import shapes
 from tests.providers.server import sse
 from tests.providers.shapes import INFO, PNG, call, every_cut, replay, result
-from whet.contract.errors import ContextOverflow, ModelRefused, WireError
+from whet.contract.errors import ContextOverflow, ModelRefused, RateLimited, WireError
 from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import Message, TextPart
 from whet.providers.catalog import SERVERS
@@ -174,6 +174,10 @@ def test_cut_refused_and_failed_answers():
     )
     with pytest.raises(ContextOverflow):
         ResponsesDecoder(INFO).feed(failed)
+    untyped = b'{"error":{"type":"rate_limit_error","message":"slow down"}}'  # as proxies send it
+    with pytest.raises(RateLimited, match="slow down"):
+        ResponsesDecoder(INFO).feed(untyped)
+    assert not ResponsesDecoder(INFO).feed(b'{"note":"an event of another kind"}')
     for garbage in (b"{", b'{"type":"response.output_item.done","item":5}x', b"[]"):
         with pytest.raises(WireError):
             ResponsesDecoder(INFO).feed(garbage)

@@ -19,7 +19,7 @@ from whet.contract.tools import clip
 from whet.review import wording
 from whet.review.budget import Budget, BudgetReached
 from whet.review.digest import digest
-from whet.review.order import ReviewJob, Runtime, queue_review, read_review_job, reviewable_kinds
+from whet.review.jobs import ReviewJob, Runtime, queue_review, read_review_job, reviewable_kinds
 from whet.review.triggers import count, day_start, reset_counters, shows_recovery
 from whet.store import jobs, sessions
 from whet.store.database import StateDatabase

@@ -30,7 +30,7 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
-from whet.review.order import ReviewJob, Runtime, queue_review, read_review_job
+from whet.review.jobs import ReviewJob, Runtime, queue_review, read_review_job
 from whet.review.triggers import day_start
 from whet.review.worker import retry_in_s
 from whet.store import jobs, reviews, sessions

@@ -10,7 +10,7 @@ import pytest
 
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.contract.messages import Usage
-from whet.review.order import read_review_job
+from whet.review.jobs import read_review_job
 from whet.review.spending import Weights, weigh
 from whet.store import reviews
 from whet.store.reviews import DayUsage

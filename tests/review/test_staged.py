@@ -19,8 +19,8 @@ from whet.contract.protocols import Provider
 from whet.memory.cases import SkillCase
 from whet.review.fork import ForkParts
 from whet.review.improving import Improvement, improve, replace_steps, score
+from whet.review.jobs import ReviewJob, Runtime, queue_review
 from whet.review.judge import read_claims, write_question
-from whet.review.order import ReviewJob, Runtime, queue_review
 from whet.review.probes import run_probes
 from whet.review.triggers import count, has_room
 from whet.review.worker import ReviewWorker

@@ -1,4 +1,4 @@
-"""Once told is told: what a person has read of a review is no news at the next start; `/inbox` decides."""
+"""Once told is told: what a person has read of a review is not a news at the next start; `/inbox` decides."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
 from whet.clock import SystemClock
 from whet.config.schema import ModelSettings, ReviewSettings
-from whet.review.order import ReviewJob, Runtime, queue_review
+from whet.review.jobs import ReviewJob, Runtime, queue_review
 from whet.review.triggers import count, find_trigger, reset_counters, shows_recovery
 from whet.store import outcomes, reviews
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
@@ -108,7 +108,7 @@ def test_another_way_is_found_within_six_calls_and_whatever_came_before(
     worked = [call("ops", step=step, flag="a") for step in range(between)]
     assert shows_recovery([tried, *worked, call(command="./check")]) is is_recovery
     assert shows_recovery([*worked, tried, *worked, call(command="./check")]) is is_recovery
-    assert shows_recovery([tried, *other, call(command="./check")])  # edits are no calls of this kind
+    assert shows_recovery([tried, *other, call(command="./check")])  # edits are not calls of this kind
 
 
 async def test_counters_outlive_the_process_and_the_session_object(tmp_path: Path) -> None:

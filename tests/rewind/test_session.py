@@ -42,7 +42,7 @@ async def test_a_turn_of_shell_commands_is_taken_back_and_brought_again(tmp_path
 
         done = await r.rewinding.rewind(Point(1), "both", force=False)
         assert fingerprint(work) == start
-        assert done.said == "first" and not done.files.conflicts and not done.files.failed
+        assert done.undone_text == "first" and not done.files.conflicts and not done.files.failed
         assert [message.text for message in r.session.log.messages] == []
 
         await r.rewinding.rewind(None, "both", force=False)

@@ -44,7 +44,7 @@ HIDDEN = {
     "among hundreds": "for i in $(seq 400); do echo > {}/0$i; done; echo x > {}/pre-commit",
     "below hundreds": "mkdir {}/0 && for i in $(seq 400); do echo > {}/0/$i; done; echo x > {}/z",
     "beside a link to no text": "ln -s $'\\xff' {}/0; echo x > {}/z",
-    "beside a name that is no text": "touch {}/$'\\xff'; echo x > {}/z",
+    "beside a name that is not text": "touch {}/$'\\xff'; echo x > {}/z",
     "beside a folder nobody may read": "mkdir {}/0 && echo x > {}/0/z && chmod 0 {}/0; echo x > {}/z",
     "beside a pipe": "mkfifo {}/0; echo x > {}/z",
     "below a long path": "(cd {} && for i in $(seq 30); do n=$(printf %0200d 0); mkdir $n; cd $n; done);"

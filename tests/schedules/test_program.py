@@ -76,8 +76,8 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, ser
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["0 9 * *", "--prompt", "x"], "no cron expression"),
-        (["--at", "yesterday", "--prompt", "x"], "no time"),
+        (["0 9 * *", "--prompt", "x"], "not a cron expression"),
+        (["--at", "yesterday", "--prompt", "x"], "not a time"),
         (["@daily", "--prompt", " "], "no prompt"),
         (["@daily", "--prompt", "x", "--tz", "Mars/Olympus"], "no time zone"),
         (["@daily", "--prompt", "x", "--toolsets", "magic"], "no toolset"),

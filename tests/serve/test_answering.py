@@ -21,7 +21,7 @@ Emit = Callable[[ApiEvent], None]
 
 
 class Plain:
-    """A client's shape that is read at a glance; events that are no text have no piece."""
+    """A client's shape that is read at a glance; events that are not text have no piece."""
 
     beat = b"beat "
     answer = ""

@@ -84,7 +84,7 @@ def test_a_pdf_reaches_the_model_as_text(api: Api, http: httpx2.Client, protocol
 @pytest.mark.parametrize("protocol", PATHS)
 def test_bytes_that_are_no_document_are_refused_by_the_part(http: httpx2.Client, protocol: str) -> None:
     answer = http.post(PATHS[protocol], json=body_of(protocol, [file_part(protocol, b"\x00\x01\x02\xff")]))
-    assert answer.status_code == 400 and "no PDF, office file or text" in answer.text
+    assert answer.status_code == 400 and "not a PDF, office file or text" in answer.text
 
 
 @pytest.mark.parametrize("protocol", PATHS)

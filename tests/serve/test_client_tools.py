@@ -260,7 +260,7 @@ def test_an_answer_that_a_stop_text_cut_is_counted(api: Api, client: openai.Open
 def test_bytes_that_are_no_image_are_refused_and_not_stored(api: Api, client: openai.OpenAI) -> None:
     before = count(api)
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,bm90IGFuIGltYWdl"}}
-    with pytest.raises(openai.BadRequestError, match="no PNG"):
+    with pytest.raises(openai.BadRequestError, match="not a PNG"):
         client.chat.completions.create(model="whet", messages=[{"role": "user", "content": [part]}])  # type: ignore[list-item,misc]
     assert count(api) == before
 

@@ -1,4 +1,4 @@
-"""A turn's events in OpenAI's shapes: what a broken stream began is no part of a whole answer."""
+"""A turn's events in OpenAI's shapes: what a broken stream began is not part of a whole answer."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_a_schema_that_is_none_is_told_before_a_model_is_asked(api: Api, schema:
             answer = http.post(path, json=body)
             error = answer.json()["error"]
             assert (answer.status_code, error["param"]) == (400, param), error
-            assert "no JSON Schema" in error["message"]
+            assert "not a JSON Schema" in error["message"]
     assert (api.model.count, count(api)) == (0, before)
 
 
@@ -202,7 +202,7 @@ def test_documents_of_text_and_images_of_an_assistant_reach_no_model_as_what_it_
             "source": {"type": "base64", "media_type": "application/pdf", "data": "AAEC"},
         }
         refused = http.post("/v1/messages", json=chat(messages=[{"role": "user", "content": [pdf]}]))
-        assert refused.status_code == 400 and "is no PDF" in refused.json()["error"]["message"]
+        assert refused.status_code == 400 and "is not a PDF" in refused.json()["error"]["message"]
         said = [USER, {"role": "assistant", "content": [picture]}, {"role": "user", "content": "and now?"}]
         assert http.post("/v1/chat/completions", json=chat(messages=said)).status_code == 200
         assert [one["content"] for one in sent(api) if one["role"] == "assistant"] == ["[images]"]

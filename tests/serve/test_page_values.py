@@ -385,7 +385,7 @@ def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(tmp_path: Pa
     (work / "received").rename(work / "kept")
     (work / "received").write_text("in the way")
     assert compose("", Upload("a\u202e.txt", b"x")) == [
-        "['a<U+202E>.txt' was sent and could not be kept: received in the workspace is no folder]"
+        "['a<U+202E>.txt' was sent and could not be kept: received in the workspace is not a folder]"
     ]
 
 

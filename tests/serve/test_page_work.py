@@ -107,7 +107,7 @@ def test_a_new_session_has_the_folder_model_and_mode_that_were_chosen(
     for folder in ("relative", "/nothing/there"):
         typed = {"text": f"\nfirst {HOSTILE}", "model": "practice-4", "mode": "plan", "private": "1"}
         refused = send(person, "/sessions", folder=folder, **typed)
-        assert refused.status_code == 400 and "no folder on this machine" in refused.text
+        assert refused.status_code == 400 and "not a folder on this machine" in refused.text
         assert ">\n\nfirst &lt;script&gt;" in refused.text and f'value="{folder}"' in refused.text
         assert 'value="practice-4"' in refused.text and '<option value="plan" selected>' in refused.text
         assert 'name="private" checked' in refused.text and "data-live" not in refused.text
@@ -170,7 +170,7 @@ def test_the_files_of_a_session_are_shown_and_no_link_is_followed(
     source = person.get(f"{page}/files?path=lib/a.py").text
     assert '<span class="c-keyword">def</span>' in source
     assert "<script>" not in source.partition("<main")[2].partition("</main>")[0]
-    assert "This is no text." in person.get(f"{page}/files?path=lib/b.bin").text
+    assert "This is not text." in person.get(f"{page}/files?path=lib/b.bin").text
     for path in ("../x", "lib/../../x", "out/secret.txt", "lib/out.txt", "none", "lib/a.py/x", "a%00b"):
         answer = person.get(f"{page}/files?path={path}")
         assert answer.status_code == 404 and "outside" not in answer.text, path
@@ -207,7 +207,7 @@ def test_a_schedule_is_added_shown_and_removed(board: Api, person: httpx2.Client
     shown = person.get("/activity").text.partition('id="schedules"')[2]
     assert "<code>0 9 * * 1-5</code> Europe/Berlin" in shown and "&lt;script&gt;" in shown
     for wrong, problem in (
-        ({"expression": "often"}, "is no cron expression"),
+        ({"expression": "often"}, "is not a cron expression"),
         ({"expression": "@daily", "at": "+2h"}, "a cron expression or one time"),
         ({"at": "+2h", "time_zone": "Mars"}, "there is no time zone"),
         ({"at": "+2h", "prompt": " "}, "there is no prompt"),

@@ -384,7 +384,7 @@ def test_an_image_is_known_by_its_bytes_and_has_a_size(monkeypatch: pytest.Monke
         ("not base64", ("the image is not base64", "p", "")),
         ("", ("an image has 1 to 28 bytes", "p", "")),
         (too_large, ("an image has 1 to 28 bytes", "p", "")),
-        ("QUJD", ("these bytes are no PNG, JPEG, GIF or WebP", "p", "invalid_image")),
+        ("QUJD", ("these bytes are not a PNG, JPEG, GIF or WebP", "p", "invalid_image")),
     ):
         assert refused(lambda data=data: content.image_of(data, "p")) == told
     with pytest.raises(ApiError) as caught:

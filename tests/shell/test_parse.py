@@ -167,7 +167,7 @@ def test_a_text_is_read_as_the_shell_would_run_it(text: str, parts: list[str]) -
     found += [f"set {name}={shown(word)}" for name, word in script.assignments]
     found += [f"doubt {doubt}" for doubt in script.doubts]
     found += [name for name in ("forks", "arithmetic") if getattr(script, name)]
-    assert [*found, *([] if script.everyday else ["rare"])] == parts
+    assert [*found, *([] if script.is_plain else ["rare"])] == parts
 
 
 def test_the_first_command_is_given_the_input() -> None:

@@ -57,14 +57,18 @@ def test_an_owner_is_gone_only_where_that_is_sure(db):
     assert [on(db, claims.is_gone, owner) for owner in gone] == [True] * len(gone)
 
 
+def claim(connection, key, session_id, holder, now):
+    claims.begin_claim(connection, key, session_id, holder, now)()
+
+
 def test_one_holder_has_a_session_until_it_gives_it_free_or_is_gone(db, clock):
     one, two, now = Holder("one"), Holder("two"), clock.now()
-    on(db, claims.claim_session, 1, "s", one, now)
-    on(db, claims.claim_session, 1, "s", one, now)
+    on(db, claim, 1, "s", one, now)
+    on(db, claim, 1, "s", one, now)
     on(db, claims.refuse_if_held, 1, "s", one)
     on(db, claims.refuse_if_held, 2, "beside it", two)
     for refused in (
-        lambda: on(db, claims.claim_session, 1, "s", two, now),
+        lambda: on(db, claim, 1, "s", two, now),
         lambda: on(db, claims.refuse_if_held, 1, "s"),
         lambda: on(db, claims.renew, 1, two, now),
         lambda: on(db, claims.release, 1, two),
@@ -76,10 +80,10 @@ def test_one_holder_has_a_session_until_it_gives_it_free_or_is_gone(db, clock):
     assert held(db) == ("one", "" if db.is_team else iso(clock.now())), "a team's keeper renews it"
     on(db, claims.release, 1, one)
     assert held(db) is None
-    on(db, claims.claim_session, 1, "s", one, now)
+    on(db, claim, 1, "s", one, now)
     claims.drop_holder(one)
     assert claims.live_tokens().count("one") == 0 and "two" in claims.live_tokens()
-    on(db, claims.claim_session, 1, "s", two, now)
+    on(db, claim, 1, "s", two, now)
     with pytest.raises(StoreBusy, match="taken over this session"):
         on(db, claims.release, 1, one)
 

@@ -81,7 +81,7 @@ def test_a_change_finds_the_act_of_the_running_turn_and_a_reaction_the_message_o
     assert "both" in on(db, chat_changes.read_begun_update, chat, "r2")
     assert on(db, chat_changes.read_begun_update, chat, "r3") == ""
     change = on(db, chats.add_update, HOME, "u2", '{"verb": "edit", "ref": "r1"}', 2)
-    assert not on(db, chat_changes.replace_waiting_update, chat, "r1", "{}"), "a change is no message"
+    assert not on(db, chat_changes.replace_waiting_update, chat, "r1", "{}"), "a change is not a message"
     on(db, chats.set_update_state, change, "done")
 
     (sent,) = on(db, chats.queue_messages, chat, ['{"text": "ours"}'], 3)

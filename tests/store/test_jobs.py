@@ -85,7 +85,7 @@ def test_a_dead_workers_job_is_taken_at_once_a_living_ones_is_not(db, clock):
         taken = take(db, clock, claims.owner_name("t2"))
         assert taken is not None and taken.id == mine.id
     elsewhere = f"another-host {pid} - {token}"
-    assert not db.read_now(lambda c: claims.is_gone(c, elsewhere)), "what can't be known is no death"
+    assert not db.read_now(lambda c: claims.is_gone(c, elsewhere)), "what can't be known is not a death"
 
 
 def test_a_process_that_has_ended_is_gone_before_its_parent_asks_about_it(db):

@@ -119,7 +119,7 @@ def assert_requests_are_sound(server: PracticeServer, *, refused: bool = False) 
         conversations.setdefault(_opening(request), []).append(request.body)
     for bodies in conversations.values():
         for earlier, later in pairwise(bodies):
-            assert later.startswith(earlier.rstrip(b"]}")), "a request is no byte prefix of the next"
+            assert later.startswith(earlier.rstrip(b"]}")), "a request is not a byte prefix of the next"
 
 
 def _opening(request: RecordedRequest) -> str:

@@ -141,7 +141,7 @@ class Silent:
     async def typing(self, place: ChatPlace) -> None:
         """Show nothing."""
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Raise SendFailed: there are no files."""
         raise SendFailed("there are no files", is_final=True)
 

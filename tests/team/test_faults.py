@@ -154,7 +154,7 @@ def test_a_database_without_utf8_and_an_old_server_are_refused(cluster: Cluster)
 )
 def test_an_address_that_can_not_be_read_shows_no_part_of_its_password(url: str) -> None:
     found = refused(url, StoreError, patience_s=0)
-    assert "is no address that can be read" in found.message and "%40 for @" in found.hint
+    assert "is not an address that can be read" in found.message and "%40 for @" in found.hint
     assert not re.search("hun|ter2", found.message + found.hint)
 
 

@@ -172,7 +172,7 @@ def test_a_file_that_was_made_is_taken_back_when_the_next_one_fails(tmp_path: Pa
     assert not (tmp_path / "a.txt").exists()
 
 
-@pytest.mark.parametrize("data", [b"\x00\x01binary", b"x" * (editor_files.LARGEST_BYTES + 1)])
+@pytest.mark.parametrize("data", [b"\x00\x01binary", b"x" * (editor_files.MAX_BYTES + 1)])
 def test_what_is_no_text_or_large_is_the_disks(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     program = Held(a="as text\n")
@@ -186,7 +186,7 @@ def test_what_is_no_text_or_large_is_the_disks(tmp_path: Path, data: bytes) -> N
 
 
 def test_a_text_of_the_largest_size_is_still_the_programs(tmp_path: Path) -> None:
-    largest = "x" * editor_files.LARGEST_BYTES
+    largest = "x" * editor_files.MAX_BYTES
     (tmp_path / "a.txt").write_text(largest)
     program = Held(a=largest[:-1] + "y")
     assert editor_files.read_unsaved(program, resolve("a.txt", tmp_path)) == program.texts["a"].encode()
@@ -223,7 +223,7 @@ def test_a_file_that_only_the_program_has_can_be_patched(tmp_path: Path) -> None
         (b"\xff\xfeo\x00n\x00e\x00", "two", "two".encode("utf-16-le").join([b"\xff\xfe", b""])),
         (b"caf\xe9\n", "cafés\n", b"caf\xe9s\n"),
         (b"one\n", "broken \ud800\n", b"broken ?\n"),
-        (b"one\n", "x" * (editor_files.LARGEST_BYTES + 1), None),
+        (b"one\n", "x" * (editor_files.MAX_BYTES + 1), None),
     ],
 )
 def test_what_is_held_is_given_as_the_disk_would_have_it(

@@ -78,7 +78,7 @@ def test_a_workspace_behind_a_link_works(workspace: Path) -> None:
     alias.symlink_to(workspace)
     for name in ("inside.txt", str(alias / "inside.txt"), "./inside.txt"):
         target = resolve(name, alias)
-        assert (target.path, target.through) == (workspace / "inside.txt", "")
+        assert (target.path, target.link_name) == (workspace / "inside.txt", "")
 
 
 def test_allowed_folders_are_reached_and_only_they(workspace: Path) -> None:

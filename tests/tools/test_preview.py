@@ -35,7 +35,7 @@ def test_our_own_edits_show_what_they_would_write_and_write_nothing(
     preview = desk.registry.get(name).preview
     assert preview is not None
     (change,) = asyncio.run(preview(context(file.parent), {"path": "greeting.txt", **arguments}))
-    assert (change.old, change.new, change.place) == ("hello hello\n", text, str(file))
+    assert (change.old, change.new, change.absolute_path) == ("hello hello\n", text, str(file))
     assert file.read_text("utf-8") == "hello hello\n"
 
 
@@ -84,7 +84,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_whole_content_is_shown_beside_what_is_there(file: Path) -> None:
     (change,) = propose_changes(context(file.parent), {"path": "greeting.txt", "content": "bye\n"})
     assert (change.old, change.new, change.note) == ("hello hello\n", "bye\n", "")
-    assert change.before == hash_bytes(file.read_bytes()) and change.place == str(file)
+    assert change.before == hash_bytes(file.read_bytes()) and change.absolute_path == str(file)
 
 
 @pytest.mark.parametrize(("more", "text"), [({}, "bye hello\n"), ({"replace_all": True}, "bye bye\n")])

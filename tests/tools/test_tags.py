@@ -85,7 +85,7 @@ def test_no_module_but_the_tools_knows_a_tool_by_its_name() -> None:
 
 
 def test_a_tag_that_there_is_not_and_a_second_declaration_are_refused(read_notebook: Tool) -> None:
-    with pytest.raises(ValueError, match=r"odd: \['nice'\] are no tags"):
+    with pytest.raises(ValueError, match=r"odd: \['nice'\] are not tags"):
         declare("odd", "nice")  # type: ignore[arg-type]
     assert tags_of("odd") == frozenset()
     assert declare("read_notebook", "local", "path", "probe", "looks") == read_notebook.tags

@@ -142,7 +142,7 @@ def test_a_page_comes_as_text_marked_untrusted() -> None:
 )
 async def test_this_machine_is_not_reached_however_it_is_spelt(host: str) -> None:
     async with Site({"/": reply(b"secret")}, CLOSED) as site:
-        with pytest.raises(ToolError, match=r"private or reserved|is no URL: Invalid IPv4"):
+        with pytest.raises(ToolError, match=r"private or reserved|is not a URL: Invalid IPv4"):
             await Fetcher(WebLimits()).fetch(f"http://{host}:{site.port}/")
         assert site.requests == []
 

@@ -38,7 +38,7 @@ def built(folder: Path, clock: FixedClock, *turns: Turn, with_changes: bool = Tr
     pitfalls(database, clock, 3)
     store(database, clock, *turns)
     mined = database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda done, total: None))
-    options = BuildOptions(name="t", with_changes=with_changes, budget_tokens=20_000, most_examples=20)
+    options = BuildOptions(name="t", with_changes=with_changes, budget_tokens=20_000, max_examples=20)
     made = database.read_now(lambda db: compose(db, mined, options, clock.now())).template
     database.close()
     return made

@@ -117,7 +117,7 @@ def test_the_budget_and_the_number_of_examples_hold(database: StateDatabase, clo
     every = composed(database, clock).template.examples
     cost = example_tokens(every[0])
     assert len(every) == 6
-    assert len(composed(database, clock, most_examples=2).template.examples) == 2
+    assert len(composed(database, clock, max_examples=2).template.examples) == 2
     assert len(composed(database, clock, budget_tokens=1).template.examples) == 1, "one at least"
     three = composed(database, clock, budget_tokens=3 * cost + 5).template.examples
     assert len(three) == 3 and sum(map(example_tokens, three)) <= 3 * cost + 5

@@ -139,8 +139,8 @@ def test_folders_that_can_not_be_read_or_changed_are_one_line(tmp_path: Path) ->
     [
         ("{", "is not JSON"),
         ("[]", "holds no JSON object"),
-        ({"examples": {}}, "examples is no list"),
-        ({"examples": [1]}, "an example is no object"),
+        ({"examples": {}}, "examples is not a list"),
+        ({"examples": [1]}, "an example is not an object"),
         ({"examples": [{"tool_name": ""}]}, "an example names no tool"),
         ({"examples": [{"tool_name": "x", "arguments": "{"}]}, "given.json"),
         ({"tags": 7}, "given.json"),
@@ -228,7 +228,7 @@ def test_an_example_is_stale_after_thirty_days_without_use() -> None:
     assert staleness(made, TOOLS, NOW + timedelta(days=39), won) == ""
     assert staleness(made, TOOLS, NOW + timedelta(days=40), won)
     assert staleness(example(at="2026-11-21"), TOOLS, NOW) == "", "a moment without a zone is ours"
-    assert staleness(example(at="some day"), TOOLS, NOW), "what is no moment is long ago"
+    assert staleness(example(at="some day"), TOOLS, NOW), "what is not a moment is long ago"
 
 
 def test_an_example_is_stale_where_its_tool_takes_other_arguments() -> None:

@@ -58,7 +58,7 @@ def call_facts(
 
 def display_name(change: TextChange, workspace: Path) -> str:
     """Return the name of a changed file, relative to the workspace if it is inside."""
-    if not change.place:
+    if not change.absolute_path:
         return change.path
-    path = os.path.relpath(os.path.realpath(change.place), os.path.realpath(workspace))
-    return change.place if path.startswith("..") else path
+    path = os.path.relpath(os.path.realpath(change.absolute_path), os.path.realpath(workspace))
+    return change.absolute_path if path.startswith("..") else path

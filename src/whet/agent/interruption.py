@@ -132,7 +132,7 @@ async def write_then(write: Awaitable[T], late: Callable[[], Awaitable[object]])
     """Wait for a write, which continues if its waiter is cancelled; then run `late` and raise the
     cancellation.
 
-    Without a cancellation this costs nothing, whereas `shielded` creates a task.
+    Without a cancellation this costs nothing, whereas `finish_shielded` creates a task.
     """
     try:
         return await write

@@ -114,7 +114,7 @@ async def plan_call(
         return AnsweredCall(open_call, error_output(error), question)
     if decision.verdict != "allow":
         denied = ToolOutput(decision.reason or "Denied.", error_kind="denied")
-        return AnsweredCall(open_call, denied, question, decision.decided_by, decision.told)
+        return AnsweredCall(open_call, denied, question, decision.decided_by, decision.notice)
     if decision.arguments is not None:
         question = msgspec.structs.replace(question, arguments=decision.arguments)
         ran = msgspec.json.encode(decision.arguments).decode()

@@ -1,7 +1,7 @@
 """Notice calls that repeat with the same result: tell the model, and end the turn if it goes on.
 
 A call counts as repeated while the calls before it are the same few calls with the same results, and none of
-them changed a file. A poll whose output changes is no repetition, and neither is a call that spends its time
+them changed a file. A poll whose output changes is not a repetition, nor is a call that spends its time
 waiting (`sleep 1; cat status`): the limits of the turn end it. If its CPU time was not measured, it has to
 take longer to count as one. The notes are part of the results, so a turn that another process resumes counts
 on.

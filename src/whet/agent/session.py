@@ -52,9 +52,9 @@ class InboxEntry(msgspec.Struct, frozen=True):
         return Notice(self.notice) if self.notice else Steered(self.message.text)
 
 
-def accepted_entry(row: int, message: Message, receipt: AtEnd = queue_nothing) -> InboxEntry:
+def accepted_entry(row: int, message: Message) -> InboxEntry:
     """Return the entry of an accepted message, which is removed once the transcript has it."""
-    return InboxEntry(message, turns.remove_at_end((row,), receipt), row=row)
+    return InboxEntry(message, turns.remove_at_end((row,), queue_nothing), row=row)
 
 
 def no_arrival() -> InboxEntry | None:
@@ -82,7 +82,7 @@ class Inbox:
 
     @property
     def has_words(self) -> bool:
-        """Return whether a message waits that is no result of the session's own helpers."""
+        """Return whether a message waits that is not a result of the session's own helpers."""
         return any(not entry.notice for entry in self._waiting)
 
     def put(self, message: Message, receipt: AtEnd = queue_nothing) -> None:

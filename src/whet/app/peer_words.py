@@ -1,6 +1,6 @@
 """Words that people bring from other agents and tools, and how the same is done here.
 
-A word that is no command is looked up here before names that are spelled alike are suggested.
+A word that is not a command is looked up here before names that are spelled alike are suggested.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ def save_attachment(workspace: Path, name: str, data: bytes) -> Path:
             continue
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise WhetError(f"{FOLDER} in the workspace is no folder", hint="remove it first") from error
+                raise WhetError(
+                    f"{FOLDER} in the workspace is not a folder", hint="remove it first"
+                ) from error
             raise
         return workspace / path
     raise WhetError("there are too many files of that name")

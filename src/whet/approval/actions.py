@@ -35,7 +35,7 @@ class ActionView(msgspec.Struct, frozen=True):
     """
 
     tool: str
-    whole: str
+    full_text: str
     subject: str
     pieces: tuple[Piece, ...]
     reasons: tuple[str, ...] = ()

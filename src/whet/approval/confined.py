@@ -57,7 +57,7 @@ class JailGate:
         if not (await _status(confinement, call)).holds:
             return None
         granted = tuple(filter(None, (_opening(grant) for grant in await grants() if grant.tool == OPENS)))
-        stopped = confinement.denial_of(self._ran.get((call.session_id, action.whole), ""))
+        stopped = confinement.denial_of(self._ran.get((call.session_id, action.full_text), ""))
         private = confinement.private_folders(call.session_id)
         guesses = guesses or action.level == "dangerous" or (stopped is not None and not stopped.openings)
         needs = [opening for opening in action.needs if guesses or opening != _ANYWHERE]
@@ -78,7 +78,7 @@ class JailGate:
         """
         openings = jailed.held + (jailed.wanted if with_missing else ())
         self._confine().set_call_openings(call.session_id, call.call.id, openings)
-        self._ran[call.session_id, action.whole] = call.call.id
+        self._ran[call.session_id, action.full_text] = call.call.id
         while len(self._ran) > _MAX_COMMANDS:
             self._ran.popitem(last=False)
 

@@ -13,7 +13,7 @@ from whet.approval.risk import CommandSetting, Finding
 from whet.late import late_pattern
 from whet.shell.words import Word
 
-_LONGEST_QUERY = 20_000
+_MAX_QUERY_CHARS = 20_000
 _SQL = late_pattern(
     r"\b(drop\s+(table|database|schema|index|view|user|role|column)|truncate\b|alter\s+table\s+\S+\s+drop"
     r"|delete\s+from\s+\S+\s*($|;)|update\s+\S+\s+set\s+(?:(?!\bwhere\b)[^;]){0,2000}($|;)|grant\b|revoke\b|shutdown\b)"
@@ -27,7 +27,7 @@ _SQL = late_pattern(
 
 def judge_query(text: str) -> Finding | None:
     """Judge text for a database client: statements that destroy data or run programs."""
-    if len(text) > _LONGEST_QUERY:
+    if len(text) > _MAX_QUERY_CHARS:
         return "dangerous", "a query too long to be looked through"
     return ("dangerous", "deletes or overwrites data in a database") if _SQL.search(text) else None
 

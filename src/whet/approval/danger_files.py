@@ -192,7 +192,7 @@ def _judge_sed(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findi
             yield judge_write(literal(sed_command.given), setting)
 
 
-_LONGEST_SCRIPT = 2_000
+_MAX_SCRIPT_CHARS = 2_000
 _AWK_WRITES = late_pattern(r'print[^;}\n]*?>>?\s*("[^"]*"(?![\s]*["\w$(])|[^\s;}]+)')
 
 
@@ -200,7 +200,7 @@ def _awk(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     for word in words:
         if re.search(r"\bsystem\s*\(|\|&?\s*getline|\|\s*\"|\"\s*\|", word.text):
             yield "dangerous", "awk runs other programs"
-        for match in _AWK_WRITES.finditer(word.text[:_LONGEST_SCRIPT]):
+        for match in _AWK_WRITES.finditer(word.text[:_MAX_SCRIPT_CHARS]):
             target = re.fullmatch(r'"([^"]*)"', match[1])
             yield judge_write(literal(target[1]) if target else unknown(match[1]), setting)
 

@@ -42,7 +42,7 @@ class Exposure:
 
     def take(self, script: ShellScript) -> None:
         """Collect the words of a text before its commands are judged."""
-        self._words.extend(script.seen)
+        self._words.extend(script.all_words)
         for name, word in (
             *script.assignments,
             *(pair for i in script.invocations for pair in i.assignments),

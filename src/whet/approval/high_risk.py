@@ -76,7 +76,7 @@ class HighRisk:
 
         If an action has several pieces, the first high-risk one names it.
         """
-        action_name = self._by_rules(action, (action.whole,))
+        action_name = self._by_rules(action, (action.full_text,))
         if (
             action_name and action_name != "none"
         ):  # a wildcard may span several commands, but an exemption must not
@@ -99,7 +99,7 @@ class HighRisk:
             return ""
         if "sql" in program(piece.program).kinds:
             # The client's statements may come from a pipe or a here-document elsewhere in the command.
-            texts = (action.whole, action.subject)
+            texts = (action.full_text, action.subject)
             return next((name for name, statement in _STATEMENTS if any(map(statement.search, texts))), "")
         texts = (piece.text, _LAUNCHER.sub("", piece.text, count=1))
         for name, patterns in read_high_risk_table().items():
@@ -112,7 +112,7 @@ def _parse(text: str) -> ActionRule:
     match = ACTION_RULE.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"confirm.actions: {text!r} is no rule",
+            f"confirm.actions: {text!r} is not a rule",
             hint="write tool(pattern) = action, e.g. terminal(make release *) = publish_package",
         )
     return ActionRule(parse_rule(text.rpartition("=")[0], "confirm.actions"), match["action"])

@@ -52,7 +52,7 @@ def parse_rule(text: str, origin: str) -> PatternRule:
     match = RULE.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"{origin}: {text!r} is no rule",
+            f"{origin}: {text!r} is not a rule",
             hint="write tool or tool(pattern), e.g. terminal(git commit *), write_file(docs/*), web_fetch",
         )
     return PatternRule(match[1], match[2] and match[2].strip(), text)

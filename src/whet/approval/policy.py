@@ -110,11 +110,11 @@ def _first(rules: Sequence[PatternRule], action: ActionView) -> PatternRule | No
     variables that it sets filled in."""
     if not rules:
         return None
-    texts = [action.whole, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
+    texts = [action.full_text, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
     if tags_of(action.tool) & {"command", "background"}:
         from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
-        texts += (part.line for part in read(action.whole).parts)
+        texts += (part.line for part in read(action.full_text).parts)
     return next((rule for rule in rules if rule.fits(action.tool, texts)), None)
 
 

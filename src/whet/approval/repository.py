@@ -21,7 +21,7 @@ from whet.searchpath import trusted_path
 _LIMIT_S = 5
 _MAX_INNER = 500
 _MAX_LINKS = 20_000
-_DEEPEST = 3
+_MAX_DEPTH = 3
 _PROGRAM_SETTINGS = late_pattern(
     r"diff\.external|diff\..+\.(command|textconv|external)|filter\..+\.(clean|smudge|process)|merge\..+\.driver"
     r"|(hook|gpg|trailer|gc|imap)\..*(command|cmd|program|hook|tunnel)|sendemail\.smtpserver"
@@ -72,7 +72,7 @@ def _find_program_settings(folder: str, git_dir: str, verb: str, reads: bool, de
             if _runs_program(key, value, verb, reads):
                 yield f"{key}={value}"
     submodules = _find_submodules(git_path)
-    if len(submodules) > _MAX_INNER or (submodules and depth == _DEEPEST):
+    if len(submodules) > _MAX_INNER or (submodules and depth == _MAX_DEPTH):
         yield "submodules: too many, or too deep, to read the settings of all"
         return
     for inner in submodules:

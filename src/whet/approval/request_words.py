@@ -26,9 +26,9 @@ def describe_intent(call: GateCall, action: ActionView, openings: Sequence[Openi
     if "command" in tags:
         return _describe_command(action, openings)
     if "url" in tags:
-        return f"read a page of {urlsplit(action.whole).hostname or 'an address'}"
+        return f"read a page of {urlsplit(action.full_text).hostname or 'an address'}"
     if "path" in tags:
-        return f"{'change' if 'edits' in tags else 'read'} {action.whole}"
+        return f"{'change' if 'edits' in tags else 'read'} {action.full_text}"
     if "mcp" in tags:
         _, server, tool = name.split("__", 2)
         return f"use the tool {tool} of the MCP server {server}"
@@ -42,7 +42,7 @@ def _describe_command(action: ActionView, openings: Sequence[Opening]) -> str:
         for piece in action.pieces
         if piece.program not in ("", _OUTPUT) and "=" not in piece.text.split(" ", 1)[0]
     }
-    names = sorted(programs, key=action.whole.find)
+    names = sorted(programs, key=action.full_text.find)
     if len(names) > _MAX_PROGRAMS:
         names[_MAX_PROGRAMS:] = [f"{len(names) - _MAX_PROGRAMS} more programs"]
     text = f"run {_join(names or ['this command'])}"
@@ -84,7 +84,7 @@ def describe_undo(
 ) -> str:
     """Return whether and how the effects of a call can be taken back."""
     if changes:
-        inside = all(change.place.startswith(f"{call.workspace.rstrip('/')}/") for change in changes)
+        inside = all(change.absolute_path.startswith(f"{call.workspace.rstrip('/')}/") for change in changes)
         if not (inside and is_recorded):
             return _UNRECORDED if inside else "not possible: it is outside of the folder that Whet records"
         return f"{_REWIND} change"

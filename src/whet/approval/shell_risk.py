@@ -112,7 +112,7 @@ class _Judge:
             self.add_finding("dangerous", f"can't tell what it runs: {doubt}")
         if script.forks:
             self.add_finding("forbidden", "a function that starts itself without end (a fork bomb)")
-        self.everyday = self.everyday and script.everyday and "[$(" not in text and "[`" not in text
+        self.everyday = self.everyday and script.is_plain and "[$(" not in text and "[`" not in text
         self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
         if script.arithmetic and script.assignments:
             self.everyday = False

@@ -143,9 +143,9 @@ class Discord:
         """Show the typing indicator for ten seconds."""
         await self._api.call("POST", f"/channels/{place.chat}/typing", {})
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Download a file from Discord's own storage."""
-        return await self._api.http.download(file.where, most_bytes, {"authorization": ""})
+        return await self._api.http.download(file.where, max_bytes, {"authorization": ""})
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Reply only to the person who pressed the button."""

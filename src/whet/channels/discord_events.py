@@ -12,7 +12,7 @@ from whet.contract.channels import ChatPlace, Incoming, SendFailed
 from whet.vendors.discord import DiscordApi
 from whet.vendors.http import read
 
-_THREADS = (10, 11, 12)
+_THREAD_TYPES = (10, 11, 12)
 
 
 class _Channel(msgspec.Struct):
@@ -39,7 +39,7 @@ class _Reaction(msgspec.Struct):
 
 
 def list_reactions(channel: str, own_id: str, data: bytes, *, is_removed: bool) -> list[Incoming]:
-    """Return the update of a reaction that a person added or removed, in a list that is empty for our own."""
+    """Return the update for a reaction that a person added or removed, or an empty list if it was our own."""
     reaction = read(data, _Reaction)
     if reaction is None or reaction.user_id == own_id:
         return []
@@ -47,7 +47,7 @@ def list_reactions(channel: str, own_id: str, data: bytes, *, is_removed: bool) 
     return [
         Incoming(
             ChatPlace(channel, reaction.channel_id, "", reaction.user_id, bool(reaction.guild_id)),
-            f"r{reaction.message_id}-{secrets.token_hex(8)}",  # Discord has no id for it, nor repeats it
+            f"r{reaction.message_id}-{secrets.token_hex(8)}",  # Discord neither numbers nor repeats reactions
             "reaction",
             text=f":{emoji.name}:" if emoji.id and emoji.name else emoji.name or "an emoji",
             mentions_us=True,
@@ -63,17 +63,17 @@ def list_deleted_ids(data: bytes) -> list[str]:
 
 
 async def read_thread_root(api: DiscordApi, channel_id: str) -> tuple[QuotedMessage | None, str]:
-    """Return the message that a thread began with, if it may be read, and words that name the thread; an
-    empty text if the channel is no thread."""
-    with suppress(SendFailed):  # the words are worth no lost message
+    """Return the message that a thread began with, if it may be read, and a name for the thread, which is
+    empty if the channel is not a thread."""
+    with suppress(SendFailed):  # a message is more important than the name of its thread
         channel = read(await api.call("GET", f"/channels/{channel_id}"), _Channel) or _Channel()
-        if channel.type not in _THREADS:
+        if channel.type not in _THREAD_TYPES:
             return None, ""
         name = f"the thread {channel.name}"
-        # It has the thread's id: in the channel that the thread belongs to, or in a forum's post itself.
-        for place in (channel.parent_id or channel_id, channel_id):
+        # That message has the thread's id. It is in the parent channel, or for a forum's post in the thread.
+        for parent_id in (channel.parent_id or channel_id, channel_id):
             with suppress(SendFailed):
-                path = f"/channels/{place}/messages/{channel_id}"
+                path = f"/channels/{parent_id}/messages/{channel_id}"
                 return read(await api.call("GET", path), QuotedMessage), name
         return None, name
     return None, ""

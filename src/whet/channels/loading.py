@@ -113,7 +113,7 @@ def _load_platform(kind: str) -> Platform:
             platform: object = entry.load()
             if isinstance(platform, Platform):
                 return platform
-            raise TypeError(f"{entry.value} is no whet.contract.channels.Platform")
+            raise TypeError(f"{entry.value} is not a whet.contract.channels.Platform")
     raise ConfigError(
         f"there is no platform {kind!r}", hint=f"kind is {', '.join(kinds())}, or install its package"
     )
@@ -195,9 +195,9 @@ class IsolatedChannel:
         """Show that an answer is being written."""
         await self._call(lambda: self._channel.typing(place))
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Download a file that a person sent."""
-        return await self._call(lambda: self._channel.fetch(file, most_bytes))
+        return await self._call(lambda: self._channel.fetch(file, max_bytes))
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Reply to the person who pressed a button."""

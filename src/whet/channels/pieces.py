@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 _FENCE = re.compile(r"^ {0,3}(`{3,20}|~{3,20})(?![`~])[^\n`]*$")
-_ROOM = 40  # for closing a fence and reopening it
+_FENCE_CHARS = 40  # reserved for closing a fence and reopening it
 
 
 def split_message(text: str, limit: int, first_limit: int = 0) -> list[str]:
@@ -25,51 +25,50 @@ def split_message(text: str, limit: int, first_limit: int = 0) -> list[str]:
     parts: list[str] = []
     fence = ""
     while text:
-        most = max(200, limit if parts else first_limit or limit)
+        max_units = max(200, limit if parts else first_limit or limit)
         head = f"{fence}\n" if fence else ""
-        if len(head) + len(text) <= most and len(head) + _units(text) <= most:
+        if len(head) + len(text) <= max_units and len(head) + _count_units(text) <= max_units:
             parts.append(head + text)
             break
-        room = _fitting_chars(text, most - len(head) - _ROOM)
-        cut = _cut(text, room, in_code=bool(_open_fence_after(fence, text[:room])))
+        room = _fitting_chars(text, max_units - len(head) - _FENCE_CHARS)
+        cut = _find_split(text, room, in_code=bool(_open_fence_after(fence, text[:room])))
         piece, text = text[:cut], text[cut:]
-        now = _open_fence_after(fence, piece)
-        text = text.lstrip("\n") if not now else text.removeprefix("\n")
-        piece = piece.rstrip("\n") if now else piece.rstrip()
-        tail = f"\n{_closing_fence(now)}" if now else ""
-        if piece.strip() or now:
+        open_fence = _open_fence_after(fence, piece)
+        text = text.lstrip("\n") if not open_fence else text.removeprefix("\n")
+        piece = piece.rstrip("\n") if open_fence else piece.rstrip()
+        tail = f"\n{_closing_fence(open_fence)}" if open_fence else ""
+        if piece.strip() or open_fence:
             parts.append(f"{head}{piece}{tail}")
-        fence = now
+        fence = open_fence
     return parts or [""]
 
 
-def _units(text: str) -> int:
+def _count_units(text: str) -> int:
+    """Return the length in UTF-16 units, which the platforms count as characters."""
     return len(text) + (0 if text.isascii() else sum(character > "\uffff" for character in text))
 
 
 def _fitting_chars(text: str, room: int) -> int:
     """Return how many of the first characters take at most `room` units."""
     count = min(room, len(text))
-    while _units(text[:count]) > room:
-        count -= (_units(text[:count]) - room + 1) // 2
+    while _count_units(text[:count]) > room:
+        count -= (_count_units(text[:count]) - room + 1) // 2
     return count
 
 
-def _cut(text: str, room: int, *, in_code: bool) -> int:
+def _find_split(text: str, room: int, *, in_code: bool) -> int:
     """Return where to split the first `room` characters: after half of them at the earliest."""
-    marks = ("\n",) if in_code else ("\n\n", "\n", ". ", " ")
-    for mark in marks:
-        at = text.rfind(mark, room // 2, room)
-        if at > 0:
-            return at + (1 if mark == ". " else 0)
-    at = text.rfind(" ", room // 2, room)
-    cut = at if at > 0 else room
-    while cut > 1 and _joins(text[cut - 1], text[cut] if cut < len(text) else ""):
+    for mark in ("\n", " ") if in_code else ("\n\n", "\n", ". ", " "):
+        position = text.rfind(mark, room // 2, room)
+        if position > 0:
+            return position + (1 if mark == ". " else 0)
+    cut = room
+    while cut > 1 and _is_one_sign(text[cut - 1], text[cut] if cut < len(text) else ""):
         cut -= 1  # never split a character from its combining parts
     return cut
 
 
-def _joins(previous: str, following: str) -> bool:
+def _is_one_sign(previous: str, following: str) -> bool:
     return bool(following) and (
         following in "\u200d\ufe0f" or previous == "\u200d" or "\u0300" <= following <= "\u036f"
     )
@@ -82,7 +81,7 @@ def _open_fence_after(fence: str, piece: str) -> str:
         if match is None:
             continue
         if not fence:
-            fence = line.strip() if len(line.strip()) <= _ROOM - 10 else match[1]
+            fence = line.strip() if len(line.strip()) <= _FENCE_CHARS - 10 else match[1]
         elif _closes(line, fence):
             fence = ""
     return fence

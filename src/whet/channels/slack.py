@@ -39,7 +39,7 @@ from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress,
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
 _SECTION_CHARS = 2_900
 _MAX_SECTION_CHARS = 3_000
-_LEAST_CHARS = 500
+_MIN_CHARS = 500
 
 
 class SlackSettings(msgspec.Struct, frozen=True):
@@ -169,9 +169,9 @@ class Slack:
     async def typing(self, place: ChatPlace) -> None:
         """Do nothing: apps can't show a typing indicator."""
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Download a file with the bot's token."""
-        return await self._api.bot.download(file.where, most_bytes)
+        return await self._api.bot.download(file.where, max_bytes)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Reply only to the person who pressed the button."""
@@ -413,6 +413,6 @@ def _sections(text: str) -> list[str]:
     room = _SECTION_CHARS
     while True:
         sections = [slack_mrkdwn(piece) or "…" for piece in split_message(text, room)]
-        if room < _LEAST_CHARS or max(map(len, sections)) <= _MAX_SECTION_CHARS:
+        if room < _MIN_CHARS or max(map(len, sections)) <= _MAX_SECTION_CHARS:
             return sections
         room //= 2

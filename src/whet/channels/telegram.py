@@ -176,14 +176,14 @@ class Telegram:
             body["message_thread_id"] = int(place.thread)
         await self._api.call("sendChatAction", body)
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Download a file; bots can get at most 20 MB."""
         file_info = read(await self._api.call("getFile", {"file_id": file.where}), _Path) or _Path()
         if not file_info.file_path:
             raise SendFailed("Telegram gave no path for the file", is_final=True)
-        if file_info.file_size > most_bytes:
-            raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
-        return await self._api.http.download(f"{self._api.files_url}/{file_info.file_path}", most_bytes)
+        if file_info.file_size > max_bytes:
+            raise SendFailed(f"it is larger than {max_bytes // 1_000_000} MB", is_final=True)
+        return await self._api.http.download(f"{self._api.files_url}/{file_info.file_path}", max_bytes)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """End the button's spinner. An alert stays until it is dismissed."""

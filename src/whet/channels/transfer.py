@@ -59,7 +59,7 @@ def _read(path: str, bounds: FileBounds | None) -> bytes:
     if bounds is None:
         return Path(path).read_bytes()
     with open_beneath(bounds.folder, os.path.relpath(path, bounds.folder)) as file:
-        data = file.read(bounds.most_bytes + 1)
-    if len(data) > bounds.most_bytes:
+        data = file.read(bounds.max_bytes + 1)
+    if len(data) > bounds.max_bytes:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
     return data

@@ -151,14 +151,14 @@ class Webhook:
     async def typing(self, place: ChatPlace) -> None:
         """Do nothing."""
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Return a file that came with its message."""
         try:
             data = base64.b64decode(file.where, validate=True)
         except binascii.Error:
-            raise SendFailed("it is no base64", is_final=True) from None
-        if len(data) > most_bytes:
-            raise SendFailed(f"it is larger than {most_bytes // 1_000_000} MB", is_final=True)
+            raise SendFailed("it is not base64", is_final=True) from None
+        if len(data) > max_bytes:
+            raise SendFailed(f"it is larger than {max_bytes // 1_000_000} MB", is_final=True)
         return data
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:

@@ -98,7 +98,7 @@ def _find(home: Home, name: str) -> AgentRow:
         session_id = sessions.resolve_id(connection, name)
         row = session_states.find_state(connection, session_id, now)
         if row is None:
-            raise NotFound(f"{session_id} is no conversation", hint="whet agents")
+            raise NotFound(f"{session_id} is not a conversation", hint="whet agents")
         return row
 
     return stored.read(home, read)

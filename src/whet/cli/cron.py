@@ -46,7 +46,7 @@ class _Seconds(click.FloatRange):
         """Parse the option's text."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return number
 
 
@@ -73,7 +73,7 @@ cron: click.Group = click.Group("cron", help="Have the agent work at set times."
     "--workspace", callback=refuse_empty, metavar="DIR", help="The folder to work in; this one otherwise."
 )
 @click.option(
-    "--to", "target", default="", metavar="FILE|notify|CHAT", help="Where each answer goes besides."
+    "--to", "target", default="", metavar="FILE|notify|CHAT", help="Where each answer is also sent."
 )
 @click.option(
     "--toolsets", callback=refuse_empty, default="", metavar="A,B", help="Only these groups of tools."
@@ -90,9 +90,13 @@ cron: click.Group = click.Group("cron", help="Have the agent work at set times."
     help="The most that each run's goal may cost.",
 )
 @click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls of each run's goal.")
-@click.option("--may-change", multiple=True, metavar="PATH", help="May change though it judges.")
+@click.option(
+    "--may-change", multiple=True, metavar="PATH", help="May change, although it is part of the check."
+)
 @click.option("--until-achieved", is_flag=True, help="Pause the schedule once its goal is proven.")
-@click.option("--quiet", default="", metavar="22:00-07:00", help="Send a chat nothing then; together after.")
+@click.option(
+    "--quiet", default="", metavar="22:00-07:00", help="Send chats nothing then, and everything afterwards."
+)
 @click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="A run's limit.")
 @home_and_json
 def add(home: Home, expression: str | None, at: str | None, as_json: bool, **options: Any) -> None:

@@ -33,7 +33,10 @@ _LABEL = 11
 @click.pass_context
 def doctor(ctx: click.Context, online: bool, full: bool, as_json: bool) -> None:
     """Check that everything works, and say how to fix what does not."""
-    findings = [_mask(finding) for finding in run_checks(ctx.obj, online=online, full=full)]
+    findings = [
+        DoctorFinding(finding.name, finding.state, mask(finding.text), mask(finding.fix))
+        for finding in run_checks(ctx.obj, online=online, full=full)
+    ]
     failed = sum(finding.state == "failed" for finding in findings)
     if as_json:
         emit_json({"ok": not failed, "checks": findings})
@@ -65,10 +68,6 @@ def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFi
     report += [*check_database(home, full=full), *checks.check_confirmations(home)]
     report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]
     return report
-
-
-def _mask(finding: DoctorFinding) -> DoctorFinding:
-    return DoctorFinding(finding.name, finding.state, mask(finding.text), mask(finding.fix))
 
 
 def _print(finding: DoctorFinding) -> None:

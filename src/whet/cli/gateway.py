@@ -154,7 +154,7 @@ def _number(name: str) -> Callable[[dict[str, Any]], str]:
 gateway.add_command(outbox)
 
 
-pair: click.Group = click.Group("pair", help="Let people in by the code that they were given, and out again.")
+pair: click.Group = click.Group("pair", help="Let people in by their code, and withdraw their access.")
 gateway.add_command(pair)
 
 

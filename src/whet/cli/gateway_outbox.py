@@ -31,7 +31,7 @@ _ENDED: tuple[OutState, ...] = ("unknown", "failed")
 @json_option
 @click.pass_context
 def outbox(context: click.Context, as_json: bool) -> None:
-    """List what was not surely sent. An `unknown` message may have arrived; a `failed` one has not.
+    """List messages that may not have been sent. An `unknown` one may have arrived, a `failed` one has not.
 
     \b
     whet gateway outbox                list

@@ -58,12 +58,16 @@ goal: click.Group = click.Group("goal", help="Start, list, show, stop or resume 
     help="Must stay as it is, as the verifier's files.",
 )
 @click.option(
-    "--may-change", callback=refuse_empty, multiple=True, metavar="PATH", help="May change though it judges."
+    "--may-change",
+    callback=refuse_empty,
+    multiple=True,
+    metavar="PATH",
+    help="May change, although it is part of the check.",
 )
 @click.option(
     "--budget", callback=refuse_empty, default="0", metavar="USD", help="The most that it may cost."
 )
-@click.option("--steps", type=click.IntRange(1), help="The most model calls; else no limit of its own.")
+@click.option("--steps", type=click.IntRange(1), help="The most model calls; by default unlimited.")
 @model_options
 @home_and_json
 def start(home: Home, text: str, as_json: bool, **options: object) -> None:

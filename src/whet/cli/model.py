@@ -134,7 +134,7 @@ def account(home: Home, name: str | None, as_json: bool) -> None:
 @click.option("--forget", is_flag=True, help="First forget what was learned of all servers.")
 @home_and_json
 def probe(home: Home, forget: bool, as_json: bool) -> None:
-    """Ask the model once, with a tool on offer, and show what its server sends and how it wants to be asked.
+    """Ask the model once, with a tool on offer, and show its server's answer and dialect.
 
     What a server refuses is kept for 30 days in model-servers.json. Correct an entry there by hand; one
     without a day is yours and stays.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--turn", type=click.IntRange(1), help="This turn instead of the last one.")
 @home_and_json
 def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json: bool) -> None:
-    """Say that a turn went well or badly; the latest session's last one where none is named.
+    """Say that a turn went well or badly; by default the latest session's last one.
 
     \b
     whet rate good

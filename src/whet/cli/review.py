@@ -32,7 +32,7 @@ from whet.contract.messages import Message, Usage
 from whet.contract.texts import plural
 from whet.memory.desk import LearningService
 from whet.memory.effects import Effect, measure_effects
-from whet.review.order import KINDS, Kind, read_review_job
+from whet.review.jobs import KINDS, Kind, read_review_job
 from whet.review.spending import Weights, weigh_day
 from whet.review.triggers import day_start
 from whet.store import ledger, lesson_counts, reviews, search, sessions

@@ -37,8 +37,8 @@ T = TypeVar("T")
 @click.option(
     "--both", "parts", flag_value="both", default=True, help="Files and conversation (the default)."
 )
-@click.option("--undo", is_flag=True, help="Take the last rewind of the session back.")
-@click.option("--force", "--theirs", "force", is_flag=True, help="Also set back what others changed.")
+@click.option("--undo", is_flag=True, help="Undo the last rewind of the session.")
+@click.option("--force", "--theirs", "force", is_flag=True, help="Also restore files that others changed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @home_and_json
 def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
@@ -84,7 +84,7 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
 @click.option("--stat", is_flag=True, help="Only names and counts.")
 @home_and_json
 def diff(home: Home, target: str, stat: bool, as_json: bool) -> None:
-    """Show what a turn changed in the files, whoever did it: a tool, a shell command, a program of its.
+    """Show the file changes of a turn, made by tools, shell commands or the programs that these started.
 
     Without a turn: all that the session changed.
 

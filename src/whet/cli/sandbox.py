@@ -53,7 +53,7 @@ sandbox: click.Group = click.Group("sandbox", help="See what commands may reach,
 @sandbox.command("status")
 @home_and_json
 def status(home: Home, as_json: bool) -> None:
-    """Show which engine is used here, why not a better one, and what commands may reach in this folder."""
+    """Show the engine in use, why better ones are not, and what commands may reach in this folder."""
     confinement, workspace = _confinement(home)
     standing = confinement.command_status()
     policy = confinement.policy(workspace)

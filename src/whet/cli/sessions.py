@@ -74,7 +74,7 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 @click.option("-n", "--limit", default=20, type=click.IntRange(1), show_default=True, help="How many.")
 @click.option("--here", is_flag=True, help="Only those of this folder.")
 @click.option("--all-kinds", is_flag=True, help="Delegated tasks and reviews too.")
-@click.option("--archived", is_flag=True, help="Those that were put aside.")
+@click.option("--archived", is_flag=True, help="Only archived ones.")
 @home_and_json
 def list_(  # noqa: PLR0913 - one for each option
     home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds: bool, archived: bool, as_json: bool
@@ -202,7 +202,7 @@ def _highlight(snippet: str) -> str:
     type=click.Choice(["md", "html", "jsonl"]),
     default="md",
     show_default=True,
-    help="Of the file.",
+    help="The file's format.",
 )
 @click.option("-o", "--output", "target", default="-", metavar="FILE", help="Where to; - is standard output.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
@@ -221,7 +221,10 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any)
     write = FORMATS[options["kind"]]
 
     def work(db: apsw.Connection) -> list[str]:
-        ids = _public(db) if everything else [store.resolve_id(db, name) for name in names]
+        if everything:
+            ids = [row.id for row in store.list_sessions(db, _EVERYTHING) if not row.private]
+        else:
+            ids = [store.resolve_id(db, name) for name in names]
         with _writer(options["target"], force=options["force"]) as put:
             for number, session_id in enumerate(ids, start=1):
                 for piece in write(db, session_id):
@@ -235,10 +238,6 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any)
         click.echo(f"Wrote {plural(len(ids), 'session')} to {options['target']}")
     if everything and (private_count := _read(home, _count_private)):
         click.echo(f"Left out: {plural(private_count, 'private session')}; name one to export it.", err=True)
-
-
-def _public(db: apsw.Connection) -> list[str]:
-    return [row.id for row in store.list_sessions(db, _EVERYTHING) if not row.private]
 
 
 def _count_private(db: apsw.Connection) -> int:
@@ -299,7 +298,7 @@ def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
 
 @sessions.command("pin")
 @_session
-@click.option("--off", is_flag=True, help="Pin it no longer.")
+@click.option("--off", is_flag=True, help="Unpin it.")
 @home_and_json
 def pin(home: Home, session: str, off: bool, as_json: bool) -> None:
     """Pin a session: the web page lists it first."""
@@ -352,7 +351,7 @@ def _say(row: SessionRow, text: str, as_json: bool) -> None:
 @sessions.command("delete")
 @click.argument("names", metavar="SESSION...", nargs=-1, shell_complete=complete_session)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option("--remains", is_flag=True, help="Only take what was deleted before out of the file.")
+@click.option("--remains", is_flag=True, help="Only erase the leftovers of earlier deletions from the file.")
 @home_and_json
 def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json: bool) -> None:
     """Delete sessions and all their messages, for good.

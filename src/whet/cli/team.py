@@ -23,7 +23,7 @@ _ROLES_HINT = (
     " still need a password or a certificate."
 )
 team: click.Group = click.Group(
-    "team", help="Set up the database that several machines share, and see how it is."
+    "team", help="Set up the database that several machines share, and show its status."
 )
 
 
@@ -34,12 +34,12 @@ team: click.Group = click.Group(
 def init(home: Home, url: str, create: bool, as_json: bool) -> None:
     """Set up the team's database at URL, or bring it up to date; show how to use it.
 
-    A password belongs into ~/.pgpass or PGPASSWORD rather than into URL.
+    Put a password into ~/.pgpass or PGPASSWORD, not into URL.
     """
     with needs_driver():
-        from whet.store.team import grant_agent_role  # noqa: PLC0415 - as above
+        from whet.store.team import grant_agent_role  # noqa: PLC0415 - brings psycopg, an extra
         from whet.store.team import init as set_up  # noqa: PLC0415 - as above
-        from whet_confirm.team import grant_confirm_role  # noqa: PLC0415 - brings psycopg, an extra
+        from whet_confirm.team import grant_confirm_role  # noqa: PLC0415 - as above
         from whet_confirm.team import init as set_up_confirm  # noqa: PLC0415 - as above
 
         done = [*set_up(_check_url(url)), *set_up_confirm(url)]
@@ -47,7 +47,7 @@ def init(home: Home, url: str, create: bool, as_json: bool) -> None:
     result = f"applied {plural(len(done), 'step')}" if done else "is up to date"
     lines = [f"the team's database {result}"]
     if has_password(url):
-        lines.append("Put its password into ~/.pgpass or PGPASSWORD: here it would stand in config.yaml.")
+        lines.append("Put its password into ~/.pgpass or PGPASSWORD, so that it is not in config.yaml.")
     lines.append(f"Use it: whet config set store.url {hide_password(url) if has_password(url) else url}")
     if create:
         lines += [*(f"{grant};" for grant in grants), _ROLES_HINT]
@@ -56,7 +56,7 @@ def init(home: Home, url: str, create: bool, as_json: bool) -> None:
 
 @team.command()
 @click.argument("text")
-@click.option("--session", "-s", default="", metavar="ID", help="Say it in this session; else in a new one.")
+@click.option("--session", "-s", default="", metavar="ID", help="Ask in this session; else in a new one.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -85,7 +85,7 @@ def status(home: Home, as_json: bool) -> None:
         from whet.store.team_status import read_status  # noqa: PLC0415 - brings psycopg, an extra
 
         stats = read_status(url, lease_s)
-    emit(stats, "\n".join(_lines(stats)), as_json=as_json)
+    emit(stats, "\n".join(_format_status(stats)), as_json=as_json)
 
 
 @team.command()
@@ -93,7 +93,7 @@ def status(home: Home, as_json: bool) -> None:
 def aside(home: Home, as_json: bool) -> None:
     """List the turns that were set aside, because several workers stopped while they ran them."""
     with needs_driver():
-        from whet.cli.team_turns import list_aside  # noqa: PLC0415 - as above
+        from whet.cli.team_turns import list_aside  # noqa: PLC0415 - brings the agent and psycopg
 
     turns = list_aside(home)
     lines = [
@@ -116,7 +116,7 @@ def release(home: Home, turn_ids: tuple[str, ...], as_json: bool) -> None:
     emit({"released": turn_ids}, f"released {plural(len(turn_ids), 'turn')}", as_json=as_json)
 
 
-def _lines(stats: TeamStatus) -> list[str]:
+def _format_status(stats: TeamStatus) -> list[str]:
     leases = f"{stats.held} in turns, {stats.run_out} with a lease that ran out"
     return [
         f"{stats.server} · {stats.address}",

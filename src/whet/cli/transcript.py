@@ -39,7 +39,7 @@ def render(connection: apsw.Connection, row: SessionRow, *, full: bool = False) 
 
 
 def begin_text(*, full: bool = False) -> PastTurns:
-    """Return an empty text for parts of a conversation; it has no colours if stdout is no terminal."""
+    """Return an empty text for parts of a conversation; it has no colours if stdout is not a terminal."""
     painter = Painter() if output.has_colour() else Painter(_UNSTYLED, markdown=False)
     return PastTurns(painter, Marks(), output.terminal_width(), is_full=full)
 

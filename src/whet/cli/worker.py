@@ -36,7 +36,7 @@ from whet.terminal.wording import printable, review_line
     type=click.FloatRange(0),
     default=0.0,
     metavar="SECONDS",
-    help="With --drain: wait so long for what is due soon.",
+    help="With --drain: also wait this long for work that is due soon.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --drain: one JSON object at the end.")
 @click.option(
@@ -53,7 +53,7 @@ from whet.terminal.wording import printable, review_line
     type=click.FloatRange(0),
     default=30.0,
     metavar="SECONDS",
-    help="With --turns: how long they may take to end when it is stopped; others go on with what is left.",
+    help="With --turns: how long they may take to end at a stop; other workers continue unfinished ones.",
 )
 @click.option(
     "--metrics-port",
@@ -131,8 +131,4 @@ async def _work(reviews: ReviewRunner, worker: ScheduleWorker, patience_s: float
     if patience_s is None:
         await run_together(reviews.serve(), worker.serve())
     else:
-        await run_together(_drain_reviews(reviews, patience_s), worker.drain())
-
-
-async def _drain_reviews(reviews: ReviewRunner, patience_s: float) -> None:
-    await reviews.drain(patience_s)
+        await run_together(reviews.drain(patience_s), worker.drain())

@@ -50,7 +50,7 @@ _OWNERS = {key: home.url for home in _ALL_HOMES.values() for key in home.keys}
 
 
 def parse_origin(url: str) -> tuple[str, str, int] | None:
-    """Return the scheme, host and port that the HTTP client connects to, or None if it is no http(s) URL."""
+    """Return the scheme, host and port that the HTTP client connects to, or None for other URLs."""
     parts = split_http_url(url)
     if parts is None or not parts.hostname:
         return None

@@ -79,7 +79,7 @@ def load(
     )
 
 
-# Sections with a server that is no model server: nothing of it comes from the model's.
+# Sections with a server that is not a model server: nothing of it comes from the model's.
 _OTHER_SERVERS = ("search", "voice", "embeddings")
 
 

@@ -1,7 +1,7 @@
-"""Known model servers: where each is, which keys are its own, and how it speaks.
+"""Known model servers: their addresses, keys and dialects.
 
-One row makes a server known. It says where its keys may go (`key_hosts.py`), which wire format it has, and
-what differs from others of that format.
+One row makes a server known: the hosts that may get its keys (`key_hosts.py`), its wire format, and its
+differences from other servers of that format.
 """
 
 from __future__ import annotations
@@ -15,38 +15,40 @@ from whet.contract.messages import WireFormat
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 OTHER_REASONING = "other_reasoning"
 REPLAYED_FIELDS = (*REASONING_FIELDS, "extra_content", OTHER_REASONING)
-"""Fields of an answer that most servers ignore in a request and thinking models need back. `other_reasoning`
-stands for all fields that speak of reasoning or thinking and have a name of the server's own."""
+"""Fields of an answer that thinking models need back, and that most other servers ignore. `other_reasoning`
+means every field about reasoning or thinking that has a name of the server's own."""
 
 
 class ServerDialect(msgspec.Struct, frozen=True):
     """What differs between servers that speak one wire format.
 
     The table is a first guess, which a server's refusals correct (`providers/adapting.py`).
-
-    `effort`: how reasoning effort is asked for. `replay_fields`: extra message fields that go back to the
-    server if an answer had them. `needs_reasoning`: the reasoning field that each answer must have, also one
-    of another model. `cache_key`: whether it takes prompt_cache_key. `short_ids`:
-    Mistral's nine characters. `left_out`: parameters and fields that are not sent. `call_content`: the
-    content of a message that has tool calls and no text. `alternates`: it requires an answer between two
-    messages of a user. `signs_calls`: it requires a thought signature in each call, also of another model.
-    `output_limit`: the most tokens of an answer that may be asked for (0: it refused none). `endpoint`: the
-    wire format to which it pointed instead of the one that was asked.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     effort: Literal["reasoning_effort", "reasoning", "thinking"] = "reasoning_effort"
+    """The parameter for the reasoning effort."""
     replay_fields: tuple[str, ...] = REPLAYED_FIELDS
+    """Extra message fields that are sent back if an answer had them."""
     needs_reasoning: str = ""
+    """The reasoning field that each answer in the request must have, even another model's answer."""
     cache_key: bool = False
+    """Whether it takes prompt_cache_key."""
     short_ids: bool = False
+    """Whether call ids have nine characters, as Mistral's do."""
     left_out: tuple[str, ...] = ()
+    """Parameters and fields that are not sent."""
     system_role: Literal["system", "developer", "user"] = "system"
     call_content: Literal["null", "empty", "absent"] = "null"
+    """The content of a message that has tool calls and no text."""
     alternates: bool = False
+    """Whether it requires an answer between two messages of a user."""
     signs_calls: bool = False
+    """Whether each call needs a thought signature, even another model's call."""
     output_limit: int = 0
+    """The most output tokens that may be requested; 0: it refused no number."""
     endpoint: Literal["", "responses"] = ""
+    """The wire format that it asked for instead of the requested one."""
 
 
 class KnownServer(msgspec.Struct, frozen=True):

@@ -63,7 +63,7 @@ def parse(
     text: str, where: str, tables: Collection[str] = (), typed: Collection[str] = ()
 ) -> tuple[SectionNode, ...]:
     """Return the sections of `text`. `where` names the file in errors, `tables` the keys (section.name) that
-    have entries of their own, `typed` those of them in which numbers, true and false are no texts. Raises
+    have entries of their own, `typed` those of them in which numbers, true and false are not texts. Raises
     ConfigError with the line."""
     try:
         _refuse_advanced_yaml(text, where, _MAX_DEPTH)

@@ -131,7 +131,7 @@ def _parse_schema(schema: object) -> ToolSpec | str:
     empty: dict[str, Any] = {"type": "object", "properties": {}}
     parameters: object = bare.get("parameters") or empty
     if not isinstance(parameters, dict) or cast("dict[str, Any]", parameters).get("type") != "object":
-        return f"its tool {name} is left out, its parameters are no JSON schema object"
+        return f"its tool {name} is left out, its parameters are not a JSON schema object"
     try:
         plain = json.loads(json.dumps(parameters, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

@@ -70,7 +70,7 @@ class EngineHost:
         self._usage: dict[str, Any] = {}
         self._blocked = ""
         self._closed = False
-        self.compacted: Callable[[Compaction], Awaitable[None]] | None = None
+        self.on_compacted: Callable[[Compaction], Awaitable[None]] | None = None
         self.before_compaction: Callable[[list[ChatRow]], Awaitable[str]] | None = None
 
     @property
@@ -205,7 +205,7 @@ class EngineHost:
         """Leave the session: the engine now belongs to another one, and only the spare is ended."""
         self._closed = True
         await self._engines.hand_over(self.live_rows)
-        self._made = self.compacted = None
+        self._made = self.on_compacted = None
 
     async def aclose(self, *, is_reset: bool = False) -> None:
         """End the session for the engines, once, and let them close their resources. `is_reset`: a new
@@ -214,7 +214,7 @@ class EngineHost:
             return
         self._closed = True
         await self._engines.aclose(self.live_rows, is_reset=is_reset)
-        self._made = self.compacted = None
+        self._made = self.on_compacted = None
 
     def live_rows(self) -> list[ChatRow]:
         """Return the whole live list as an engine sees it."""
@@ -241,8 +241,8 @@ class EngineHost:
         return "" if self.before_compaction is None else await self.before_compaction(self._live.copy())
 
     async def _on_recorded(self, done: Compaction) -> None:
-        if self.compacted is not None:
-            await self.compacted(done)
+        if self.on_compacted is not None:
+            await self.on_compacted(done)
 
     async def _before_request(self, emit: Emit) -> None:
         if first := self.log.live.turn_number != self._turn:

@@ -306,7 +306,7 @@ def _parse(row: ChatRow) -> Message:
         plain["tool_calls"] = calls if plain["role"] == "assistant" else ()
         message = from_dict(plain)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadEngineRows(f"it returned a row that is no chat message ({error})") from error
+        raise BadEngineRows(f"it returned a row that is not a chat message ({error})") from error
     return msgspec.structs.replace(message, tool_call_id="") if message.role != "tool" else message
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 log: logging.Logger = logging.getLogger("whet.context")
-_DEEPEST = 3
+_MAX_DEPTH = 3
 
 
 def commit_open_transactions(engine: object) -> int:
@@ -39,7 +39,7 @@ def _find_connections(engine: object) -> Iterator[Connection]:
     package = type(engine).__module__.rpartition(".")[0] or type(engine).__module__
     visited = {id(engine)}
     level: list[object] = [engine]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         below: list[object] = []
         for owner in level:
             attributes = attempt(lambda owner=owner: list(vars(owner).values())).value or []

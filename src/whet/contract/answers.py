@@ -38,7 +38,7 @@ def find_json_mismatch(text: str, schema: Mapping[str, Any], fits_pattern: Calla
     try:
         value = msgspec.json.decode(strip_fence(text))
     except NOT_JSON as error:
-        return f"it is no JSON ({error})"
+        return f"it is not JSON ({error})"
     return find_mismatch(value, schema, fits_pattern)
 
 

@@ -22,7 +22,7 @@ class TextChange(msgspec.Struct, frozen=True):
     """
 
     path: str
-    place: str
+    absolute_path: str
     old: str | None
     new: str | None
     before: str = ""
@@ -46,7 +46,7 @@ def hash_bytes(data: bytes) -> str:
 
 def hash_changes(changes: Sequence[TextChange]) -> str:
     """Return one hash of all `changes` and the bytes they start from, or an empty string without changes."""
-    rows = [[change.place, change.before, change.new, change.note] for change in changes]
+    rows = [[change.absolute_path, change.before, change.new, change.note] for change in changes]
     return hash_bytes(json.dumps(rows).encode("utf-8", "surrogatepass")) if rows else ""
 
 

@@ -138,7 +138,7 @@ class FileBounds(msgspec.Struct, frozen=True):
     be."""
 
     folder: str
-    most_bytes: int
+    max_bytes: int
 
 
 class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -250,9 +250,9 @@ class Channel(Protocol):
         """Show for a few seconds that an answer is being written. Raises SendFailed."""
         ...
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Download a file that a person sent. Raises SendFailed, also if the file is larger than
-        `most_bytes`."""
+        `max_bytes`."""
         ...
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:

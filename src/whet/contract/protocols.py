@@ -220,7 +220,7 @@ class Decision(msgspec.Struct, frozen=True):
     verdict: Verdict
     decided_by: Literal["rule", "person", "nobody", "service"]
     reason: str = ""
-    told: str = ""
+    notice: str = ""
     digest: str = ""
     changes: tuple[TextChange, ...] = ()
     arguments: dict[str, object] | None = None

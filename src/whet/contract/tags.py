@@ -35,7 +35,7 @@ Tag = Literal[
     # Who has it.
     "probe",  # a review may call it
     "owner",  # it reads the owner's sessions: nobody else's session has it
-    "aside",  # its calls are no work that an example could show
+    "aside",  # its calls are not work that an example could show
     "mcp",
     "destructive",  # its server says that it may destroy something
     "deferred",  # the model is not told of it at the start: it is found by words
@@ -76,7 +76,7 @@ def declare(name: str, *tags: Tag) -> frozenset[str]:
     """
     given = frozenset[str](tags)
     if unknown := sorted(given - frozenset[str](get_args(Tag))):
-        raise ValueError(f"{name}: {unknown} are no tags")
+        raise ValueError(f"{name}: {unknown} are not tags")
     if (BUILT_IN.get(name) or DECLARED.setdefault(name, given)) != given:
         raise ValueError(f"{name} is declared twice")
     return given

@@ -206,7 +206,7 @@ class EditorAgent:
             self._sessions.model(open_session),
             *self._sessions.models,
         ):
-            open_session.wanted = self._sessions.resolve_model(str(value))
+            open_session.chosen_model = self._sessions.resolve_model(str(value))
         else:
             raise RequestError(-32602, f"there is no choice {value} for {config_id}")
         return SetSessionConfigOptionResponse(config_options=self._sessions.options_of(open_session))

@@ -100,16 +100,16 @@ def _make_view(editor: Editor, hosted: SessionHost, open_session: OpenedSession)
 
 async def _lessons_notice(hosted: SessionHost, open_session: OpenedSession) -> list[str]:
     """Return a notice on lessons learned in the meantime, at the first prompt of an opened session."""
-    if open_session.is_told:
+    if open_session.has_reported:
         return []
-    open_session.is_told = True
+    open_session.has_reported = True
     changes = await hosted.services.database.append(lesson_counts.take_unread)
     line = changes.line_with("/inbox", "/memory")
     return [line[:1].upper() + line[1:] + "."] if line else []
 
 
 async def _choose_model(hosted: SessionHost, open_session: OpenedSession) -> None:
-    model, open_session.wanted = open_session.wanted, ""
+    model, open_session.chosen_model = open_session.chosen_model, ""
     if model:
         async with hosted.using(open_session.session_id) as session:
             if model != session.model.model:

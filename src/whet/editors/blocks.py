@@ -36,7 +36,7 @@ Block: TypeAlias = (
     | EmbeddedResourceContentBlock
 )
 
-_LARGEST_CHARS = 2_000_000
+_MAX_CHARS = 2_000_000
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _FENCE = re.compile("`{3,}")
 
@@ -60,9 +60,9 @@ def read_prompt(
     text = "".join(texts)
     if not text.strip() and not images:
         raise RequestError(-32602, "there is nothing in the prompt")
-    if len(text) > _LARGEST_CHARS:
+    if len(text) > _MAX_CHARS:
         hint = {"hint": "mention the file instead of putting it in"}
-        raise RequestError(-32602, f"the prompt has {len(text):,} characters; {_LARGEST_CHARS:,} go in", hint)
+        raise RequestError(-32602, f"the prompt has {len(text):,} characters; {_MAX_CHARS:,} go in", hint)
     return text, images
 
 
@@ -121,7 +121,7 @@ def _check_picture(media_type: str, data: str, label: str) -> ImagePart:
     if not 0 < size <= IMAGE_BYTES:
         raise RequestError(-32602, f"{_line(label)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
     if (image := image_in(data)) is None:
-        raise RequestError(-32602, f"{_line(label)} is no PNG, JPEG, GIF or WebP")
+        raise RequestError(-32602, f"{_line(label)} is not a PNG, JPEG, GIF or WebP")
     return image
 
 

@@ -19,14 +19,14 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Emit
 
 _COLUMNS = 78
-_EDITORS = ("new", "warm")
+_LEFT_TO_EDITOR = ("new", "warm")  # they begin sessions
 
 
 class EditorCommands:
-    """The commands of every session. `shared` are the terminal's."""
+    """The commands of all sessions. `shared` are the terminal's commands."""
 
     def __init__(self, shared: Sequence[SlashCommand[Any]]) -> None:
-        self._commands = remote_commands(shared, without=_EDITORS)
+        self._commands = remote_commands(shared, without=_LEFT_TO_EDITOR)
 
     def parse(self, text: str) -> tuple[str, str] | None:
         """Return a prompt's command and its argument, or None for a message."""
@@ -35,13 +35,15 @@ class EditorCommands:
     async def run(
         self, hosted: SessionHost, session_id: str, typed: tuple[str, str], emit: Emit
     ) -> tuple[str, list[str | None]]:
-        """Run a command. Returns its output or error, and the messages to start turns with."""
+        """Run a command that `parse` returned. Returns its output or error, and the messages to start turns
+        with."""
+        name, argument = typed
         try:
             async with hosted.using(session_id) as session:
-                command = find_command(self._commands, typed[0], hosted.services.home.root, session.workspace)
+                command = find_command(self._commands, name, hosted.services.home.root, session.workspace)
                 await announce(hosted.services.plugins, command, typed, session_id)
                 reply = CommandReply(hosted, session, self._commands, hosted.services.learning.desk, _COLUMNS)
-                await reply.run(command, typed[1], emit)
+                await reply.run(command, argument, emit)
             if reply.begins is not None:
                 raise WhetError("the editor begins sessions", hint="open a new thread there")
         except WhetError as error:

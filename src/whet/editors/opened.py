@@ -34,9 +34,9 @@ class OpenedSession:
         self.session_id = session_id
         self.workspace = workspace
         self.mode: Mode = mode
-        self.wanted = ""
+        self.chosen_model = ""
         self.title = ""
-        self.is_told = False
+        self.has_reported = False
         self.works: set[asyncio.Task[Any]] = set()
         self.brought = servers
         self.buffers: EditorBuffers = EditorBuffers(editor, session_id, servers.notices.append)
@@ -52,7 +52,7 @@ class OpenedSession:
         one, or `else_`."""
         if session is not None:
             self._answers = session.model.model
-        return self.wanted or self._answers or else_
+        return self.chosen_model or self._answers or else_
 
     def take_notices(self) -> list[str]:
         """Return the pending notices and clear them."""

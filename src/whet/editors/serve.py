@@ -32,7 +32,7 @@ from whet.editors.agent import EditorAgent
 from whet.editors.commands import EditorCommands
 from whet.editors.sessions import SOURCE, Furnish, Program
 
-_LONGEST_LINE_BYTES = 50 * 1024 * 1024
+_MAX_LINE_BYTES = 50 * 1024 * 1024
 
 
 async def serve(
@@ -102,13 +102,13 @@ async def _open_streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, a
     loop = asyncio.get_running_loop()
     if not all(_is_pipe(number) for number in (0, 1)):
         raise ConfigError(
-            "standard input and output are no pipes", hint="an editor starts whet acp; see docs/editors.md"
+            "standard input and output are not pipes", hint="an editor starts whet acp; see docs/editors.md"
         )
     input_fd, output_fd = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    reader = _JsonLines(limit=_LONGEST_LINE_BYTES)
+    reader = _JsonLines(limit=_MAX_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(input_fd, "rb"))
     transport, protocol = await loop.connect_write_pipe(
         lambda: _WriteProtocol(hung_up), os.fdopen(output_fd, "wb")

@@ -142,7 +142,7 @@ class EditorSessions:
         self._send_commands(open_session, services.home.root)
         open_session.title = row.title
         if row.model_chosen and row.provider == services.models.provider.info.provider:
-            open_session.wanted = row.model
+            open_session.chosen_model = row.model
         return open_session
 
     async def fork(self, cwd: str, session_id: str, servers: Sequence[ServerOffer]) -> OpenedSession:
@@ -225,5 +225,5 @@ def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[Sessi
 def _folder(cwd: str) -> Path:
     folder = Path(cwd)
     if not folder.is_absolute() or not folder.is_dir():
-        raise RequestError(-32602, f"{cwd} is no folder", {"hint": "cwd is an absolute path"})
+        raise RequestError(-32602, f"{cwd} is not a folder", {"hint": "cwd is an absolute path"})
     return folder

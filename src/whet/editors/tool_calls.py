@@ -118,7 +118,7 @@ def question_content(request: ApprovalRequest) -> list[Content]:
     """Return the content of a question: proposed writes as diffs, or the exact text that would run, and the
     reasons. A write with characters that an editor's diff does not show is written out as well."""
     diff_content: list[Content] = [
-        tool_diff_content(change.place, change.new or "", change.old) for change in request.changes
+        tool_diff_content(change.absolute_path, change.new or "", change.old) for change in request.changes
     ]
     question = build_question(request)
     texts = [text for change in request.changes for text in (change.old, change.new) if text]

@@ -80,10 +80,10 @@ def continues_act(earlier: Incoming, later: Incoming, limits: PlatformLimits, ga
     the platform does not say when they were sent."""
     if earlier.place != later.place:
         return False
-    most_s = seconds_for_more(earlier, limits)
+    max_s = seconds_for_more(earlier, limits)
     if earlier.at_s and later.at_s:
-        gap_s, most_s = later.at_s - earlier.at_s, most_s + _SLACK_S
-    if most_s <= 0 or gap_s > most_s:
+        gap_s, max_s = later.at_s - earlier.at_s, max_s + _SLACK_S
+    if max_s <= 0 or gap_s > max_s:
         return False
     if earlier.album or later.album:
         is_comment = bool(earlier.album) and not later.album and not later.files and bool(later.text)

@@ -127,7 +127,7 @@ class ChatCommands:
         name, way = conversation.parts.asking.split_name(_room(conversation), argument)
         mark = _MARKS.get(way or "once")
         if mark is None:
-            raise WhetError(f"{way!r} is no way to allow", hint="/approve once, session, always or show")
+            raise WhetError(f"{way!r} is not a way to allow", hint="/approve once, session, always or show")
         return _decide(conversation, person, mark, name)
 
     async def _deny(self, conversation: Conversation, person: ChatUser, argument: str) -> str:

@@ -27,7 +27,7 @@ from whet.store.database import StateDatabase
 log: logging.Logger = logging.getLogger("whet.gateway")
 MARK = " …"
 _TYPING_EVERY_S = 4.5
-_LEAST_CHARS = 40
+_MIN_CHARS = 40
 
 
 class Drafts:
@@ -165,7 +165,7 @@ class MessageDraft:
         await self._database.append(work)
 
     def draft_text(self) -> str:
-        if len(self._text) < _LEAST_CHARS:
+        if len(self._text) < _MIN_CHARS:
             return ""
         room = self._channel.limits.message_chars - len(MARK) - 40
         return split_message(self._text, room)[0] + MARK

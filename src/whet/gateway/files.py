@@ -41,11 +41,11 @@ _MAX_SENT_FILES = 50
 class ChatFiles:
     """The folders of one home: `people` for other people's files, `workspace` for the owner's."""
 
-    def __init__(self, people: Path, workspace: Path, most_bytes: int, voice: VoiceNotes) -> None:
+    def __init__(self, people: Path, workspace: Path, max_bytes: int, voice: VoiceNotes) -> None:
         self._voice = voice
         self._people = people
         self._workspace = workspace
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
 
     def workspace(self, profile: str) -> Path:
         """Return the folder of a person's sessions: the owner's workspace, or a folder in the home."""
@@ -75,7 +75,7 @@ class ChatFiles:
             lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
             mime = image_type(data)
             if mime and (fault := image_fault(data)):
-                lines.append(f"[it is no image that you can see: {fault}]")
+                lines.append(f"[it is not an image that you can see: {fault}]")
             elif mime and len(data) <= MAX_IMAGE_BYTES:
                 images.append(ImagePart(mime, base64.b64encode(data).decode()))
             elif _is_recording(file):
@@ -95,14 +95,16 @@ def _is_recording(file: FileRef) -> bool:
     return kind.startswith(("audio/", "video/"))
 
 
-def find_sendable_file(workspace: Path, path: str, most_bytes: int) -> Path:
+def find_sendable_file(workspace: Path, path: str, max_bytes: int) -> Path:
     """Return the path of a file that may be sent: a regular file inside the workspace. Raises WhetError."""
     full = Path(os.path.realpath(workspace / path))
     root = Path(os.path.realpath(workspace))
     if root not in full.parents or not full.is_file():
-        raise WhetError(f"{path} is no file in {workspace}", hint="only files of the workspace can be sent")
-    if full.stat().st_size > most_bytes:
-        raise WhetError(f"{path} is larger than {most_bytes // 1_000_000} MB")
+        raise WhetError(
+            f"{path} is not a file in {workspace}", hint="only files of the workspace can be sent"
+        )
+    if full.stat().st_size > max_bytes:
+        raise WhetError(f"{path} is larger than {max_bytes // 1_000_000} MB")
     return full
 
 
@@ -116,7 +118,7 @@ Post = Callable[[str, Outgoing], Awaitable[bool]]
 """Queues a message for a session's conversation. Returns False if it has none."""
 
 
-def send_file_tool(post: Post, most_bytes: int) -> Tool:
+def send_file_tool(post: Post, max_bytes: int) -> Tool:
     """Make the `send_file` tool."""
 
     # It reaches only the reader of the answer, so it has no more effect than quoting the file.
@@ -131,7 +133,7 @@ def send_file_tool(post: Post, most_bytes: int) -> Tool:
         if len(more) >= _MAX_SENT_FILES:
             raise BadInput(f"at most {_MAX_SENT_FILES} files can be sent at once")
         try:
-            found = [find_sendable_file(ctx.workspace, name, most_bytes) for name in (path, *more)]
+            found = [find_sendable_file(ctx.workspace, name, max_bytes) for name in (path, *more)]
         except WhetError as error:
             raise BadInput(error.message, hint=error.hint) from None
         first, *others = dict.fromkeys(found)
@@ -139,7 +141,7 @@ def send_file_tool(post: Post, most_bytes: int) -> Tool:
             caption,
             file=str(first),
             file_name=first.name,
-            bounds=FileBounds(os.path.realpath(ctx.workspace), most_bytes),
+            bounds=FileBounds(os.path.realpath(ctx.workspace), max_bytes),
             more_files=tuple(map(str, others)),
         )
         if not await post(ctx.session_id, message):
@@ -157,7 +159,7 @@ def send_file_tool(post: Post, most_bytes: int) -> Tool:
 def split_album(message: Outgoing, limits: PlatformLimits) -> list[Outgoing]:
     """Return a message with files as messages that a platform takes.
 
-    The first one has the text. The part of a long text that is no caption on the platform follows it.
+    The first one has the text. The part of a long text that is not a caption on the platform follows it.
     """
     first_chars = limits.caption_chars or limits.message_chars
     caption, *more_texts = split_message(message.text, limits.message_chars, first_chars)

@@ -166,8 +166,8 @@ class ChatQuestions:
         return bool(self._open_in(room))
 
     def handle_press(self, chat_id: int, data: str, *, may: bool, is_own: bool = False) -> str:
-        """Take a press and say what came of it. `may`: whoever pressed has the right to approve; `own`: the
-        turn that asks is theirs."""
+        """Take a press and say what came of it. `may`: whoever pressed has the right to approve; `is_own`:
+        the turn that asks is theirs."""
         word, _, mark = data.partition(":")
         question = self._open.get(word)
         if question is None or question.chat_id != chat_id or question.answer.done():

@@ -29,15 +29,13 @@ class HookedIntake:
         for update in updates:
             if update.verb == "edit" and not self._is_known(update):
                 await self._hooks.notify_edit(update)
-            result = update if self._is_old(update) else await self._hooks.apply_hooks(update)
+            is_new = update.verb == "message" and not self._is_known(update)
+            result = await self._hooks.apply_hooks(update) if is_new else update
             if result is not None:
                 remaining.append(result)
             elif self._parts.router.is_for_us(update):
                 await self._note_read(update)
         return remaining
-
-    def _is_old(self, update: Incoming) -> bool:
-        return update.verb != "message" or self._is_known(update)
 
     def _is_known(self, update: Incoming) -> bool:
         channel = update.place.channel

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -183,11 +182,6 @@ def read_text(path: Path, within: Path | None = None) -> str:
     return "" if b"\0" in raw or len(raw) > _LARGE_BYTES else raw.decode("utf-8", "replace")
 
 
-def remove_base(folder: Path) -> None:
-    """Remove the record."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
     """Yield the path of each file below a folder, and whether it belongs to installed packages. Of `.git`,
     only the files that can make git run programs."""
@@ -200,16 +194,12 @@ def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
             names = [entry for entry in names if entry in _GIT_KEPT]
         folders[:] = sorted(entry for entry in folders if entry not in _CACHES)
         links = [entry for entry in folders if os.path.islink(f"{folder}/{entry}")]
-        is_installed = _is_installed(inside, Path(root))
+        is_installed = bool(inside) and bool(installed_folder(inside.rstrip("/"), Path(root)))
         for name in sorted((*names, *links)):
             count += 1
             if count > _MAX_FILES:
                 return
             yield inside + name, is_installed
-
-
-def _is_installed(inside: str, root: Path) -> bool:
-    return bool(inside) and bool(installed_folder(inside.rstrip("/"), root))
 
 
 def installed_folder(name: str, root: Path) -> str:

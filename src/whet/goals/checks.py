@@ -98,7 +98,7 @@ class _TestSelection(msgspec.Struct, frozen=True):
 
 
 def read_checks(text: str) -> tuple[GoalCheck, ...]:
-    """Return the checks that a goal's text consists of, or an empty tuple if a part of it is no check."""
+    """Return the checks that a goal's text consists of, or an empty tuple if a part of it is not a check."""
     text = text.strip().rstrip(_END)
     if match := _TESTS.fullmatch(text):
         return (GoalCheck("tests", tuple(_NAMES.findall(match[1] or ""))),)

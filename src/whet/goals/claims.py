@@ -177,16 +177,6 @@ def _falsehood(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
     return "" if is_silent else "say in `shows` what it shows"
 
 
-def test_calls(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[GoalCall]:
-    """Return the calls that ran tests and that claims point at, each once."""
-    calls_by_seq: dict[int, GoalCall] = {}
-    for claim in claims:
-        call = find_call(claim, calls)
-        if call is not None and (claim.kind == "tests" or call.facts.tests is not None):
-            calls_by_seq[call.seq] = call
-    return list(calls_by_seq.values())
-
-
 def _is_failure(call: GoalCall) -> bool:
     return bool(call.error_kind) or (call.facts.tests is not None and call.facts.tests.failed > 0)
 

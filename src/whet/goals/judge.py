@@ -88,7 +88,7 @@ class GoalJudge:
 
     def forget(self, goal: GoalRow) -> None:
         """Remove the record of a goal that has ended."""
-        goal_base.remove_base(self._base_folder(goal))
+        shutil.rmtree(self._base_folder(goal), ignore_errors=True)
 
     async def judge(self, goal: GoalRow, context: CheckContext) -> tuple[GoalState, str]:
         """Return the state of a goal after a round, with the verifier's output or the reasons."""

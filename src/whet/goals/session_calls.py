@@ -72,7 +72,7 @@ def _run_objection(command: str, folder: Path, workspace: Path, begun_s: float) 
     """Return why the tests that a command ran prove nothing (a new runner, or another folder), or an empty
     string."""
     if new := new_program(command, folder, begun_s):
-        return f"{new} was made or changed during the goal, it is no known test runner"
+        return f"{new} was made or changed during the goal, it is not a known test runner"
     ran_in = run_folder(command, folder).resolve()
     return "" if ran_in.is_relative_to(workspace.resolve()) else f"{ran_in} is not the workspace"
 

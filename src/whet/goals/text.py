@@ -83,7 +83,7 @@ def parse_usd(text: str) -> float:
     except ValueError:
         amount = -1.0
     if not 0 <= amount < 1e6:
-        raise ConfigError(f"{text!r} is no amount in USD", hint="--budget 2.50")
+        raise ConfigError(f"{text!r} is not an amount in USD", hint="--budget 2.50")
     return amount
 
 

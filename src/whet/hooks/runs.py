@@ -42,7 +42,7 @@ class HookVerdict(msgspec.Struct, frozen=True):
     says why it failed."""
 
     blocked: str = ""
-    said: str = ""
+    output: str = ""
     trouble: str = ""
 
 
@@ -125,18 +125,18 @@ def _read_verdict(name: str, hook: HookSettings, code: int | None, out: str, err
     if code:
         return HookVerdict(trouble=f"the hook {name} failed with exit {code}: {clip(err or out, 300)}")
     if not out.startswith("{"):
-        return HookVerdict(said=out)
+        return HookVerdict(output=out)
     try:
         printed = from_json(out, _Printed)
     except (msgspec.ValidationError, RecursionError, UnicodeError):
         return HookVerdict(trouble=f"the hook {name} printed JSON that can't be read: {clip(out, 300)}")
     except msgspec.DecodeError:
-        return HookVerdict(said=out)
+        return HookVerdict(output=out)
     specific = printed.specific
     if printed.decision == "block" or specific.permission_decision in ("deny", "ask") or not printed.goes_on:
         reason = printed.reason or specific.permission_reason or printed.stop_reason
         return HookVerdict(blocked=clip(reason, _REASON_CHARS) or f"the hook {name} said no")
-    return HookVerdict(said=specific.context)
+    return HookVerdict(output=specific.context)
 
 
 def _run(

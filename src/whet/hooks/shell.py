@@ -66,12 +66,14 @@ class ShellHooks:
         self._is_accepted = is_accepted
 
     async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
-        """Run the hooks of an event at the same time, and join their results in the order of the settings,
-        whichever ends first. One that blocks is enough, and so is one before an action that fails."""
+        """Run the hooks of an event at the same time, and join their results in the order of the settings.
+
+        One hook that blocks is enough, and so is a failed one before an action.
+        """
         hooks = {
             name: hook
             for name, hook in self._hooks.items()
-            if hook.event == event and _fits(hook.tools, tool)
+            if hook.event == event and _applies_to(hook.tools, tool)
         }
         if not hooks:
             return HookVerdict()
@@ -80,12 +82,14 @@ class ShellHooks:
         verdicts = await self._run_together(hooks, {**base_facts, **tool_facts, **facts})
         failures = [verdict.trouble for verdict in verdicts if verdict.trouble]
         reasons = [
-            reason for v in verdicts if (reason := v.blocked or (v.trouble if event in _GUARDS else ""))
+            reason
+            for verdict in verdicts
+            if (reason := verdict.blocked or (verdict.trouble if event in _GUARDS else ""))
         ]
         if reasons:
             return HookVerdict(blocked="\n".join(dict.fromkeys(reasons)))
-        said = "\n".join(verdict.said for verdict in verdicts if verdict.said)
-        return HookVerdict(said=said, trouble="; ".join(dict.fromkeys(failures)))
+        output = "\n".join(verdict.output for verdict in verdicts if verdict.output)
+        return HookVerdict(output=output, trouble="; ".join(dict.fromkeys(failures)))
 
     def has(self, event: HookEvent) -> bool:
         """Return whether there is a hook for an event."""
@@ -93,7 +97,10 @@ class ShellHooks:
 
     def wrap_tool(self, tool: Tool) -> Tool:
         """Return the tool with the PostToolUse hooks after each call; the model reads their objections."""
-        if not any(h.event == "PostToolUse" and _fits(h.tools, tool.name) for h in self._hooks.values()):
+        if not any(
+            hook.event == "PostToolUse" and _applies_to(hook.tools, tool.name)
+            for hook in self._hooks.values()
+        ):
             return tool
 
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
@@ -114,7 +121,7 @@ class ShellHooks:
         if verdict.blocked:
             return f"[A hook objects: {verdict.blocked}]"
         lines = [
-            f"[A hook says: {verdict.said}]" if verdict.said else "",
+            f"[A hook says: {verdict.output}]" if verdict.output else "",
             verdict.trouble and f"[{verdict.trouble}]",
         ]
         return "\n".join(filter(None, lines))
@@ -122,8 +129,8 @@ class ShellHooks:
     async def _run_together(
         self, hooks: Mapping[str, HookSettings], facts: Mapping[str, Any]
     ) -> list[HookVerdict]:
-        """Run hooks on threads of their own, as a slow one must not hold a thread that others need. After a
-        cancel, no hook runs on."""
+        """Run hooks on threads of their own, because a slow one must not hold a thread that others need. A
+        cancel waits until all have ended."""
         pool = ThreadPoolExecutor(min(len(hooks), _MAX_AT_ONCE), thread_name_prefix="hook")
         try:
             loop = asyncio.get_running_loop()
@@ -200,8 +207,8 @@ class ShellHookObserver(TurnObserver):
         if verdict.blocked:
             raise WhetError(f"a hook refused this message: {verdict.blocked}", hint="whet hooks lists them")
         self._failures += filter(None, [verdict.trouble])
-        note = "\n\n".join(filter(None, (message.note, verdict.said)))
-        return msgspec.structs.replace(message, note=note) if verdict.said else message
+        note = "\n\n".join(filter(None, (message.note, verdict.output)))
+        return msgspec.structs.replace(message, note=note) if verdict.output else message
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Notify the hooks that the turn has ended."""
@@ -257,10 +264,9 @@ def _is_still_accepted(home: Home, workspace: Path) -> bool:
     return repository is not None and is_accepted(home, repository)
 
 
-def _fits(tools: str, name: str) -> bool:
-    """Whether a hook is for a tool. One whose expression can't be decided is for all: a guard that
-    runs too often is safer than one that is passed by.
-    """
+def _applies_to(tools: str, name: str) -> bool:
+    """Return whether a hook applies to a tool. If its expression can't be decided, it applies to all: a guard
+    that runs too often is safer than one that is skipped."""
     if tools in ("", "*", name):
         return True
     try:
@@ -273,5 +279,5 @@ def add_hooks(
     hooks: ShellHooks, gate: Gate, tools: Mapping[str, Tool]
 ) -> tuple[Gate, dict[str, Tool], Sequence[TurnObserver]]:
     """Return the gate, tools and observers of a session with its hooks added."""
-    around = {name: hooks.wrap_tool(tool) for name, tool in tools.items()}
-    return ShellHookGate(gate, hooks), around, (ShellHookObserver(hooks),)
+    wrapped_tools = {name: hooks.wrap_tool(tool) for name, tool in tools.items()}
+    return ShellHookGate(gate, hooks), wrapped_tools, (ShellHookObserver(hooks),)

@@ -70,7 +70,7 @@ def parse_address(url: str) -> Address:
     try:
         host = name if name.isascii() else name.encode("idna").decode("ascii")
     except UnicodeError as error:
-        raise HttpFailed("request", "the URL's host is no name") from error
+        raise HttpFailed("request", "the URL's host is not a name") from error
     port = parts.port or PORTS[parts.scheme]
     path = quote(parts.path, safe="/%:@!$&'()*+,;=~") or "/"
     query = f"?{quote(parts.query, safe='/%:@!$&()*+,;=~?')}" if parts.query else ""
@@ -117,7 +117,7 @@ def _encode_lines(method: str, target: str, headers: tuple[tuple[str, str], ...]
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """A connection, opened by `dial`. `idle_since_s` is the loop's time at which it last became idle."""
+    """A connection to a server or a proxy. `idle_since_s` is the loop's time at which it last became idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, buffer: memoryview) -> None:
         self.idle_since_s: float = 0.0
@@ -162,7 +162,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         if not response.is_whole:
             self._throttle_reading(response, nbytes, now_s)
-        if response.has_head:  # a head that comes byte by byte is no progress
+        if response.has_head:  # a head that comes byte by byte is not progress
             self._came_s = now_s
             self._wake()
 

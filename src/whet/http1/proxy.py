@@ -54,7 +54,7 @@ def parse_proxy(url: str) -> OutboundProxy:
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https", "socks5", "socks5h") or not parts.hostname:
-            raise ValueError(f"{parts.scheme}://{parts.hostname or ''} is no http, https or socks5 proxy")
+            raise ValueError(f"{parts.scheme}://{parts.hostname or ''} is not an http, https or socks5 proxy")
         return OutboundProxy(
             parts.scheme,
             parts.hostname,
@@ -120,7 +120,7 @@ class Handshake(asyncio.Protocol):
             await self._wait_for_data()
         words = bytes(self._came[:end]).split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
         if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
-            raise HttpFailed("proxy", "its answer is no HTTP")
+            raise HttpFailed("proxy", "its answer is not HTTP")
         if not words[1].startswith("2"):
             reason = words[2][:80] if len(words) == 3 and words[2].isprintable() else ""
             raise HttpFailed("proxy", f"{words[1]} {reason}".strip())

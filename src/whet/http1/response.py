@@ -57,7 +57,7 @@ class ResponseReader:
                 return
             self._parser = None
             reason = self._refusal or _error_text(error)
-            raise HttpFailed("answer", f"the answer is no HTTP: {reason}") from error
+            raise HttpFailed("answer", f"the answer is not HTTP: {reason}") from error
         if self.is_whole:
             return
         self._idle_bytes = 0 if self.waiting_bytes != before else self._idle_bytes + len(data)

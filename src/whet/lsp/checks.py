@@ -58,7 +58,7 @@ class EditChecks:
         Raises only CancelledError."""
         name = self.server.found.name
         within_s = within_s if self.server.has_checked else max(within_s, FIRST_CHECK_S)
-        edits = {Path(change.place): change for change in changes[:_MAX_CHANGED] if _is_small(change)}
+        edits = {Path(change.absolute_path): change for change in changes[:_MAX_CHANGED] if _is_small(change)}
         try:
             async with self.server.lock:
                 lines = await self._check(edits, within_s) if edits else ""

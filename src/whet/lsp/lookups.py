@@ -255,7 +255,7 @@ def _read_edits(answer: Any) -> dict[Path, list[tuple[dict[str, Any], str]]]:
     for uri, items in documents:
         path = to_path(str(uri))
         if path is None:
-            raise ToolError(f"the rename would change {printable(str(uri))[:100]}, which is no file here")
+            raise ToolError(f"the rename would change {printable(str(uri))[:100]}, which is not a file here")
         edits.setdefault(path, []).extend((item["range"], str(item["newText"])) for item in items)
     return edits
 

@@ -110,7 +110,7 @@ class CodeService:
         changes: dict[str, list[TextChange]] = {}
         servers: dict[str, FoundServer] = {}
         for change in () if output.is_error else output.changes:
-            path = Path(change.place)
+            path = Path(change.absolute_path)
             if path.is_relative_to(root) and (server := await self._find_server(root, path.suffix)):
                 servers[server.kind.name] = server
                 changes.setdefault(server.kind.name, []).append(change)

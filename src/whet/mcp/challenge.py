@@ -16,7 +16,7 @@ from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.mcp.kept import challenge_path
 
-_LONGEST_CHARS = 4_000
+_MAX_CHARS = 4_000
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Challenge(msgspec.Struct, frozen=True):
 
 def store_challenge(home: Home, name: str, challenge: Challenge) -> None:
     """Store a challenge. If the home can't be written, a login requests the server's defaults."""
-    text = msgspec.json.encode(msgspec.structs.replace(challenge, header=challenge.header[:_LONGEST_CHARS]))
+    text = msgspec.json.encode(msgspec.structs.replace(challenge, header=challenge.header[:_MAX_CHARS]))
     try:
         home.ensure()
         paths.replace_file(challenge_path(home, name), text.decode(), mode=0o600)

@@ -171,7 +171,7 @@ class _Field:
         value: int | float = int(answer) if self._kind == "integer" else float(answer.replace(",", "."))
         low, high = self._schema.get("minimum"), self._schema.get("maximum")
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError("it is no number")
+            raise ValueError("it is not a number")
         if isinstance(low, int | float) and value < low:
             raise ValueError(f"it is at least {low:g}")
         if isinstance(high, int | float) and value > high:

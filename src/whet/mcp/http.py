@@ -27,7 +27,7 @@ from whet.mcp.login import Login
 from whet.mcp.remote import RemoteParts
 from whet.mcp.streams import EVENTS, Streams
 from whet.mcp.transport import (
-    LARGEST_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES,
     VERSION_HEADER,
     Dropped,
     Ended,
@@ -37,7 +37,7 @@ from whet.mcp.transport import (
     is_private_address,
 )
 from whet.trust import create_trusted_context
-from whet.vendors.http import LONGEST_IDLE_S
+from whet.vendors.http import MAX_IDLE_S
 
 _CONNECT_S = 10.0
 _SILENCE_S = 300.0
@@ -71,7 +71,7 @@ class HttpTransport:
         limits = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
         self._http = httpx2.AsyncClient(
             timeout=limits,
-            limits=httpx2.Limits(keepalive_expiry=LONGEST_IDLE_S),
+            limits=httpx2.Limits(keepalive_expiry=MAX_IDLE_S),
             follow_redirects=False,
             verify=create_trusted_context(),
             trust_env=not is_loopback(url),
@@ -176,7 +176,7 @@ class HttpTransport:
         else:
             content_kind = "HTML" if "html" in kind else kind or "no content type"
             raise ServerFailed(
-                f"the MCP server {self._name} answered with {content_kind}, which is no MCP",
+                f"the MCP server {self._name} answered with {content_kind}, which is not MCP",
                 hint=f"is {self._url} the address of its MCP endpoint?",
             )
         if not answer.done():
@@ -189,9 +189,9 @@ class HttpTransport:
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
-            if len(body) > LARGEST_MESSAGE_BYTES:
+            if len(body) > MAX_MESSAGE_BYTES:
                 raise ServerFailed(
-                    f"the MCP server {self._name} sent an answer of more than {LARGEST_MESSAGE_BYTES:,} bytes"
+                    f"the MCP server {self._name} sent an answer of more than {MAX_MESSAGE_BYTES:,} bytes"
                 )
         return bytes(body)
 
@@ -200,7 +200,7 @@ class HttpTransport:
             decoded: object = msgspec.json.decode(data)
         except NOT_JSON as error:
             begin = mask(data[:_ERROR_BYTES].decode("utf-8", "replace"))[:80]
-            raise ServerFailed(f"the MCP server {self._name} sent what is no JSON: {begin!r}") from error
+            raise ServerFailed(f"the MCP server {self._name} sent what is not JSON: {begin!r}") from error
         for message in cast("list[object]", decoded) if isinstance(decoded, list) else [decoded]:
             if isinstance(message, dict):
                 self._received(cast("dict[str, Any]", message))

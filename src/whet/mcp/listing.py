@@ -20,7 +20,7 @@ from whet.foreign_text import clean, find_orders
 from whet.mcp.reading import READERS
 from whet.mcp.schemas import DESCRIPTION_CHARS, mend_schema, texts_of
 
-LONGEST_NAME = 64
+MAX_NAME_CHARS = 64
 SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
 """A server's name. Two underscores separate the parts of a tool's full name."""
 _MAX_TOOLS = 256
@@ -77,9 +77,9 @@ class Listing(msgspec.Struct, frozen=True):
 def full_name(server: str, tool: str) -> str:
     """Return the name for the model: letters, digits, _ and -, at most 64 characters."""
     name = f"mcp__{server}__" + re.sub(r"[^A-Za-z0-9_-]", "_", tool)
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME_CHARS:
         return name
-    return name[: LONGEST_NAME - 9] + "_" + hashlib.sha256(tool.encode()).hexdigest()[:8]
+    return name[: MAX_NAME_CHARS - 9] + "_" + hashlib.sha256(tool.encode()).hexdigest()[:8]
 
 
 def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue) -> Listing:

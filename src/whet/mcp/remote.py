@@ -238,7 +238,8 @@ class Remote:
 
     def _handle_end(self, failure: ToolError) -> None:
         self._count_failure()
-        self._told(f"{_capital(failure.message)}; its tools fail until their next call starts it again")
+        message = failure.message[:1].upper() + failure.message[1:]
+        self._told(f"{message}; its tools fail until their next call starts it again")
 
     def _store_failure(self, error: ToolError) -> None:
         now_ms = self._reach.clock.unix_ms()
@@ -400,7 +401,3 @@ async def _has_offer(connection: Connection, part: str) -> bool:
 def holds_key(name: str, value: str) -> bool:
     """Whether a header or variable looks like one that holds a key."""
     return "${" in value or is_secret_name(name.replace("-", "_")) or name.lower() == "authorization"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -19,7 +19,7 @@ from whet.foreign_text import HIDDEN, clean
 DESCRIPTION_CHARS = 16_384
 """Far more than any server's whole description. Longer text is cut."""
 _LARGEST_BYTES = 32_768
-_DEEPEST = 24
+_MAX_DEPTH = 24
 _TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
@@ -100,9 +100,9 @@ def _check_outside(schema: dict[str, Any]) -> None:
     if schema.setdefault("type", "object") != "object":
         raise _Unusable(f"its input schema is of type {str(schema['type'])[:40]!r}, not object")
     if not isinstance(schema.setdefault("properties", {}), dict):
-        raise _Unusable("the properties of its input schema are no object")
-    if _depth(schema) > _DEEPEST:
-        raise _Unusable(f"its input schema is nested more than {_DEEPEST} deep")
+        raise _Unusable("the properties of its input schema are not an object")
+    if _depth(schema) > _MAX_DEPTH:
+        raise _Unusable(f"its input schema is nested more than {_MAX_DEPTH} deep")
     size = len(msgspec.json.encode(schema))
     if size > _LARGEST_BYTES:
         raise _Unusable(f"its input schema has {size:,} bytes, more than {_LARGEST_BYTES:,}")
@@ -145,7 +145,7 @@ def _mend(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mend_named(key: str, value: object, root: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Unusable(f"the {key} in its input schema are no object")
+        raise _Unusable(f"the {key} in its input schema are not an object")
     parts = cast("dict[str, object]", value)
     _refuse_hidden(list(parts))
     return {name: _mend_inner(inner, root) for name, inner in parts.items()}
@@ -194,7 +194,7 @@ def _refuse_hidden(texts: list[str]) -> None:
 
 
 def _depth(value: object, level: int = 0) -> int:
-    if level > _DEEPEST:
+    if level > _MAX_DEPTH:
         return level
     if isinstance(value, dict):
         return max((_depth(v, level + 1) for v in cast("dict[str, object]", value).values()), default=level)

@@ -83,7 +83,7 @@ class Servers:
     def _add(self, name: str, server: McpServerSettings) -> None:
         if not SERVER_NAME.fullmatch(name):
             raise ConfigError(
-                f"mcp.servers: {name[:60]!r} is no name for a server",
+                f"mcp.servers: {name[:60]!r} is not a name for a server",
                 hint="at most 30 letters, digits, - and single _ between them",
             )
         check_server(name, server)

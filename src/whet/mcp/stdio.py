@@ -22,7 +22,7 @@ import msgspec
 
 from whet.log import mask
 from whet.mcp.exits import ChildExit, signal_group
-from whet.mcp.transport import LARGEST_MESSAGE_BYTES, Dropped, Ended, Received, ServerFailed
+from whet.mcp.transport import MAX_MESSAGE_BYTES, Dropped, Ended, Received, ServerFailed
 from whet.rpc import read_message
 from whet.tools.guardian import Guardian
 
@@ -88,7 +88,7 @@ def _start_jailed(launch: Launch, place: ServerJail) -> Started:
 
 
 class _LineSplitter(asyncio.Protocol):
-    """Splits a server's output into lines. Lines longer than `LARGEST_MESSAGE_BYTES` are only measured."""
+    """Splits a server's output into lines. Lines longer than `MAX_MESSAGE_BYTES` are only measured."""
 
     def __init__(self, line: Callable[[bytes], None], too_long: Callable[[int], None]) -> None:
         self.ended = asyncio.Event()
@@ -110,7 +110,7 @@ class _LineSplitter(asyncio.Protocol):
 
     def _take(self, part: bytes) -> None:
         self._size += len(part)
-        if self._size <= LARGEST_MESSAGE_BYTES:
+        if self._size <= MAX_MESSAGE_BYTES:
             self._parts.append(part)
         else:
             self._parts.clear()
@@ -118,7 +118,7 @@ class _LineSplitter(asyncio.Protocol):
     def _finish(self) -> None:
         size, parts = self._size, self._parts
         self._size, self._parts = 0, []
-        if size > LARGEST_MESSAGE_BYTES:
+        if size > MAX_MESSAGE_BYTES:
             self._too_long(size)
         else:
             self._line(b"".join(parts))
@@ -258,9 +258,9 @@ class StdioTransport:
         if self._garbage:
             is_single = self._garbage == 1
             lines = (
-                "a line that is no message"
+                "a line that is not a message"
                 if is_single
-                else f"{self._garbage:,} lines that are no messages, the first"
+                else f"{self._garbage:,} lines that are not messages, the first"
             )
             statements.append(f"it printed {lines}: {self._first_garbage!r}")
         if (last := self._last_stderr_line()) and not self._has_quoted:
@@ -304,7 +304,7 @@ class StdioTransport:
         if has_exited and code is not None and code < 0:
             how = f"was ended by signal {-code}"
         if self._garbage >= MAX_GARBAGE:
-            how = f"was ended after {self._garbage:,} lines that are no messages"
+            how = f"was ended after {self._garbage:,} lines that are not messages"
         if self._writer is not None:
             self._writer.close()
         if popen is not None:
@@ -319,14 +319,16 @@ class StdioTransport:
             return
         if not self._garbage:
             self._first_garbage = mask(line[:_STDERR_BYTES].decode("utf-8", "replace"))[:_GARBAGE_CHARS]
-            log.warning("the MCP server %s printed what is no message: %s", self._name, self._first_garbage)
+            log.warning(
+                "the MCP server %s printed what is not a message: %s", self._name, self._first_garbage
+            )
         self._garbage += 1
         if self._garbage == MAX_GARBAGE and self._popen is not None and self._popen.returncode is None:
             signal_group(self._popen.pid, signal.SIGKILL)
 
     def _report_dropped(self, size: int) -> None:
         self._too_large = size
-        problem = f"a message of {size:,} bytes, more than the {LARGEST_MESSAGE_BYTES:,} that are read"
+        problem = f"a message of {size:,} bytes, more than the {MAX_MESSAGE_BYTES:,} that are read"
         log.warning("the MCP server %s sent %s", self._name, problem)
         self._dropped(problem)
 

@@ -17,14 +17,14 @@ import httpx2
 import msgspec
 
 from whet.contract.errors import ToolError, WireError
-from whet.mcp.transport import LARGEST_MESSAGE_BYTES, ServerFailed
+from whet.mcp.transport import MAX_MESSAGE_BYTES, ServerFailed
 from whet.providers.sse import SseParser
 
 log: logging.Logger = logging.getLogger("whet.mcp")
 EVENTS = "text/event-stream"
 _RESUMES = 3
 _PAUSE_S = 0.5
-_SHORTEST_PAUSE_S = 0.2
+_MIN_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0
 _LATER = (409, 429, 500, 502, 503, 504)
 _ReadResult = Literal["something", "nothing", "failed", "refused"]
@@ -115,14 +115,14 @@ class Streams:
         async for chunk in response.aiter_bytes():
             events = parser.feed(chunk)
             size = 0 if events else size + len(chunk)
-            if size > LARGEST_MESSAGE_BYTES:
+            if size > MAX_MESSAGE_BYTES:
                 raise ServerFailed(
-                    f"the MCP server {self._name} sent more than {LARGEST_MESSAGE_BYTES:,} bytes in one event"
+                    f"the MCP server {self._name} sent more than {MAX_MESSAGE_BYTES:,} bytes in one event"
                 )
             if parser.last_id.isascii() and parser.last_id.isprintable():
                 place.last_id = parser.last_id or place.last_id
             if parser.retry_ms is not None:
-                place.pause_s = min(max(parser.retry_ms / 1000, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
+                place.pause_s = min(max(parser.retry_ms / 1000, _MIN_PAUSE_S), _LONGEST_PAUSE_S)
             for _, data in events:
                 if data:
                     self._take(data)

@@ -19,7 +19,7 @@ Dropped = Callable[[str], None]
 """Called with a description of each message that was not read."""
 Ended = Callable[[ToolError], None]
 """Called once when the server has ended for good."""
-LARGEST_MESSAGE_BYTES = 16 * 1024 * 1024
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 VERSION_HEADER = "mcp-protocol-version"
 
 

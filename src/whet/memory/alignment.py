@@ -15,13 +15,13 @@ from typing import NamedTuple
 from whet.memory.folding import fold, strip_marks
 
 _ELLIPSIS = re.compile(r"\s*(?:\[?(?:…|\.{3,})\]?|\[\s*\])\s*")
-_LEAST_CHARS = 6
-_LEAST_PACKED = 4
+_MIN_CHARS = 6
+_MIN_PACKED = 4
 _PACKED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+")
-_LEAST_WORDS = 4
-_LEAST_TYPO_CHARS = 5
-_LONGEST_SOURCE = 200_000
+_MIN_WORDS = 4
+_MIN_TYPO_CHARS = 5
+_MAX_SOURCE_CHARS = 200_000
 _MAX_GAP_CHARS = 2_000
 _MAX_PLACES = 20
 """A text that says something more often is a log, and no statement."""
@@ -44,7 +44,7 @@ def may_hold(folded: str, quote: str) -> bool:
 def find_aligned(text: str, quote: str) -> list[tuple[int, int]]:
     """Return the spans of a text that a quote with slips points at, the whole of each from its first to its
     last piece."""
-    if len(text) > _LONGEST_SOURCE:
+    if len(text) > _MAX_SOURCE_CHARS:
         return []
     pieces = [piece for piece in map(read_letters, _ELLIPSIS.split(quote)) if piece.text]
     if not pieces or not all(map(_is_long_enough, pieces)):
@@ -74,7 +74,7 @@ def read_letters(text: str) -> Letters:
 
 
 def _is_long_enough(piece: Letters) -> bool:
-    return len(piece.text) >= (_LEAST_PACKED if _PACKED.search(piece.text) else _LEAST_CHARS)
+    return len(piece.text) >= (_MIN_PACKED if _PACKED.search(piece.text) else _MIN_CHARS)
 
 
 def _find_pieces(text: str, letters: Letters, pieces: Sequence[str]) -> list[tuple[int, int]]:
@@ -116,12 +116,12 @@ def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
     mine = [match[0].lower() for match in _WORD.finditer(strip_marks(quote))]
     spans: list[tuple[int, int]] = []
     numbers = [word for word in mine if not word.isalpha()]
-    if len(mine) < _LEAST_WORDS or not all(word in fold(text) for word in numbers):
+    if len(mine) < _MIN_WORDS or not all(word in fold(text) for word in numbers):
         return spans
     words = list(_WORD.finditer(text))
     for at in range(len(words) - len(mine) + 1):
         window = words[at : at + len(mine)]
-        left = len(mine) // _LEAST_WORDS
+        left = len(mine) // _MIN_WORDS
         for match, word in zip(window, mine, strict=True):
             if match[0].lower() != word:
                 is_first = not re.search(
@@ -142,7 +142,7 @@ def _is_typo(word: str, other: str) -> bool:
     mine = word.lower()
     if not word.isalpha() or not other.isalpha():
         return False  # a value is right letter by letter
-    if min(len(word), len(other)) < _LEAST_TYPO_CHARS or abs(len(word) - len(other)) > 1:
+    if min(len(word), len(other)) < _MIN_TYPO_CHARS or abs(len(word) - len(other)) > 1:
         return False
     head = next((n for n, pair in enumerate(zip(mine, other, strict=False)) if pair[0] != pair[1]), len(mine))
     rests = mine[head:], other[head:]

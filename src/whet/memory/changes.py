@@ -62,7 +62,7 @@ class Changes:
         self._database = reader.database
         self._profile = reader.profile
         self.trusted_tools: frozenset[str] = frozenset()
-        self.instead: Judge | None = None
+        self.judge_override: Judge | None = None
 
     def enter(self, request: MemoryRequest | SkillRequest, origin: Origin) -> LedgerRow:
         """Enter a change and return its row. Raises Refused, NeedsYes, StoreBusy."""
@@ -173,7 +173,7 @@ class Changes:
 
     def _hold_removal(self, row: NewRow) -> NewRow:
         """Let the person decide on a conversation's change that takes a note away without clear evidence."""
-        if row.origin.write_origin != "foreground" or row.state != "active" or self.instead is not None:
+        if self.judge_override or row.origin.write_origin != "foreground" or row.state != "active":
             return row
         doubt = self._database.read_now(lambda db: settling.find_doubt(db, row))
         return msgspec.structs.replace(row, state="inbox", reason=doubt) if doubt else row
@@ -192,7 +192,7 @@ class Changes:
         self, request: MemoryRequest, origin: Origin, base: str, existing: tuple[str, ...]
     ) -> GateVerdict:
         old = "" if request.action == "add" else notes.find_entry(base, request.old_text).statement
-        is_by_hand = origin.write_origin in ("user", "import") or self.instead is not None
+        is_by_hand = origin.write_origin in ("user", "import") or self.judge_override is not None
         if request.action == "remove" and (is_by_hand or _is_repeated(old, existing)):
             return GateVerdict("user")
         claim = Claim("memory", request.content, request.evidence, target=request.target)
@@ -255,12 +255,12 @@ class Changes:
 
     def _judge_skill(self, request: SkillRequest, origin: Origin, plan: SkillPlan) -> GateVerdict:
         name = request.name if request.action == "create" else ""
-        claim = Claim("skill", plan.added_text, request.evidence, known=plan.before, name=name)
+        claim = Claim("skill", plan.added_text, request.evidence, edited_text=plan.before, name=name)
         return self._judge(msgspec.structs.replace(claim, is_verbatim=plan.is_file), origin)
 
     def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
-        if self.instead is not None:
-            return self.instead(claim, origin)
+        if self.judge_override is not None:
+            return self.judge_override(claim, origin)
         if not claim.text:
             return GateVerdict("user")
         # Imported at the first change: the gate takes longer to import than all other modules used here

@@ -18,14 +18,14 @@ from whet.config import paths
 from whet.contract.errors import StoreUnwritable
 from whet.store.ledger import hash_text
 
-LARGEST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 
 
 class Moved(Exception):
     """The file is not in the expected state; someone changed it in the meantime."""
 
 
-def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
+def read(path: Path, limit_bytes: int = MAX_BYTES) -> bytes | None:
     """Return a file's bytes, or None if it does not exist.
 
     Raises ConfigError for a folder, a symlink, a file over the limit, or missing permission.
@@ -33,7 +33,7 @@ def read(path: Path, limit_bytes: int = LARGEST_BYTES) -> bytes | None:
     return paths.read_file_bytes(path, limit_bytes, through_links=False)
 
 
-def read_text(path: Path, limit_bytes: int = LARGEST_BYTES) -> str | None:
+def read_text(path: Path, limit_bytes: int = MAX_BYTES) -> str | None:
     """Return a file's text, as `read` does. Raises ConfigError also if it is not UTF-8."""
     raw = read(path, limit_bytes)
     return None if raw is None else paths.decode_text(raw, path)

@@ -22,7 +22,7 @@ from whet.store.outcomes import ItemUse, TurnOutcome
 
 Finding = Literal["helps", "hurts", "no evidence"]
 Basis = Literal["hold-out", "observed", "none"]
-LEAST_SESSIONS = 5
+MIN_SESSIONS = 5
 """Groups with fewer sessions are not compared."""
 _LIMIT = 40
 """Evidence of harm per item and test: two tests for each item have 5 % together."""
@@ -137,7 +137,7 @@ def _compare(
     finding: Finding = "no evidence"
     if is_harmful(first, second, _LIMIT * 0.05 / (1 - confidence)):
         finding = "hurts"
-    elif min(a.sessions, b.sessions) >= LEAST_SESSIONS and gap.high < 0:
+    elif min(a.sessions, b.sessions) >= MIN_SESSIONS and gap.high < 0:
         finding = "helps"
     return Effect(uses[0].item, _add_up(with_item), b, basis, gap, finding, loaded, current)
 
@@ -148,7 +148,7 @@ def is_harmful(first: Sequence[Sums], second: Sequence[Sums], limit: float) -> b
     Two tests that may be repeated: one by one, and against the usual harm of the others plus a margin, which
     needs few sessions with the item.
     """
-    if len(second) < LEAST_SESSIONS:
+    if len(second) < MIN_SESSIONS:
         return False
     if sum_evidence(a.harm - b.harm for a, b in zip(first, second, strict=False)) >= limit:
         return True

@@ -18,7 +18,7 @@ from whet.log import mask
 from whet.memory import entries, units
 from whet.memory.carried import fetches_only_known, strip_talk, why_foreign_line, why_not_own
 from whet.memory.folding import content_words, fold
-from whet.memory.provenance import got_bytes
+from whet.memory.provenance import may_have_received
 from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.memory.scan import scan
 from whet.memory.skill_names import find_name
@@ -32,7 +32,7 @@ from whet.store.ledger import Quote, Trust
 _MAX_QUOTES = 12
 _KEPT_QUOTE_CHARS = 400
 _MAX_LINE_CHARS = 400
-_LEAST_CHARS = 6
+_MIN_CHARS = 6
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
@@ -88,7 +88,7 @@ def judge_from_sessions(
             break
     assert best is not None  # a lesson always belongs to a session
     matches, transcript = best
-    transcript.laundered = lambda one: database.read_now(
+    transcript.why_foreign_line = lambda one: database.read_now(
         lambda db: why_foreign_line(db, transcript.session_id, one)
     )
     if matches and len(session_ids) > 1:
@@ -216,7 +216,7 @@ def _means_something(quote: str, passage: Passage) -> bool:
     folded = fold(quote)
     if folded == fold(passage.unit) or not passage.unit or _PACKED.search(folded):
         return len(folded) >= 2
-    return len(folded.replace(" ", "")) >= _LEAST_CHARS
+    return len(folded.replace(" ", "")) >= _MIN_CHARS
 
 
 def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscript) -> Passage:
@@ -247,13 +247,15 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
             f"What this quote stands in is too long to be kept whole: {_short(passage.quote)}",
             hint="Point at a shorter line.",
         )
-    is_step = ran.is_command and (claim.kind == "skill" or ran.failed) and got_bytes(ran.call, ran.received)
+    is_step = (
+        ran.is_command and (claim.kind == "skill" or ran.failed) and may_have_received(ran.call, ran.received)
+    )
     if passage.tier == "untrusted" and is_step and fetches_only_known(ran, transcript):
         passage = msgspec.structs.replace(passage, tier="observed", unit="", why="")
     is_call = ran.is_command or not passage.unit
     why = why_not_own(ran, transcript) if passage.tier == "observed" and is_call else ""
     if not why and passage.tier == "observed" and passage.unit and not ran.failed:
-        why = transcript.laundered(passage)
+        why = transcript.why_foreign_line(passage)
     return msgspec.structs.replace(passage, tier="untrusted", why=why) if why else passage
 
 
@@ -382,7 +384,7 @@ def _refuse_off_topic(claim: Claim, passages: Sequence[Passage], transcript: Quo
     slash are not a value. A skill's step may name values from anywhere in the session except untrusted
     text.
     """
-    values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.known)
+    values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.edited_text)
     subjects = {value for value in values if not _TWO_WORDS.fullmatch(value)}
     there = fold(" ".join(f"{item.unit} {item.source.call} {item.source.text[:4_000]}" for item in passages))
     if claim.kind == "skill":

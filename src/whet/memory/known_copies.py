@@ -17,7 +17,7 @@ from whet.config.paths import Home, replace_file
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.memory import disk, notes
-from whet.memory.library import LARGEST_MAIN_BYTES
+from whet.memory.library import MAX_MAIN_BYTES
 from whet.memory.reader import KnownFiles
 from whet.memory.skill_format import NAME
 from whet.store import learned, ledger
@@ -111,7 +111,7 @@ class KnownCopies(KnownFiles):
         if not NAME.fullmatch(folder.name) or folder.is_symlink():
             return False
         try:
-            there = disk.read(folder / "SKILL.md", LARGEST_MAIN_BYTES)
+            there = disk.read(folder / "SKILL.md", MAX_MAIN_BYTES)
         except WhetError:
             return False  # the library reports the reason
         key = hash_text(there) if there is not None else ""

@@ -22,7 +22,7 @@ from whet.store.ledger import hash_text
 if TYPE_CHECKING:
     from whet.memory.skill_index import SkillFolder, SkillSummary
 
-LARGEST_MAIN_BYTES = 200_000
+MAX_MAIN_BYTES = 200_000
 _PROJECT_FOLDERS = (".agents/skills", ".claude/skills")
 _INDEXED_FROM = 30
 BUILT_IN = Path(__file__).with_name("builtin_skills")
@@ -53,7 +53,7 @@ class SkillInfo(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """Its folder. Made when it is read: the index of thousands needs none."""
+        """The skill's folder. It is built on demand, because the index of thousands needs none."""
         return Path(self.location)
 
 
@@ -62,16 +62,16 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._others: dict[str, SkillInfo] = {}
+        self._offered: dict[str, SkillInfo] = {}
         self._workspace: Path | None = None
 
     def look_in(self, workspace: Path) -> None:
-        """Also list the skills of the project that this workspace lies in. They are not shared."""
+        """Also list the skills of the project around this workspace. `share` does not pass them on."""
         self._workspace = workspace
 
     def offer(self, name: str, folder: Path, source: str, description: str = "") -> None:
         """Add a skill from elsewhere. If the name is in use, the earlier skill stays."""
-        self._others.setdefault(name, SkillInfo(name, description, source, str(folder)))
+        self._offered.setdefault(name, SkillInfo(name, description, source, str(folder)))
 
     def offer_built_in(self) -> None:
         """Add the skills that come with the program."""
@@ -79,16 +79,15 @@ class Library:
             self.offer(name, BUILT_IN / name, "built-in", description)
 
     def share(self, other: Library) -> None:
-        """Offer the skills that another library was offered from elsewhere, as they are now; not its own
-        skills."""
-        self._others.update(other._others)
+        """Take over the skills that were offered to another library so far, without that library's own."""
+        self._offered.update(other._offered)
 
     def all(self) -> list[SkillInfo]:
         """Return every skill, sorted by name. The home's own skills replace the project's of
         the same name, and these replace others."""
-        infos = {info.name: info for info in self._others.values()}
-        infos.update((info.name, info) for info in reversed(self._project()))
-        infos.update((info.name, info) for info in self._own())
+        infos = {info.name: info for info in self._offered.values()}
+        infos.update((info.name, info) for info in reversed(self._list_project()))
+        infos.update((info.name, info) for info in self._list_own())
         return [infos[name] for name in sorted(infos)]
 
     def find(self, name: str) -> SkillInfo | None:
@@ -99,13 +98,13 @@ class Library:
             return None
         paths = chain((self.folder / name,), self.folder.glob(f"[!.]*/{name}"))
         own = next((info for path in paths if (info := self._read_own(path)) is not None), None)
-        info = own or next(iter(self._project(name)), None) or self._others.get(name)
+        info = own or next(iter(self._list_project(name)), None) or self._offered.get(name)
         if info is None or info.problem or (info.folder / "SKILL.md").is_file():
             return info
-        return replace(info, problem=f"{info.folder} is gone")
+        return replace(info, problem=f"{info.folder} no longer exists")
 
-    def _own(self) -> list[SkillInfo]:
-        paths = self._few_paths()
+    def _list_own(self) -> list[SkillInfo]:
+        paths = self._list_few_paths()
         if paths is not None:
             return [info for path in paths if (info := self._read_own(path)) is not None]
         from whet.memory.skill_index import list_skill_folders, read_summaries  # noqa: PLC0415 - few homes have many
@@ -115,7 +114,7 @@ class Library:
         infos = [self._describe(folder, summaries.get(folder.path)) for folder in folders]
         return [info for info in infos if info is not None]
 
-    def _few_paths(self) -> Sequence[Path] | None:
+    def _list_few_paths(self) -> Sequence[Path] | None:
         """Return the paths that may hold a skill, those in folders first; None if there are many."""
         own = list(islice(self.folder.glob("[!.]*"), _INDEXED_FROM))
         inner = self.folder.glob("[!.]*/[!.]*") if len(own) < _INDEXED_FROM else iter(())
@@ -140,12 +139,12 @@ class Library:
         return self.folder.resolve()
 
     def _read_own(self, path: Path) -> SkillInfo | None:
-        """Return the skill in a folder of the home, or None. A folder inside a skill is none of its own."""
+        """Return the skill in a folder of the home, or None. A folder inside a skill is not a skill."""
         if path.parent == self.folder:
             return _read(path, "link" if path.is_symlink() else "home")
         return None if (path.parent / "SKILL.md").exists() else _read(path, "group")
 
-    def _project(self, name: str = "[!.]*") -> list[SkillInfo]:
+    def _list_project(self, name: str = "[!.]*") -> list[SkillInfo]:
         """Return the project's skills, those of the folder nearest to the workspace first."""
         folders = list_project_folders(self._workspace) if self._workspace is not None else ()
         root = folders[0].resolve() if folders else Path()
@@ -155,7 +154,7 @@ class Library:
             for part in _PROJECT_FOLDERS
             for path in chain(
                 folder.glob(f"{part}/{name}"),
-                # of a group; a folder inside a skill is none of its own
+                # in a group; a folder inside a skill is not a skill
                 (
                     inner
                     for inner in folder.glob(f"{part}/[!.]*/{name}")
@@ -173,7 +172,7 @@ def _read(folder: Path, source: str) -> SkillInfo | None:
 
     info = SkillInfo(folder.name, "", source, str(folder.resolve() if source != "home" else folder))
     try:
-        text = disk.read_text(info.folder / "SKILL.md", LARGEST_MAIN_BYTES)
+        text = disk.read_text(info.folder / "SKILL.md", MAX_MAIN_BYTES)
         if text is None:
             return replace(info, problem="its link leads nowhere") if _is_broken(folder) else None
         name, description = skill_format.name_and_description(text)

@@ -23,7 +23,7 @@ _PITFALLS_LINE = "## Pitfalls"
 PITFALL_PREFIX = "Pitfall: "
 _PITFALL = re.compile(r"\s*(?:[-*]\s+)?pitfall\s*:\s*", re.IGNORECASE)
 _BULLET = re.compile(r"^[-*+]\s+")
-_LONGEST_ENTRY = 700
+_MAX_ENTRY_CHARS = 700
 # The end of an entry that rests on a file's or a command's text and not on words of the person.
 _SEEN = re.compile(r"\((?:checked )?\d{4}-\d\d-\d\d\)$")
 
@@ -253,9 +253,9 @@ def clean(content: str) -> str:
         raise Refused("The content is empty", hint="Say in one or two lines what to remember.")
     if text.startswith("#"):
         raise Refused("An entry can't be a heading", hint="Write it as one plain line.")
-    if len(text) > _LONGEST_ENTRY:
+    if len(text) > _MAX_ENTRY_CHARS:
         raise Refused(
-            f"The entry has {len(text)} characters; at most {_LONGEST_ENTRY}",
+            f"The entry has {len(text)} characters; at most {_MAX_ENTRY_CHARS}",
             hint="Say it shorter, or make it a skill.",
         )
     return text

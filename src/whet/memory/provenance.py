@@ -30,12 +30,12 @@ _INSTALLED = re.compile(
     r"(?:^|[\s/\"'=])(?:node_modules|site-packages|dist-packages|vendor(?:ed)?|third[_-]party|bower_components"
     r"|\.venv|venv(?=/|\s*(?:$|[;|&\n]))|\.tox|\.cargo/registry|go/pkg/mod|\.m2|\.gem|\.gradle/caches|Pods|[Dd]ownloads?|\.cache)(?:[/\s\"']|$)"
 )
-_DEEPEST = 4
+_MAX_DEPTH = 4
 _MAX_WORDS, _MAX_FOLDERS, _MAX_IN_SCRIPT = 200, 8, 30
 _SCRIPT_BYTES = 20_000
 
 
-def got_bytes(command: str, received: bool | None) -> bool:
+def may_have_received(command: str, received: bool | None) -> bool:
     """Return whether a command may have received bytes from the network: by the sandbox's count, else by its
     text."""
     return reaches_out(command) if received is None else received
@@ -59,16 +59,16 @@ def names_installed_path(command: str) -> bool:
 
 
 class FileOrigins:
-    """The origin of files' bytes, from the disk and the store. One connection inside a transaction; reads
-    only."""
+    """Finds out where files' bytes came from, by the disk and the store. Used inside a transaction; only
+    reads."""
 
     def __init__(self, connection: apsw.Connection, workspace: str) -> None:
         self._connection = connection
         self._named_workspace = workspace
         self._workspace = Path(workspace or ".")
-        self._known: dict[str, str | None] = {}
-        self._running: dict[int, list[PastCall]] = {}
-        self._inside: dict[str, list[str]] = {}
+        self._reasons: dict[str, str | None] = {}
+        self._running_calls: dict[int, list[PastCall]] = {}
+        self._script_paths: dict[str, list[str]] = {}
 
     def why_any_foreign(self, words: Iterable[str]) -> str:
         """Return why one of the files that these words may name is from elsewhere, or an empty string.
@@ -82,37 +82,37 @@ class FileOrigins:
 
     def why_foreign(self, path: str, depth: int = 0) -> str | None:
         """Return why a file's bytes are from elsewhere, an empty string if they are local, or None if there
-        is no file."""
+        is no file. `depth` is the number of calls that lead to it from the file in question."""
         if re.search(r"[*?\[]", path) and "\0" not in path:
-            info = islice(glob.iglob(str(self._resolve(path))), _MAX_WORDS)
-            return next((why for file in info if (why := self.why_foreign(file, depth))), None)
+            matches = islice(glob.iglob(str(self._resolve(path))), _MAX_WORDS)
+            return next((why for file in matches if (why := self.why_foreign(file, depth))), None)
         full_path = self._resolve(path)
         key = str(full_path)
-        if key in self._known:
-            return self._known[key]
-        self._known[key] = ""
+        if key in self._reasons:
+            return self._reasons[key]
+        self._reasons[key] = ""
         try:
             info = os.stat(full_path)
         except (OSError, ValueError):
-            self._known[key] = self._why_by_name(path, key, depth) or None
-            return self._known[key]
+            self._reasons[key] = self._why_by_name(path, key, depth) or None
+            return self._reasons[key]
         target = os.path.realpath(full_path)
         within = os.path.relpath(target, os.path.realpath(self._workspace))
         if target != os.path.abspath(full_path) and is_installed(within):
-            self._known[key] = f"{path} leads to {target[-80:]}, which is installed or downloaded"
+            self._reasons[key] = f"{path} leads to {target[-80:]}, which is installed or downloaded"
         for at_ns in {info.st_mtime_ns, info.st_ctime_ns}:  # moving a file keeps its mtime
             for call in self._running_at(at_ns // 1_000_000):
                 names_it = any(str(self._resolve(word)) == key for word in _list_words(call))
                 why = self._why_output_foreign(call, path, key, depth)
-                self._known[key] = (
-                    self._known[key] or why or (names_it and self._why_by_name(path, key, depth)) or ""
+                self._reasons[key] = (
+                    self._reasons[key] or why or (names_it and self._why_by_name(path, key, depth)) or ""
                 )
-        return self._known[key]
+        return self._reasons[key]
 
     def _running_at(self, at_ms: int) -> list[PastCall]:
-        if at_ms not in self._running:  # files that arrived together share one time
-            self._running[at_ms] = list(calls.find_running_calls(self._connection, at_ms))
-        return self._running[at_ms]
+        if at_ms not in self._running_calls:  # files that arrived together share one time
+            self._running_calls[at_ms] = list(calls.find_running_calls(self._connection, at_ms))
+        return self._running_calls[at_ms]
 
     def _resolve(self, path: str) -> Path:
         return self._workspace / os.path.expanduser(path)
@@ -122,29 +122,31 @@ class FileOrigins:
         if "command" not in tags_of(call.name):
             return ""
         words = (
-            [] if depth >= _DEEPEST else [w for w in _list_words(call) if w and str(self._resolve(w)) != key]
+            []
+            if depth >= _MAX_DEPTH
+            else [w for w in _list_words(call) if w and str(self._resolve(w)) != key]
         )
-        inside = () if depth else (w for word in words for w in self._paths_in_script(word))
+        inner_words = () if depth else (w for word in words for w in self._paths_in_script(word))
         input_why = next(
-            (why for word in (*words, *inside) if (why := self.why_foreign(word, depth + 1))), ""
+            (why for word in (*words, *inner_words) if (why := self.why_foreign(word, depth + 1))), ""
         )
         command = str(parse_arguments(call.arguments).get("command", ""))
-        if not input_why and not got_bytes(command, call.effects.received):
+        if not input_why and not may_have_received(command, call.effects.received):
             return ""
         return f"{path} came with `{' '.join(command.split())[:80]}`"
 
     def _paths_in_script(self, path: str) -> list[str]:
         """Return the paths inside a file that a call may have run: a script opens files that its command does
         not name."""
-        if path not in self._inside:
+        if path not in self._script_paths:
             text = ""
             with suppress(OSError, ValueError):
                 text = read_regular_text(self._resolve(path), _SCRIPT_BYTES)
             is_shell = path.endswith("sh") or re.match(r"#!.*sh\b", text)
             paths = read(text).files if is_shell else file_names([f" {text}"])
             words = (word for word in paths if re.search(r"\w[./]\w", word))
-            self._inside[path] = list(islice(words, _MAX_IN_SCRIPT))
-        return self._inside[path]
+            self._script_paths[path] = list(islice(words, _MAX_IN_SCRIPT))
+        return self._script_paths[path]
 
     def _why_by_name(self, path: str, key: str, depth: int) -> str:
         """Return why a file that was deleted or changed since is from elsewhere, judged by the earlier calls

@@ -14,7 +14,7 @@ from whet.memory.folding import content_words, fold
 from whet.memory.transcript import is_rejection
 from whet.store.ledger import LedgerRow, NewRow, Quote
 
-_LEAST_SAME = 0.5
+_MIN_SAME = 0.5
 _MARKS = "“”\"'` .-*"
 _STEP = re.compile(r"^\s*(?:\d+[.)]|[-*+])\s+")
 
@@ -64,7 +64,7 @@ def takes_place(old: str, new: str) -> bool:
 
 
 def _is_close(old: str, new: str, places: subjects.Places) -> bool:
-    is_close = places.same_share >= _LEAST_SAME or _is_same_subject(old, new)
+    is_close = places.same_share >= _MIN_SAME or _is_same_subject(old, new)
     return is_close and not subjects.names_another(old, new)
 
 

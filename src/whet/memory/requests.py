@@ -70,7 +70,7 @@ class Claim(msgspec.Struct, frozen=True):
     kind: Kind
     text: str
     quotes: tuple[str, ...]
-    known: str = ""
+    edited_text: str = ""
     existing: tuple[str, ...] = ()
     is_verbatim: bool = False
     target: str = ""

@@ -21,7 +21,7 @@ T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9]|-(?!-)){0,62}[a-z0-9]|[a-z0-9]")
 MAX_FILES = 200
 MAX_BYTES = 5_000_000
-_DEEPEST = 6
+_MAX_DEPTH = 6
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
 
@@ -39,8 +39,8 @@ def list_files(root: Path) -> list[str]:
     size = 0
     for folder, folders, names in os.walk(root, followlinks=False):
         relative = Path(folder).relative_to(root)
-        if len(relative.parts) > _DEEPEST:
-            raise BadSkill(f"{root.name} is nested deeper than {_DEEPEST} folders")
+        if len(relative.parts) > _MAX_DEPTH:
+            raise BadSkill(f"{root.name} is nested deeper than {_MAX_DEPTH} folders")
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in (*folders, *names):
             _refuse_strange(Path(folder) / name, f"{root.name}/{relative / name}")
@@ -71,12 +71,14 @@ def check_path(path: str) -> str:
     """Return a file's path within a skill, normalised. Raises BadSkill if it leads out of the skill."""
     parts = path.replace("\\", "/").split("/")
     if not path or path.startswith(("/", "~")) or ".." in parts or "\0" in path or len(path) > 200:
-        raise BadSkill(f"{path!r} is no path inside a skill", hint="e.g. references/api.md, scripts/run.sh")
+        raise BadSkill(
+            f"{path!r} is not a path inside a skill", hint="e.g. references/api.md, scripts/run.sh"
+        )
     clean_parts = [part for part in parts if part not in ("", ".")]
     if not clean_parts or any(part.startswith(".") or not part.isprintable() for part in clean_parts):
-        raise BadSkill(f"{path!r} is no path inside a skill", hint="no hidden files or folders")
-    if len(clean_parts) > _DEEPEST:
-        raise BadSkill(f"{path!r} is nested deeper than {_DEEPEST} folders")
+        raise BadSkill(f"{path!r} is not a path inside a skill", hint="no hidden files or folders")
+    if len(clean_parts) > _MAX_DEPTH:
+        raise BadSkill(f"{path!r} is nested deeper than {_MAX_DEPTH} folders")
     return "/".join(clean_parts)
 
 
@@ -84,7 +86,8 @@ def check_name(name: str) -> str:
     """Return a skill's name unchanged. Raises BadSkill if it is not valid."""
     if not NAME.fullmatch(name):
         raise BadSkill(
-            f"{name[:80]!r} is no skill name", hint="1 to 64 of a-z, 0-9 and single hyphens, e.g. deploy-site"
+            f"{name[:80]!r} is not a skill name",
+            hint="1 to 64 of a-z, 0-9 and single hyphens, e.g. deploy-site",
         )
     return name
 

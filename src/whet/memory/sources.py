@@ -210,7 +210,7 @@ class _Reader:
     def _why(self, command: str, arguments: dict[str, Any], row: StoredText) -> str:
         """Return why a result is not this machine's own, or an empty string."""
         message = row.message
-        if command and provenance.got_bytes(command, row.received):
+        if command and provenance.may_have_received(command, row.received):
             why = f"`{command[:80]}` reaches out to the network"
             if arguments.get("background"):
                 self._background = why

@@ -55,7 +55,7 @@ class QuotableTranscript:
     def __init__(self, session_id: str, sources: Sequence[SourceText]) -> None:
         self.session_id = session_id
         self.sources: list[SourceText] = list(sources)
-        self.laundered: Callable[[Passage], str] = lambda one: ""
+        self.why_foreign_line: Callable[[Passage], str] = lambda one: ""
         self.turn: int = max((source.turn for source in sources), default=0)
 
     def find_passage(self, quote: str, *, is_step: bool = False, is_exact: bool = False) -> Passage | None:

@@ -194,7 +194,7 @@ def plan_forgetting(connection: apsw.Connection, profile: str, session_id: str) 
 def forget(
     connection: apsw.Connection, profile: str, session_id: str, origin: Origin, now: str
 ) -> list[ForgetStep]:
-    """Execute `forget_steps` and return the steps done. A change that can't be undone is kept, with the
+    """Carry out `plan_forgetting` and return the steps done. A change that can't be undone is kept, with the
     reason."""
     done: list[ForgetStep] = []
     for step in plan_forgetting(connection, profile, session_id):

@@ -50,7 +50,7 @@ _QUESTION = re.compile(
 )
 _TICKED = re.compile(r"`([^`\n]+)`")
 _PIECES = re.compile(r"[-_]+|(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ])")
-_LONGEST_RUN = 5
+_MAX_RUN_LENGTH = 5
 _SPOKEN_NAME = 3
 _CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
 _RUN = re.compile("111|11.1|1.11")
@@ -123,10 +123,10 @@ def is_prose(line: str) -> bool:
     if _COMMENT.match(line) or _PACKED.search(line):
         return True
     if match := _TRAILING.search(line):
-        return len(match[1].split()) >= _LONGEST_RUN - 1 or is_packed(match[1])
+        return len(match[1].split()) >= _MAX_RUN_LENGTH - 1 or is_packed(match[1])
     words = _strip_code(line).split()
     plain = sum(map(bool, map(_PLAIN.match, words)))
-    return _longest_run(words) >= _LONGEST_RUN or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
+    return _longest_run(words) >= _MAX_RUN_LENGTH or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
 
 
 def has_prose(line: str) -> bool:
@@ -140,12 +140,12 @@ def has_prose(line: str) -> bool:
         if is_run or (has_other and sum(plain) >= 0.6 * max(len(words), 3)):
             return True
     pieces = map(_PIECES.split, re.split(r"[\s/]+", line))
-    return is_prose(line) or any(sum(map(str.isalpha, each)) >= _LONGEST_RUN for each in pieces)
+    return is_prose(line) or any(sum(map(str.isalpha, each)) >= _MAX_RUN_LENGTH for each in pieces)
 
 
 def has_short_sentence(line: str) -> bool:
-    """Return whether a line that is no setting holds a name of three words or more (push-to-x-first.md), or a
-    short sentence of a script without blanks."""
+    """Return whether a line that is not a setting has a name of three words or more (push-to-x-first.md), or
+    a short sentence of a script without blanks."""
     if _SETTING.search(line):
         return False
     if is_packed(line):
@@ -166,7 +166,7 @@ def find_ticked(text: str) -> list[str]:
 
 def _strip_code(line: str) -> str:
     """Return the line without code in backticks. A sentence in backticks is kept."""
-    return _TICKED.sub(lambda m: m[1] if _longest_run(m[1].split()) >= _LONGEST_RUN else " ", line)
+    return _TICKED.sub(lambda m: m[1] if _longest_run(m[1].split()) >= _MAX_RUN_LENGTH else " ", line)
 
 
 def _longest_run(words: Sequence[str]) -> int:

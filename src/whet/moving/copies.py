@@ -41,7 +41,7 @@ def open_copy(path: Path) -> Generator[apsw.Connection]:
             yield connection
     except apsw.Error as error:
         raise ConfigError(
-            f"{path} can't be read ({error})", hint="it is no SQLite database, or a broken one"
+            f"{path} can't be read ({error})", hint="it is not a SQLite database, or a broken one"
         ) from error
     except OSError as error:
         raise ConfigError(f"{path} can't be read ({error.strerror})") from error

@@ -66,7 +66,7 @@ def parse(raw: bytes) -> list[dict[str, Any]]:
     try:
         document: Any = msgspec.json.decode(raw)
     except NOT_JSON as error:
-        raise ConfigError("cron/jobs.json is no JSON") from error
+        raise ConfigError("cron/jobs.json is not JSON") from error
     jobs: Any = cast(dict[str, Any], document).get("jobs") if isinstance(document, dict) else document
     if not isinstance(jobs, list):
         raise ConfigError("cron/jobs.json holds no jobs")
@@ -195,7 +195,7 @@ def _interval(minutes: Any, next_run: str, zone: str) -> str:
         return f"{minute} {hour} * * *"
     if minutes == 7 * _DAY_MINUTES:
         return f"{minute} {hour} * * {weekday}"
-    raise _Left(f"every {minutes} minutes is no cron expression; whet cron add, with the nearest that is")
+    raise _Left(f"every {minutes} minutes is not a cron expression; whet cron add, with the nearest that is")
 
 
 def _folder(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:

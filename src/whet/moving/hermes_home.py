@@ -37,7 +37,7 @@ class HermesHome:
     def __init__(self, root: Path) -> None:
         if not any((root / name).exists() for name in _FOLDERS):
             raise ConfigError(
-                f"{root} is no home of Hermes Agent",
+                f"{root} is not a home of Hermes Agent",
                 hint="it has a config.yaml or a state.db; ~/.hermes by default",
             )
         self.root = root
@@ -131,7 +131,7 @@ class HermesHome:
                 try:
                     content: Any = msgspec.json.decode(raw) if raw else {}
                 except NOT_JSON as error:
-                    raise ConfigError(f"{folder}/{kind}-approved.json is no JSON") from error
+                    raise ConfigError(f"{folder}/{kind}-approved.json is not JSON") from error
                 for person in parse_paired_people(kind, content):
                     people[person.channel, person.user] = person
         return list(people.values())

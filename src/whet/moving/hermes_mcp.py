@@ -58,7 +58,7 @@ def read(
     for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
         try:
             if not isinstance(entry, dict):
-                raise _Left("it is no table of settings")
+                raise _Left("it is not a table of settings")
             servers.append(_Reader(str(name), cast(dict[str, Any], entry), env).server())
         except _Left as why:
             left_out.append(ImportOutcome(str(name), "left", str(why)))

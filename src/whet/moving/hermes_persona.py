@@ -20,7 +20,7 @@ from whet.shell.fetches import find_outside_host
 
 PART = "persona"
 _KEY = "agent.instructions"
-_LONGEST_CHARS = 20_000
+_MAX_CHARS = 20_000
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _OWN = frozenset(("2765a846e1bb371d78d3b93b403dfb0f8d1ba1a9895edb5f608367abfe81194d",))
 
@@ -53,7 +53,7 @@ def import_persona(
         return [ImportOutcome("SOUL.md", "kept", f"{_KEY} is set here already")]
     if was_imported:
         return [ImportOutcome("SOUL.md", "kept", "it came before and was taken away here")]
-    if problem or len(words) > _LONGEST_CHARS:
+    if problem or len(words) > _MAX_CHARS:
         why = problem or f"it has {len(words):,} characters, and every request would carry them"
         return [ImportOutcome("SOUL.md", "left", f"{why}; whet config set {_KEY} takes what you want of it")]
     if not consent(f"Put this text into every system prompt ({_KEY})?", words):

@@ -18,15 +18,13 @@ import msgspec
 from whet.contract.texts import NOT_JSON
 
 T = TypeVar("T")
-LONGEST_BYTES = 64_000_000
+MAX_BYTES = 64_000_000
 
 
 class JsonLines(Generic[T]):
     """The readable lines of a file as values; `bad` counts the others."""
 
-    def __init__(
-        self, path: Path, decoder: msgspec.json.Decoder[T], longest_bytes: int = LONGEST_BYTES
-    ) -> None:
+    def __init__(self, path: Path, decoder: msgspec.json.Decoder[T], longest_bytes: int = MAX_BYTES) -> None:
         self._path = path
         self._decoder = decoder
         self._longest_bytes = longest_bytes
@@ -54,4 +52,4 @@ def _open_regular(path: str, flags: int) -> int:
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
     os.close(handle)
-    raise OSError(errno.EINVAL, "it is no plain file")
+    raise OSError(errno.EINVAL, "it is not a plain file")

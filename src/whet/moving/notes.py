@@ -76,7 +76,7 @@ def read(
 ) -> tuple[list[Note], list[ImportOutcome]]:
     """Read the notes in `folder`. Files that can't be read are listed, not fatal. Links are not followed.
 
-    `clean` gets a file's name and text, and returns the text without what is no note.
+    `clean` gets a file's name and text, and returns the text without what is not a note.
     """
     found_notes, left_out = list[Note](), list[ImportOutcome]()
     for target, path in notes.FILES.items():

@@ -78,7 +78,7 @@ class OpenClawHome:
         self.unread: Unread = Unread()
         if not (self.databases or self.transcripts or (root / "openclaw.json").is_file()):
             raise ConfigError(
-                f"{root} is no state folder of OpenClaw",
+                f"{root} is not a state folder of OpenClaw",
                 hint="it has an openclaw.json; ~/.openclaw by default",
             )
 
@@ -156,7 +156,7 @@ class OpenClawHome:
 
 
 def _session_rows(connection: apsw.Connection) -> list[tuple[str, str, bool]]:
-    """Return id and title of each session that is no helper's, and whether it is in an archive."""
+    """Return id and title of each session that is not a helper's, and whether it is in an archive."""
     return connection.execute(
         "SELECT w.session_id, coalesce(n.label, n.display_name, w.display_name, ''),"
         " NOT EXISTS (SELECT 1 FROM transcript_events e WHERE e.session_id = w.session_id)"

@@ -83,7 +83,7 @@ class HostAnswers:
         """
         path = key.split(".")
         if not all(path):
-            raise PluginError(f"{key!r} is no setting's name", plugin=self.name, hook="set_config")
+            raise PluginError(f"{key!r} is not a setting's name", plugin=self.name, hook="set_config")
         entry = fields_of(shims.setting(shims.load_config(), "plugins", "entries", self.name))
         settings = entry.setdefault("settings", {})
         for part in path[:-1]:

@@ -210,7 +210,7 @@ class PluginContext(HostAnswers):
         """
         del position
         where = "register_system_prompt_section"
-        self._require(sections.is_id(id), where, f"{id!r} is no section's name: a-z, 0-9, . _ and - only")
+        self._require(sections.is_id(id), where, f"{id!r} is not a section's name: a-z, 0-9, . _ and - only")
         self._require(
             isinstance(content, str) or callable(content), where, f"{id} is neither text nor function"
         )
@@ -224,7 +224,7 @@ class PluginContext(HostAnswers):
         """Offer an engine; `context.engine` selects it by name. One per plugin."""
         if not isinstance(engine, ContextEngine):
             raise PluginError(
-                f"a {type(engine).__name__} is no ContextEngine",
+                f"a {type(engine).__name__} is not a ContextEngine",
                 plugin=self.name,
                 hook="register_context_engine",
             )

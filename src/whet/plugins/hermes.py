@@ -76,19 +76,18 @@ class Completion(msgspec.Struct):
 
 
 class HookTable:
-    """The object that `get_plugin_manager()` returns. Plugins append functions to `_hooks[name]`."""
+    """The object that `get_plugin_manager()` returns. Plugins append functions to `_hooks[name]`.
+
+    `plugins` maps module names to plugin names; the owner of the table fills it.
+    """
 
     def __init__(self) -> None:
         self._hooks: dict[str, list[Callable[..., object]]] = {}
         self.plugins: dict[str, str] = {}
 
     def hooks_named(self, name: str) -> list[Hook]:
-        """Return the functions that were added for a hook, each with the plugin that its module belongs to.
-
-        `plugins` maps modules to plugin names; the owner of the table fills it.
-        """
-        added = [*self._hooks.get(name, ())]
-        return [Hook(self._owner(function), name, function) for function in added]
+        """Return the functions that were added for a hook, each with the plugin of its module."""
+        return [Hook(self._owner(function), name, function) for function in [*self._hooks.get(name, ())]]
 
     def all(self) -> list[Hook]:
         """Return the functions of all hooks."""
@@ -116,7 +115,7 @@ def served_session() -> str:
 
 
 class Names:
-    """One host's claim on the module names."""
+    """One host's claim on the module names, with its hooks and the session that is open to plugins."""
 
     def __init__(self, home: Path, ask_model: AskModel | None) -> None:
         self.home = home
@@ -185,7 +184,7 @@ def await_real_usage(engine: ContextEngine, tokens: int) -> None:
         "last_compression_rough_tokens": tokens,
     }
     tried = [attempt(lambda item=item: setattr(engine, *item)) for item in attributes.items()]
-    for failure in (outcome.error for outcome in tried if outcome.error is not None):
+    if failure := next((outcome.error for outcome in tried if outcome.error is not None), None):
         raise failure
 
 
@@ -206,7 +205,7 @@ def is_hermes_plugin(folder: Path) -> bool:
     return False
 
 
-def call_llm(  # noqa: PLR0913 the signature is another program's, every argument comes by keyword
+def call_llm(  # noqa: PLR0913 - the signature of Hermes Agent, which plugins call by keyword
     *,
     task: str = "",
     messages: Sequence[Mapping[str, Any]],

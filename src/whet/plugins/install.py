@@ -1,7 +1,7 @@
 """Install a plugin's folder into the home: copy a folder, or clone a git repository.
 
 This takes two steps, so that a person can look at the plugin in between: `fetch` puts it beside the
-plugins folder and reads it without running any of it, `settle` moves it in. Nothing is enabled here.
+plugins folder and reads it without running any of it, `move_into_place` moves it in. Nothing is enabled here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FetchedPlugin(msgspec.Struct, frozen=True):
 
 
 def fetch(home: Home, source: str) -> FetchedPlugin:
-    """Copy or clone `source` and read it. Then call `discard` or `settle`. Raises WhetError."""
+    """Copy or clone `source` and read it. Then call `discard` or `move_into_place`. Raises WhetError."""
     home.ensure()
     ready = Path(tempfile.mkdtemp(prefix=".plugin-", dir=home.root))
     done = False
@@ -121,7 +121,7 @@ def clone(source: str, folder: Path) -> None:
 def _read(home: Home, source: str, folder: Path) -> FetchedPlugin:
     if manifest_file(folder) is None and not (folder / "__init__.py").is_file():
         raise PluginError(
-            "it holds neither plugin.yaml nor __init__.py, so it is no plugin", plugin=folder.name
+            "it holds neither plugin.yaml nor __init__.py, so it is not a plugin", plugin=folder.name
         )
     manifest = read_manifest(folder)
     target = home.root / "plugins" / manifest.name

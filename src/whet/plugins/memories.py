@@ -149,7 +149,7 @@ class Memories:
 
     async def enter(self, session_id: str, facts: Mapping[str, str], *, previous_id: str = "") -> None:
         """Start the memories with the process's first session, or switch them to another one that follows
-        `left`."""
+        `previous_id`."""
         if session_id == self._session_id:
             return
         first, former = not self._session_id, self._session_id

@@ -45,7 +45,7 @@ def acquire(plugin: str, name: str, folder: Path) -> ModuleType:
 
 
 def release(name: str) -> None:
-    """Release a module that `hold` returned."""
+    """Release a module that `acquire` returned."""
     entry = _loaded_modules.get(name)
     if entry is None:
         return

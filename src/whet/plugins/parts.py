@@ -78,7 +78,7 @@ class PromptSection(msgspec.Struct, frozen=True):
     plugin: str
     id: str
     content: object
-    most_chars: int
+    max_chars: int
 
 
 class PluginSkill(msgspec.Struct, frozen=True):
@@ -187,7 +187,7 @@ class BoundParts(msgspec.Struct, frozen=True):
 
 
 def bound_parts(engine: object) -> BoundParts | None:
-    """Return the parts that belong to this engine instance, or None if it was not made by `fresh`."""
+    """Return the parts that belong to this engine instance, or None if it was not made by `PluginEngine`."""
     bound = getattr(engine, _BOUND, None)
     return bound if isinstance(bound, BoundParts) else None
 

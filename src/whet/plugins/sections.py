@@ -54,6 +54,6 @@ async def _section_text(section: PromptSection, facts: Mapping[str, str]) -> str
             text = await within(_LIMIT_S, call(text, MappingProxyType(dict(facts))))
         if not isinstance(text, str) or not text.strip():
             raise ValueError("it gave no text")
-        if len(text) > section.most_chars:
-            raise ValueError(f"its {len(text):,} characters are more than its {section.most_chars:,}")
+        if len(text) > section.max_chars:
+            raise ValueError(f"its {len(text):,} characters are more than its {section.max_chars:,}")
         return text.strip()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT_S = 60.0
 _LONGEST_S = 30.0
-_LONGEST_LOCAL_S = 5.0  # a local server has no other clients to wait for
+_MAX_LOCAL_S = 5.0  # a local server has no other clients to wait for
 _DOUBLINGS = 16  # beyond the longest wait, and far below a power that overflows
 
 
@@ -61,7 +61,7 @@ class Backoff(msgspec.Struct):
             return None
         requested_s = error.retry_after_s if isinstance(error, Unavailable | RateLimited) else None
         if requested_s is None:
-            longest_s = _LONGEST_LOCAL_S if self.is_local and passes else _LONGEST_S
+            longest_s = _MAX_LOCAL_S if self.is_local and passes else _LONGEST_S
             wait_s = self.uniform(0.0, min(longest_s, 0.5 * 2 ** min(attempt - 1, _DOUBLINGS)))
             return min(wait_s, left_s) if left_s > 0 else wait_s
         if requested_s > max(LONGEST_WAIT_S, left_s):

@@ -72,7 +72,9 @@ def learn_prices(path: Path, today: str) -> None:
             if own_prices.get(name, ("",))[0] <= as_of <= today:
                 own_prices[name] = as_of, values
     except ValueError as error:
-        raise ConfigError(f"{path} is no price table: {error}", hint=f"first line: {_OWN_COLUMNS}") from error
+        raise ConfigError(
+            f"{path} is not a price table: {error}", hint=f"first line: {_OWN_COLUMNS}"
+        ) from error
 
 
 def _find_own_prices(provider: str, model: str) -> tuple[float | None, ...] | None:

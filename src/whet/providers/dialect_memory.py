@@ -81,7 +81,7 @@ def find_dialect_faults(path: Path) -> list[str]:
     """Return what can't be read in the file, one line for each entry."""
     raw = _read_raw(path)
     if not raw and path.exists() and path.read_bytes().strip() not in (b"", b"{}"):
-        return [f"{path} is no JSON object of entries"]
+        return [f"{path} is not a JSON object of entries"]
     return _read_entries(raw)[1]
 
 
@@ -99,7 +99,7 @@ def describe_dialect(learned: LearnedDialect) -> str:
         for name, value in (("names", cuts.names), ("keywords", cuts.keywords))
         if value
     ]
-    parts += [f"{cuts.most} tools at most"] if cuts.most else []
+    parts += [f"{cuts.max_tools} tools at most"] if cuts.max_tools else []
     parts += [f"descriptions of {cuts.description_chars} characters"] if cuts.description_chars else []
     parts += ["no schema for tools without arguments"] if cuts.empty else []
     parts += ["plain schemas of tools"] if cuts.all_plain else []
@@ -147,4 +147,4 @@ def _read_entries(raw: Mapping[str, Any]) -> tuple[dict[str, LearnedDialect], li
 
 
 def _unknown(value: Mapping[str, Any], kind: type[msgspec.Struct]) -> list[str]:
-    return [name for name in value if name not in kind.__struct_fields__]
+    return [name for name in value if name not in kind.__struct_encode_fields__]

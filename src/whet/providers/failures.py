@@ -1,4 +1,4 @@
-"""Converts server errors and failures into one error class, which determines who acts.
+"""Convert servers' errors and failures into one of our error classes. The class decides who acts on it.
 
 Each vendor words its errors differently; only this module reads those words: overflow of the window with
 its limit, exhausted credit, unknown models, waiting times. Sources: the vendors' error pages and the error
@@ -76,7 +76,7 @@ _DURATION = r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+\.?\d*)s)?(?:(\d+\.?\d*)ms)?"
 
 
 class ServerError(msgspec.Struct, frozen=True):
-    """An error object of the server: its message, its type and code joined, and a limit if named."""
+    """An error object of a server. `kind` is its type, code and status, joined; `detail` is all its texts."""
 
     message: str
     kind: str = ""
@@ -126,10 +126,11 @@ def unreadable_error(
     return error
 
 
-def cut_stream(info: ModelInfo, why: str = "the stream ended before the answer did") -> Unavailable:
+def cut_stream_error(info: ModelInfo) -> Unavailable:
     """Return the error for a stream without its terminal event."""
+    message = f"{info.provider}: the stream ended before the answer did"
     hint = "trying again usually helps; the session goes on with --continue"
-    return Unavailable(f"{info.provider}: {why}", hint=hint, provider=info.provider, model=info.model)
+    return Unavailable(message, hint=hint, provider=info.provider, model=info.model)
 
 
 def refusal_error(info: ModelInfo, why: str = "") -> ModelRefused:
@@ -145,11 +146,11 @@ def refusal_error(info: ModelInfo, why: str = "") -> ModelRefused:
 def classify(
     info: ModelInfo, status: int, server_error: ServerError, *, answered: int | None
 ) -> ProviderError:
-    """Return the error in its class, decided by its words first, because vendors reuse status codes.
+    """Return the error in its class. Its words decide before the status, because vendors reuse status codes.
 
-    The status decides otherwise. It is a guess if the server `answered` none.
+    `answered` is the status that the server sent, or None if `status` is a guess.
     """
-    line = f"{info.provider}: {_line(mask(server_error.message)[:300], answered)}"
+    line = f"{info.provider}: {_add_status(mask(server_error.message)[:300], answered)}"
     error = _by_words(info, status, server_error, line) or _by_status(status, server_error, line)
     error.provider, error.model, error.status, error.code = (
         info.provider,
@@ -161,7 +162,7 @@ def classify(
     return error
 
 
-def _line(text: str, answered: int | None) -> str:
+def _add_status(text: str, answered: int | None) -> str:
     if answered is None or f"HTTP {answered}" in text:
         return text
     return f"{text} (HTTP {answered})" if text else f"HTTP {answered}"
@@ -170,7 +171,7 @@ def _line(text: str, answered: int | None) -> str:
 def _by_words(info: ModelInfo, status: int, server_error: ServerError, line: str) -> ProviderError | None:
     text = f"{server_error.kind} {server_error.message}"
     if status in (400, 413, 422, 429, 500) and _is_overflow(
-        server_error, text, is_usual=status not in (429, 500)
+        server_error, text, may_guess=status not in (429, 500)
     ):
         return _overflow(line, server_error)
     if status == 402 or re.search(_QUOTA, text):
@@ -252,7 +253,7 @@ def _build_error(inner: dict[str, Any], message: str) -> ServerError:
 
 
 def _retry_delay(details: Any) -> float | None:
-    # Gemini: {"@type": ".../RetryInfo", "retryDelay": "39s"}
+    """Return the seconds in Gemini's {"@type": ".../RetryInfo", "retryDelay": "39s"}, or None."""
     if isinstance(details, list):
         for detail in details:  # pyright: ignore[reportUnknownVariableType]
             delay = detail.get("retryDelay") if isinstance(detail, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -278,16 +279,18 @@ def _guess_status(server_error: ServerError) -> int:
             return status
     return (
         400
-        if _is_overflow(server_error, f"{server_error.kind} {server_error.message}", is_usual=True)
+        if _is_overflow(server_error, f"{server_error.kind} {server_error.message}", may_guess=True)
         else 500
     )
 
 
-def _is_overflow(server_error: ServerError, text: str, *, is_usual: bool) -> bool:
+def _is_overflow(server_error: ServerError, text: str, *, may_guess: bool) -> bool:
+    """Return whether an error says that the request is longer than the window. With `may_guess`, vague words
+    count too."""
     if server_error.limit_tokens or any(kind in text for kind in _OVERFLOW_TYPES):
         return True
     # A 429 or 500 needs clearer words than a 400, or "rate limit of input tokens" would count as an overflow.
-    return bool(re.search(_OVERFLOW_WORDS if is_usual else _PLAIN_OVERFLOW_WORDS, text))
+    return bool(re.search(_OVERFLOW_WORDS if may_guess else _PLAIN_OVERFLOW_WORDS, text))
 
 
 def _find_limit(message: str) -> int | None:

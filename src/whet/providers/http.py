@@ -93,7 +93,7 @@ class Http:
         parts = split_http_url(self.base_url)
         if parts is None:
             raise ConfigError(
-                f"model.base_url {strip_credentials(base_url)!r} is no http(s) URL",
+                f"model.base_url {strip_credentials(base_url)!r} is not an http(s) URL",
                 hint="for example http://localhost:11434/v1",
             )
         if parts.password:

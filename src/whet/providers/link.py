@@ -430,7 +430,7 @@ def _early_end_error(info: ModelInfo, received: bytes, kind: str) -> ProviderErr
 
     if received.strip():
         return failures.unreadable_error(info, received, f"{kind} instead of an event stream")
-    return failures.cut_stream(info)
+    return failures.cut_stream_error(info)
 
 
 async def _drain(answer: Answer, chunks: AsyncIterator[bytes]) -> None:

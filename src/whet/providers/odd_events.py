@@ -39,12 +39,12 @@ def read_around(data: bytes, kind: type[T]) -> list[T]:
     try:
         parsed = _values(_limit_depth(text))
     except RecursionError as error:  # nested without end
-        raise ValueError("the event is no JSON") from error
+        raise ValueError("the event is not JSON") from error
     for value in parsed:
         if isinstance(value, dict) and (event := _fit(value, kind)) is not _NOTHING:
             values.append(event)
     if not values:
-        raise ValueError("the event is no JSON object")
+        raise ValueError("the event is not a JSON object")
     return values
 
 

@@ -18,7 +18,7 @@ _FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _NUMBER = r"\b(?:\d{1,3}(?:,\d{3})+|\d{1,9})\b"
 # A longer prompt is compacted, as an answer needs room too.
 _MAX_PROMPT_SHARE = 0.75
-_LEAST_OUTPUT = 512
+_MIN_OUTPUT_TOKENS = 512
 
 
 def fit_output(
@@ -39,7 +39,7 @@ def fit_output(
             limit = min(limit, window // 4)
     else:
         limit = 0 if refusal.status == 413 else _halve(sent, prompt_tokens)
-    if not _LEAST_OUTPUT <= limit < sent:
+    if not _MIN_OUTPUT_TOKENS <= limit < sent:
         return None
     limited = msgspec.structs.replace(dialect, output_limit=limit)
     return limited, f"{name} of {sent} beside the prompt, so {limit} is sent"

@@ -1,7 +1,7 @@
 """The tool calls of one Chat Completions answer while their pieces arrive.
 
 Servers number pieces by index, by id or by order, and some repeat what they sent: the name in each piece, the
-arguments so far, or all of them at the end. The pieces are joined as OpenAI's are; what is no JSON object
+arguments so far, or all of them at the end. The pieces are joined as OpenAI's are; what is not a JSON object
 then is read as such a repetition, so an answer that was sent properly is never changed.
 
 Loaded with the first call of an answer. Does no I/O.
@@ -121,8 +121,8 @@ def read_name(text: str) -> str:
 
 
 def read_arguments(pieces: Sequence[str]) -> str:
-    """Return the arguments that pieces hold: joined, or if that is no object, without repetitions. What can't
-    be read stays as it was sent, for the model to see."""
+    """Return the arguments in the pieces: joined, or if that is not an object, without repetitions. Pieces
+    that can't be read stay as they were sent, for the model to see."""
     text = join_pieces(pieces)
     if not text.strip() or text.strip() in ("null", "None"):
         return "{}"

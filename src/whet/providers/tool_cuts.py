@@ -1,5 +1,5 @@
-"""Read from a server's refusal what it does not take of the tools on offer: one tool, a keyword of the
-schemas, or so many tools. Loaded after a refusal only. Does no I/O.
+"""Read from a server's refusal which part of the tools on offer it does not take: one tool, a keyword of the
+schemas, a long description, or the number of tools. Loaded after a refusal only. Does no I/O.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def read_cuts(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[Tool
     if type(failure) is not BadRequest or any(steps[0] != "tools" for steps in positions):
         return None
     tools = _read_tools(body)
-    if change := _shorten(failure.detail, tools, cuts):
+    if change := _cut_empty(failure.detail, cuts) or _cut_descriptions(failure.detail, tools, cuts):
         return change
     keywords = _find_keywords(failure.detail, tools, cuts)
     if keywords:
         changed = msgspec.structs.replace(cuts, keywords=(*cuts.keywords, *keywords))
         words = ", ".join(keywords)
         return changed, f"the model's server refused {words} in the schemas of tools, so it is left out"
-    most = _find_limit(failure.detail, len(tools))
-    if not most or locate(failure, body).tool:
+    max_tools = _find_limit(failure.detail, len(tools))
+    if not max_tools or locate(failure, body).tool:
         return None
-    left_out = plural(len(tools) - most, "tool")
+    left_out = plural(len(tools) - max_tools, "tool")
     notice = f"the model's server refused {plural(len(tools), 'tool')} as too many, so the last {left_out}"
-    return msgspec.structs.replace(cuts, most=most), f"{notice} are left out"
+    return msgspec.structs.replace(cuts, max_tools=max_tools), f"{notice} are left out"
 
 
 def read_refused_tool(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
@@ -73,7 +73,7 @@ def _read_unnamed(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[
     if type(failure) is not BadRequest or cuts.all_plain or not re.search(_UNNAMED, failure.detail):
         return None
     schemas = (tool.get("parameters") or tool.get("input_schema") for tool in _read_tools(body))
-    if failure.part or failure.tool or not any(map(_is_reducible, schemas)):  # set by `locate`
+    if failure.part or failure.tool or not any(map(_is_reducible, schemas)):  # `locate` sets both
         return None
     notice = "the model's server refused something that it does not name, so plain schemas of tools are sent"
     return msgspec.structs.replace(cuts, all_plain=True), notice
@@ -91,11 +91,18 @@ def _read_tools(body: bytes, name: str = "") -> list[dict[str, Any]]:
     return [fields for fields in all_fields if not name or fields.get("name") == name]
 
 
-def _shorten(text: str, tools: Sequence[dict[str, Any]], cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
-    """Return the cuts that avoid a refusal of long descriptions, or of schemas without arguments."""
-    if not cuts.empty and re.search(_EMPTY, text):
-        notice = "the model's server refused schemas without arguments, so those tools are sent without one"
-        return msgspec.structs.replace(cuts, empty=True), notice
+def _cut_empty(text: str, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
+    """Return the cuts that avoid a refusal of schemas without arguments."""
+    if cuts.empty or not re.search(_EMPTY, text):
+        return None
+    notice = "the model's server refused schemas without arguments, so those tools are sent without one"
+    return msgspec.structs.replace(cuts, empty=True), notice
+
+
+def _cut_descriptions(
+    text: str, tools: Sequence[dict[str, Any]], cuts: ToolCuts
+) -> tuple[ToolCuts, str] | None:
+    """Return the cuts that avoid a refusal of long descriptions."""
     limit = re.search(_LENGTH, text)
     chars = int(limit[1]) if limit else 0
     if not chars or all(len(str(tool.get("description") or "")) <= chars for tool in tools):
@@ -121,9 +128,9 @@ def _is_keyword_named(text: str, keyword: str) -> bool:
 
 
 def _find_limit(text: str, count: int) -> int:
-    """Return how many of so many tools a server takes, half of them if it does not name a number; 0 if the
-    text is about something else."""
-    is_grammar = bool(re.search(_GRAMMAR, text))  # a sum of schemas that is too large for one
+    """Return how many of `count` tools a server takes, half of them if it names no number, or 0 if the
+    refusal is about something else."""
+    is_grammar = bool(re.search(_GRAMMAR, text))  # the schemas together are too large for a grammar
     is_limit = bool(re.search(_TOOLS, text) and re.search(_TOO_MANY, text))
     if count < 2 or read_positions(text) or not (is_limit or is_grammar):
         return 0

@@ -35,24 +35,32 @@ NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
 class ToolCuts(msgspec.Struct, frozen=True):
-    """The parts of the tools on offer that a server refused: tools by name, keywords of their schemas, and
-    all tools beyond the first `most` (0: it refused none for their number). `description_chars`: how long the
-    description of a tool may be (0: any length). `empty`: it refused schemas without arguments. `plain`:
-    tools by name whose schemas hold only what every server takes; `all_plain`: all have such ones."""
+    """The parts of the tools on offer that a server refused."""
 
     names: tuple[str, ...] = ()
+    """Tools that are left out."""
     keywords: tuple[str, ...] = ()
-    most: int = 0
+    """Keywords that are left out of all schemas."""
+    max_tools: int = msgspec.field(default=0, name="most")
+    """How many tools are sent, the first ones; 0: all."""
     description_chars: int = 0
+    """How long a tool's description may be; 0: any length."""
     empty: bool = False
+    """Whether the server refused schemas without arguments."""
     plain: tuple[str, ...] = ()
+    """Tools whose schemas hold only keywords that every server takes."""
     all_plain: bool = False
+    """Whether all schemas are such plain ones."""
 
     def keep(self, tools: Sequence[ToolSpec]) -> list[ToolSpec]:
         """Return the tools that are offered, as the server takes them."""
         kept = [tool for tool in tools if tool.name not in self.names]
-        kept = kept[: self.most] if self.most else kept
-        return [self._cut(tool) for tool in kept] if self != ToolCuts(self.names, most=self.most) else kept
+        kept = kept[: self.max_tools] if self.max_tools else kept
+        return (
+            [self._cut(tool) for tool in kept]
+            if self != ToolCuts(self.names, max_tools=self.max_tools)
+            else kept
+        )
 
     def _cut(self, tool: ToolSpec) -> ToolSpec:
         schema = tool.parameters

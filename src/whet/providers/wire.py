@@ -341,8 +341,8 @@ def _find_free_id(base: str, is_taken: Callable[[str], bool]) -> str:
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
-    """Join the pieces of a text, which may have been split within a character. What is no character becomes
-    U+FFFD."""
+    """Join the pieces of a text, which may have been split within a character. Bytes that are not
+    a character become U+FFFD."""
     text = "".join(pieces)
     if text.isascii() or not _HALVES.search(text):
         return text

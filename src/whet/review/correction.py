@@ -17,8 +17,8 @@ from whet.memory import typed, units
 from whet.store.reviews import TurnCall
 
 Correction = Literal["", "said", "redone"]
-_LEAST_WORDS = 4
-_LEAST_PACKED_CHARS = 6
+_MIN_WORDS = 4
+_MIN_PACKED_CHARS = 6
 _PACKED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _PROGRAM = re.compile(r'"command":\s*"\s*([^\s"\\]+)')
 _ALIKE = 0.6
@@ -31,7 +31,7 @@ def find_correction(text: str, calls: Sequence[TurnCall], before: Sequence[TurnC
     """
     typed_text = typed.split(text[:4_000])[0]
     stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
-    if len(stated.split()) < _LEAST_WORDS and len(_PACKED.findall(stated)) < _LEAST_PACKED_CHARS:
+    if len(stated.split()) < _MIN_WORDS and len(_PACKED.findall(stated)) < _MIN_PACKED_CHARS:
         return ""
     if any(_is_redone(call, item) for call in calls for item in before):
         return "redone"

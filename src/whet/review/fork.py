@@ -39,7 +39,7 @@ from whet.contract.tools import Tag, Tool, ToolContext, ToolOutput, ToolSpec, ta
 from whet.review import wording
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
-from whet.review.order import ReviewJob
+from whet.review.jobs import ReviewJob
 from whet.store import compactions, live, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job

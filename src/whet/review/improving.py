@@ -19,7 +19,7 @@ from whet.memory.cases import SkillCase, parse_steps, replay
 from whet.memory.entries import format_code
 
 _STEPS = "steps"
-_LEAST_CASES = 2
+_MIN_CASES = 2
 _PROMPT = """These are the numbered steps of a procedure, one command in backticks each:
 
 ```
@@ -63,7 +63,7 @@ def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Imp
     steps = parse_steps(text)
     if not steps:
         raise NotFound("the skill has no numbered steps", hint="whet skills show NAME")
-    if len(cases) < _LEAST_CASES:
+    if len(cases) < _MIN_CASES:
         raise NotFound(
             f"the skill has {len(cases)} cases, and one must be held out",
             hint="it gets a case with each session that it is learned from: whet skills check NAME",
@@ -118,7 +118,7 @@ def score(steps: Sequence[str], case: SkillCase, cases: Sequence[SkillCase] = ()
 def _needed_commands(case: SkillCase, cases: Sequence[SkillCase]) -> list[str]:
     """Return the commands of a case that worked, of more than two cases those that worked in most."""
     worked = list(dict.fromkeys(command for command, failed in case.commands if not failed))
-    if len(cases) <= _LEAST_CASES:
+    if len(cases) <= _MIN_CASES:
         return worked
     forms = [
         {_mask_values(command, other) for command, failed in other.commands if not failed} for other in cases

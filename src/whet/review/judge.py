@@ -29,7 +29,7 @@ from whet.contract.texts import short
 from whet.review import wording
 from whet.review.budget import MeteredLink
 from whet.review.fork import Fork, ForkParts, Inherited, ReviewGate
-from whet.review.order import ReviewJob
+from whet.review.jobs import ReviewJob
 from whet.review.probes import Look
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase

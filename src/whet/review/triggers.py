@@ -25,7 +25,7 @@ from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import parse_arguments
 from whet.contract.tools import Tag, tags_of
-from whet.review.order import (
+from whet.review.jobs import (
     KINDS,
     TAG_OF,
     Kind,
@@ -48,6 +48,15 @@ if TYPE_CHECKING:
 
 _ONE_SHOTS = "cli"
 _BATCH = 10
+_FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
+# Calls with these tags fail because of a wrong text or path, not because of how the work is done.
+_TRIVIAL = frozenset[Tag](("path", "tasks", "notes", "skills"))
+_LOOKING = frozenset(
+    {"ls", "cat", "head", "tail", "grep", "rg", "find", "pwd", "echo", "which", "type", "wc", "tree", "file"}
+    | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
+)
+_NEAR = 6
+_WORD = re.compile(r"[^\W_][\w-]{2,}")
 _MENDED = frozenset(("correction", "recovery"))
 """The reasons that a lesson without a model can settle. A correction of an earlier turn, or one that changed
 no call, needs a model."""
@@ -79,12 +88,14 @@ class ReviewObserver(TurnObserver):
         model = session.model
         conversation_id = session.log.session.conversation_id
         runtime, weights = self._runtime(model), weights_of(model)
-        watch = _Watch(self._settings, kinds, self._clock, runtime, weights, conversation_id)
+        setup = _TriggerSetup(self._settings, kinds, self._clock, runtime, weights, conversation_id)
         key = session.log.live.key
-        return lambda connection: _count_turn(connection, key, turn, reason == "answered", watch)
+        return lambda connection: _count_turn(connection, key, turn, reason == "answered", setup)
 
 
-class _Watch(msgspec.Struct, frozen=True):
+class _TriggerSetup(msgspec.Struct, frozen=True):
+    """The parts of the decision that do not depend on the turn's rows."""
+
     settings: ReviewSettings
     kinds: tuple[Kind, ...]
     clock: Clock
@@ -94,50 +105,50 @@ class _Watch(msgspec.Struct, frozen=True):
 
 
 def _count_turn(
-    connection: apsw.Connection, key: int, turn: TurnRecord, ended_well: bool, watch: _Watch
+    connection: apsw.Connection, key: int, turn: TurnRecord, ended_well: bool, setup: _TriggerSetup
 ) -> Sequence[QueuedJob]:
     read_session = sessions.select_columns(connection, sessions.COLUMNS, turn.session_id)
     read_turns = reviews.select_turns(connection, key, turn.number, 2)
-    read_counters = reviews.select_counters(connection, watch.conversation_id)
+    read_counters = reviews.select_counters(connection, setup.conversation_id)
     session = sessions.read_row(read_session())
     if session.private or session.kind != "chat":
         return ()
     facts, facts_before = read_turns()
-    corrects = _corrects(turn.number, facts, facts_before)
+    corrects = _find_correction(turn.number, facts, facts_before)
     if corrects == "redone":
-        now = iso(watch.clock.now())
+        now = iso(setup.clock.now())
         outcomes.record_signal(connection, session.id, "correction", now, turn=turn.number - 1)
     before = read_counters()
-    counted = count(before, facts, watch.settings, corrects=bool(corrects))
-    folder = _count_folder(connection, session, turn.number, facts, watch)
-    trigger = find_trigger(counted, watch.settings, watch.kinds)
+    counted = count(before, facts, setup.settings, corrects=bool(corrects))
+    folder = _count_folder(connection, session, turn.number, facts, setup)
+    trigger = find_trigger(counted, setup.settings, setup.kinds)
     if trigger is None and folder is not None:
-        trigger = find_trigger(folder, watch.settings, watch.kinds)
+        trigger = find_trigger(folder, setup.settings, setup.kinds)
     queued: Sequence[QueuedJob] = ()
     review_job = None
-    turns = (turn.number,) if _has_plain_lesson(facts, watch.settings, corrects) else ()
-    corrected_turns = turns if corrects == "redone" and watch.settings.on_correction else ()
+    turns = (turn.number,) if _has_plain_lesson(facts, setup.settings, corrects) else ()
+    corrected_turns = turns if corrects == "redone" and setup.settings.on_correction else ()
     if trigger is not None and ended_well:
-        review_job = _affordable(connection, session, (turn.number, trigger, facts), watch)
+        review_job = _plan_affordable(connection, session, (turn.number, trigger, facts), setup)
     if review_job is not None:
         needs_model = "correction" in before.reasons or corrects == "said"
         is_enough = not needs_model and _MENDED.issuperset(review_job.reasons)
         review_job = msgspec.structs.replace(
             review_job, turns=turns, corrected_turns=corrected_turns, plain_is_enough=is_enough
         )
-    elif turns and ended_well and "memory" in watch.kinds:
+    elif turns and ended_well and "memory" in setup.kinds:
         reasons = tuple(reason for reason in counted.reasons if reason in _MENDED)
-        plain = ReviewJob(session.id, turn.number, ("memory",), reasons, watch.runtime, facts.context_tokens)
+        plain = ReviewJob(session.id, turn.number, ("memory",), reasons, setup.runtime, facts.context_tokens)
         plain = msgspec.structs.replace(plain, is_plain=True, turns=turns, corrected_turns=corrected_turns)
-        queued = (queue_review(connection, plain, session.conversation_id, watch.clock),)
+        queued = (queue_review(connection, plain, session.conversation_id, setup.clock),)
     if trigger is not None and review_job is not None:
         others = reviews.list_unreviewed_ids(connection, session, _BATCH) if folder is not None else []
         review_job = msgspec.structs.replace(review_job, others=tuple(others))
-        queued = (queue_review(connection, review_job, session.conversation_id, watch.clock),)
+        queued = (queue_review(connection, review_job, session.conversation_id, setup.clock),)
         counted = reset_counters(counted, trigger.kinds)
         if folder is not None:
             reviews.set_counters(connection, _folder_key(session), reset_counters(folder, trigger.kinds))
-    runtime = msgspec.json.encode(watch.runtime).decode()
+    runtime = msgspec.json.encode(setup.runtime).decode()
     reviews.set_counters(
         connection, session.conversation_id, msgspec.structs.replace(counted, runtime=runtime)
     )
@@ -155,7 +166,8 @@ def _has_plain_lesson(facts: ReviewedTurn, settings: ReviewSettings, corrects: C
     return settings.on_recovery and bool(failed) and failed[0].step < last
 
 
-def _corrects(turn: int, facts: ReviewedTurn, before: ReviewedTurn) -> Correction:
+def _find_correction(turn: int, facts: ReviewedTurn, before: ReviewedTurn) -> Correction:
+    """Return how a turn corrects the one before it, or an empty string."""
     if turn == 1 or not facts.said:
         return ""
     from whet.review.correction import find_correction  # noqa: PLC0415 - 15 ms, most of it expressions; a one-shot needs none
@@ -168,7 +180,7 @@ def _folder_key(session: SessionRow) -> str:
 
 
 def _count_folder(
-    connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn, watch: _Watch
+    connection: apsw.Connection, session: SessionRow, turn: int, facts: ReviewedTurn, setup: _TriggerSetup
 ) -> Counters | None:
     """Count a conversation's first turn for its folder too, and return the folder's counters.
 
@@ -183,7 +195,7 @@ def _count_folder(
     if turn == 2:
         counted = msgspec.structs.replace(before, turns=max(before.turns - 1, 0))
     else:
-        counted = count(before, facts, watch.settings)
+        counted = count(before, facts, setup.settings)
     reviews.set_counters(connection, _folder_key(session), counted)
     return counted if turn == 1 else None
 
@@ -216,15 +228,16 @@ def _last_write_step(calls: Sequence[TurnCall], kind: Kind) -> int:
     return max(steps, default=0)
 
 
-def find_trigger(counted: Counters, settings: ReviewSettings, able: Sequence[Kind]) -> ReviewTrigger | None:
-    """Return the review that the counters trigger, limited to the kinds that the session has tools for, or
-    None."""
+def find_trigger(
+    counted: Counters, settings: ReviewSettings, possible: Sequence[Kind]
+) -> ReviewTrigger | None:
+    """Return the review that the counters trigger, limited to the `possible` kinds, or None."""
     reasons = list(counted.reasons)
-    kinds: set[Kind] = set(able) if reasons else set()
-    if "memory" in able and settings.turns and counted.turns >= settings.turns:
+    kinds: set[Kind] = set(possible) if reasons else set()
+    if "memory" in possible and settings.turns and counted.turns >= settings.turns:
         kinds.add("memory")
         reasons.append("turns")
-    if "skill" in able and settings.steps and counted.steps >= settings.steps:
+    if "skill" in possible and settings.steps and counted.steps >= settings.steps:
         kinds.add("skill")
         reasons.append("steps")
     chosen: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in kinds)
@@ -238,54 +251,59 @@ def reset_counters(counted: Counters, kinds: Sequence[Kind]) -> Counters:
     )
 
 
-def _affordable(
+def _plan_affordable(
     connection: apsw.Connection,
     session: SessionRow,
     why: tuple[int, ReviewTrigger, ReviewedTurn],
-    watch: _Watch,
+    setup: _TriggerSetup,
 ) -> ReviewJob | None:
-    """Return the order for a review, or None if the day's share has no room for one more.
+    """Return the job for a review, or None if the day's share has no room for one more.
 
-    What waits for a model in the queue counts as spent. A review that waits for this conversation is widened,
-    so it is no further one. The first review of a day that a correction calls for always has room.
+    Queued reviews that need a model count as spent. A queued review of this conversation does not, because it
+    is widened. The first review of a day that a correction triggers always has room.
     """
-    turn, occasion, facts = why
+    turn, trigger, facts = why
     lock_scope(connection, "reviews")
-    since = day_start(watch.clock.now())
-    spent = weigh_day(reviews.usage_since(connection, since), watch.weights)
+    since = day_start(setup.clock.now())
+    spent = weigh_day(reviews.usage_since(connection, since), setup.weights)
     waiting = jobs.find_waiting(connection, reviews.KIND, session.conversation_id)
     open_payloads = reviews.list_open_payloads(connection)
     if waiting is not None:
         open_payloads.remove(waiting.payload)
-    others = sum(map(_needs_model, open_payloads))
-    settings, tokens = watch.settings, facts.context_tokens
+    queued = sum(map(_needs_model, open_payloads))
+    settings, tokens = setup.settings, facts.context_tokens
     is_cached = facts.is_cached and not settings.model
-    expected = forecast(tokens, settings.digest_tokens, watch.weights, is_cached=is_cached)
-    is_first = bool(settings.share) and "correction" in occasion.reasons and not _has_first(connection, since)
-    if not is_first and not has_room(settings, spent, expected.weight * (others + 1)):
+    expected = forecast(tokens, settings.digest_tokens, setup.weights, is_cached=is_cached)
+    is_first = (
+        bool(settings.share)
+        and "correction" in trigger.reasons
+        and not _had_correction_review(connection, since)
+    )
+    if not is_first and not has_room(settings, spent, expected.weight * (queued + 1)):
         return None
     return ReviewJob(
         session.id,
         turn,
-        occasion.kinds,
-        occasion.reasons,
-        watch.runtime,
+        trigger.kinds,
+        trigger.reasons,
+        setup.runtime,
         tokens,
         is_cached=is_cached,
         is_excerpt=expected.is_excerpt,
-        allowance=spent.review_tokens + expected.weight * others + expected.first_of_day if is_first else 0,
+        allowance=spent.review_tokens + expected.weight * queued + expected.first_of_day if is_first else 0,
     )
 
 
 def _needs_model(payload: str) -> bool:
+    """Return whether a queued review asks a model."""
     try:
         return not read_review_job(payload).is_plain
     except WhetError:
         return True  # another version's
 
 
-def _has_first(connection: apsw.Connection, since: str) -> bool:
-    """Whether a correction has called for a review since `since`."""
+def _had_correction_review(connection: apsw.Connection, since: str) -> bool:
+    """Return whether a correction has triggered a review since then."""
     for payload in reviews.payloads_since(connection, since):
         with suppress(WhetError):
             if "correction" in read_review_job(payload).reasons:
@@ -294,7 +312,7 @@ def _has_first(connection: apsw.Connection, since: str) -> bool:
 
 
 def has_room(settings: ReviewSettings, spent: DaySpending, expected_tokens: int) -> bool:
-    """Whether reviews that take so many tokens more stay within their share of the day; all are weighed."""
+    """Return whether reviews stay within their share of the day if they take so many more weighted tokens."""
     reviewed = spent.review_tokens + expected_tokens
     return reviewed <= settings.share * max(settings.free_tokens, spent.other_tokens + reviewed)
 
@@ -308,21 +326,10 @@ def day_start(now: datetime, later_days: int = 0) -> str:
     return iso(midnight.replace(tzinfo=local.tzinfo) if has_name else midnight.astimezone())
 
 
-_FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
-# Their failures come from a wrong text or path, not from how the work is done.
-_PLAIN = frozenset[Tag](("path", "tasks", "notes", "skills"))
-_LOOKING = frozenset(
-    {"ls", "cat", "head", "tail", "grep", "rg", "find", "pwd", "echo", "which", "type", "wc", "tree", "file"}
-    | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
-)
-_NEAR = 6
-_WORD = re.compile(r"[^\W_][\w-]{2,}")
-
-
 def shows_recovery(calls: Sequence[TurnCall]) -> bool:
     """Return whether these calls, in the order requested, recovered from a failure: by another call, or by a
     call that the error asked for, after which the same call worked."""
-    doing = [call for call in calls if not tags_of(call.name) & _PLAIN and not _is_looking(call)]
+    doing = [call for call in calls if not tags_of(call.name) & _TRIVIAL and not _is_looking(call)]
     for at, failed in enumerate(doing):
         if failed.error_kind not in _FAILURES:
             continue

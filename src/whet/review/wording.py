@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whet.contract.texts import flat, plural, short
 from whet.memory.requests import BESIDE
-from whet.review.order import Kind
+from whet.review.jobs import Kind
 from whet.store.ledger import LedgerRow
 
 TITLE = "Self-improvement review"

@@ -42,8 +42,8 @@ from whet.memory.desk import LearningService
 from whet.memory.transcript import load_transcript
 from whet.review import wording
 from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
+from whet.review.jobs import ReviewJob, read_review_job
 from whet.review.judge import Checks, find_doubts
-from whet.review.order import ReviewJob, read_review_job
 from whet.review.plain_lessons import find_plain_lessons
 from whet.review.probes import run_probes
 from whet.store import claims, jobs, reviews, sessions, turns

@@ -105,7 +105,7 @@ def rewind_answer(outcome: Outcome, clean: Callable[[str], str] = str, *, is_pla
         [KeptPath(printable_path(entry.path), entry.why, entry.can_force) for entry in files.conflicts],
         [FailedPath(printable_path(path), why) for path, why in files.failed.items()],
         outcome.conversation,
-        clean(outcome.said),
+        clean(outcome.undone_text),
     )
 
 

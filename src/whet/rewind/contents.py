@@ -49,7 +49,7 @@ class Contents:
         self._folder = ("", -1)
 
     def read(
-        self, path: str, status: os.stat_result, most_bytes: int, old: KnownState | None
+        self, path: str, status: os.stat_result, max_bytes: int, old: KnownState | None
     ) -> KnownState | None:
         """Read a file or a link, or return None if it is gone. Unreadable and too large files are left
         out."""
@@ -58,23 +58,23 @@ class Contents:
             if stat.S_ISLNK(status.st_mode):
                 target = os.fsencode(os.readlink(name, dir_fd=folder))
                 return KnownState(PathState("link", 0, len(target), target), self._safe_stamp(status))
-            return self._read_file(folder, name, status, most_bytes, old)
+            return self._read_file(folder, name, status, max_bytes, old)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError:
-            return self._unlock_and_read(path, status, most_bytes, old)
+            return self._unlock_and_read(path, status, max_bytes, old)
         except OSError as error:
             return KnownState(make_left_out(f"can't be read: {error.strerror}", status), make_stamp(status))
 
     def _unlock_and_read(
-        self, path: str, status: os.stat_result, most_bytes: int, old: KnownState | None
+        self, path: str, status: os.stat_result, max_bytes: int, old: KnownState | None
     ) -> KnownState | None:
         """Read a file whose mode denies its owner access, by changing the mode temporarily."""
         mode = unlock(self._root_fd, path, stat.S_IRUSR)
         if mode is None:
             return _unreadable_state(status, old)
         try:
-            known = self.read(path, status, most_bytes, old)
+            known = self.read(path, status, max_bytes, old)
         finally:
             lock(self._root_fd, path, mode)
         if known is None or known.state.kind != "file":
@@ -114,9 +114,9 @@ class Contents:
             self._blobs.append((hash_, codec, packed))
 
     def _read_file(
-        self, folder: int, name: str, status: os.stat_result, most_bytes: int, old: KnownState | None
+        self, folder: int, name: str, status: os.stat_result, max_bytes: int, old: KnownState | None
     ) -> KnownState | None:
-        if status.st_size > most_bytes:
+        if status.st_size > max_bytes:
             return KnownState(make_left_out("too large", status), make_stamp(status))
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
@@ -125,7 +125,7 @@ class Contents:
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
                     return None  # replaced during the look; the next look finds the replacement
-                if before.st_size > most_bytes:
+                if before.st_size > max_bytes:
                     return KnownState(make_left_out("too large", before), make_stamp(before))
                 hash_, size = self._read_content(handle)
                 if hash_ is None:

@@ -194,7 +194,7 @@ class Planner:
                 planned = self._plan.changes.get(folder)
                 state = planned.then if planned else database.state_at(self._db, folder, self._now)
                 if state is not None and state.kind != "folder":
-                    return f"{folder} is no folder now"
+                    return f"{folder} is not a folder now"
         return ""
 
 

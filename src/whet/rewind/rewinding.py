@@ -52,7 +52,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class StepChanges(msgspec.Struct, frozen=True):
-    """A recorded step or rewind: how many paths it changed."""
+    """A recorded step or rewind, and the number of paths that it changed."""
 
     turn: int
     step: int
@@ -63,11 +63,11 @@ class StepChanges(msgspec.Struct, frozen=True):
 
 class Outcome(msgspec.Struct, frozen=True):
     """The result of a rewind, or the result that it would have. `undone_text` is the user message that was
-    undone with the conversation."""
+    undone with the conversation; `finished`: an interrupted rewind was completed first."""
 
     files: RewindResult
     conversation: bool
-    said: str
+    undone_text: str
     finished: bool = False
 
     @property
@@ -146,7 +146,7 @@ class Rewinding:
     ) -> Outcome:
         """Return the outcome that a rewind to `point` would have; None means undoing the last rewind. `files`
         are the names of the files to restore, empty for all. Raises NotFound."""
-        row = await self._row(point, parts)
+        row = await self._build_row(point, parts)
         undone = await self._rewind_to_undo(row)
         result = _NOTHING
         first = await self._first_record(row)
@@ -167,7 +167,7 @@ class Rewinding:
         Raises NotFound, StoreBusy while a turn runs, StoreError.
         """
         finished = await self.recover()
-        row = await self._row(point, parts)
+        row = await self._build_row(point, parts)
         session_id = self._log.session.id
         await self._db.read(lambda db: self._log.writer.refuse_if_held(db))
         await self._db.write(lambda db: rewinds.begin_rewind(db, session_id, row))
@@ -176,7 +176,7 @@ class Rewinding:
             new = Record(0, session_id, row.turn, row.step, "rewind", 0, 0, 0, row.id)
             scope = await self._scope(files, force=force)
             result = await self._recordings.pool.run(take_back, self._workspace, first, new, scope)
-        conversation, undone_text = await self._end(row)
+        conversation, undone_text = await self._end_rewind(row)
         return Outcome(result, conversation, undone_text, finished)
 
     async def recover(self) -> bool:
@@ -190,11 +190,11 @@ class Rewinding:
                 if await self._record_of(row.id) is None:
                     await self._db.write(lambda db, id_=row.id: rewinds.delete_rewind(db, id_))
                 else:
-                    await self._end(row)
+                    await self._end_rewind(row)
                     finished = True
         return finished
 
-    async def _end(self, row: RewindRow) -> tuple[bool, str]:
+    async def _end_rewind(self, row: RewindRow) -> tuple[bool, str]:
         """Rewind the conversation, if that is part of it, together with the end of the rewind.
 
         A rewind that changed nothing is deleted, so that it does not hide the one before it from undo.
@@ -213,7 +213,8 @@ class Rewinding:
         await self._db.write(lambda db: end(db, row.id))
         return False, ""
 
-    async def _row(self, point: Point | None, parts: Parts) -> RewindRow:
+    async def _build_row(self, point: Point | None, parts: Parts) -> RewindRow:
+        """Return the row of a new rewind to `point`, or of undoing the last rewind. Raises NotFound."""
         clock, session_id = self._log.writer.clock, self._log.session.id
         new = RewindRow(clock.new_id(), iso(clock.now()), 0, 0, "begun", "", parts)
         if point is None:
@@ -274,10 +275,12 @@ class Rewinding:
         return others, {key: add_folders(files) for key, files in names.items() if files}
 
     async def _family(self) -> set[str]:
+        """Return the ids of the session and of its helpers' sessions."""
         session_id = self._log.session.id
         return await self._db.read(lambda db: rewinds.list_family(db, session_id))
 
-    async def _read(self, work: Work[T], otherwise: T) -> T:
+    async def _read(self, work: Work[T], default: T) -> T:
+        """Read from the recordings, or return `default` if the workspace has none."""
         if not self._workspace.exists:
-            return otherwise
+            return default
         return await self._recordings.pool.run(lambda: self._workspace.file.read_now(work))

@@ -16,7 +16,7 @@ import msgspec
 
 from whet.late import late_pattern
 from whet.sandbox.path_rules import NO_RULES, PathRules
-from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, shorten
+from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy
 
 _OUTPUT_CHARS = 40_000
 _MAX = 3
@@ -198,11 +198,6 @@ def _explain_network(policy: SandboxPolicy, command: str, lines: list[str]) -> D
 
 def _is_loopback(host: str) -> bool:
     return host == "localhost" or host.startswith("127.")
-
-
-def format_path(path: Path) -> str:
-    """Format a path as denials show it."""
-    return shorten(str(path))
 
 
 def needed_openings(policy: SandboxPolicy, command: str, cwd: Path) -> tuple[Opening, ...]:

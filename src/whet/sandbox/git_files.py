@@ -17,7 +17,7 @@ from whet.late import late_pattern
 from whet.regular import read_regular_text
 from whet.sandbox.protected_names import GIT_RUNS
 
-_MAX_BYTES, _MAX_LINKS, _DEEPEST = 1_000_000, 200, 3
+_MAX_BYTES, _MAX_LINKS, _MAX_DEPTH = 1_000_000, 200, 3
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)")
 _SETTING = late_pattern(r"^\s*(?:\[[^\]]*\])?\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*?)\s*$")
 # These sections name branches, addresses and patterns, or files that git only reads.
@@ -31,7 +31,9 @@ def find_execution_paths(tree: Path, git: Path) -> list[Path]:
 
     All paths are resolved.
     """
-    paths = dict.fromkeys([*_linked_hooks(git / "hooks"), *_configured_paths(tree, git / "config", _DEEPEST)])
+    paths = dict.fromkeys(
+        [*_linked_hooks(git / "hooks"), *_configured_paths(tree, git / "config", _MAX_DEPTH)]
+    )
     if not paths:  # as in most repositories; each edit asks
         return []
     protected = [git / name for name in GIT_RUNS]

@@ -74,12 +74,12 @@ class JailPlan(msgspec.Struct, frozen=True):
     policy: SandboxPolicy
     scratch: Scratch
     home: Path
-    kept: Path | None = None
+    aside_folder: Path | None = None
 
     @property
     def aside(self) -> Path:
         """The folder to which the guard moves files."""
-        return self.kept or self.scratch.root / "aside"
+        return self.aside_folder or self.scratch.root / "aside"
 
     def command(self) -> list[str]:
         """Return the launcher's command line, without the socket's number."""

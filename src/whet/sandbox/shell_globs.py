@@ -15,11 +15,11 @@ _MAX_CHARS = 4_096
 _MAX_PART_CHARS = 300
 _MAGIC = re.compile(r"[*?\[]")
 _BRACKETS = re.compile(r"\[[!^]?\]?(?:\[[:.=][^\[\]]*\]|[^\]])*+\]")
-_CLASS = re.compile(r"\[[:.=]")
+_CHARACTER_CLASS = re.compile(r"\[[:.=]")
 
 
 class GlobTooWide(Exception):
-    """Raised if a glob leads through more folder entries than are read, or matches too many files."""
+    """Raised if expanding a glob would read too many folder entries, or matches too many files."""
 
 
 def is_glob(word: str) -> bool:
@@ -30,8 +30,11 @@ def is_glob(word: str) -> bool:
 def may_lead_below(pattern: str, path: str) -> bool:
     """Return whether an absolute pattern may match a path or what lies below it, judged without the disk."""
     parts = _split(pattern)
-    once = [part for before, part in zip(["", *parts], parts, strict=False) if before != "**" or part != "**"]
-    return _may_match(once, [name for name in path.split("/") if name])
+    # Each `**` doubles the ways to match, and a second one in a row adds none.
+    merged = [
+        part for before, part in zip(["", *parts], parts, strict=False) if before != "**" or part != "**"
+    ]
+    return _may_match(merged, [name for name in path.split("/") if name])
 
 
 class GlobReader:
@@ -73,19 +76,19 @@ class GlobReader:
                 yield from self._expand(entry.path, [part, *rest])
 
     def _list(self, folder: str) -> list[os.DirEntry[str]]:
-        listed: list[os.DirEntry[str]] = []
+        read_entries: list[os.DirEntry[str]] = []
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if not self._entries_left:
                     raise GlobTooWide(folder)
                 self._entries_left -= 1
-                listed.append(entry)
-        return listed
+                read_entries.append(entry)
+        return read_entries
 
 
 def _split(pattern: str) -> list[str]:
-    """Return the parts of a pattern as `fnmatch` reads them: rather with a file too many than one too few.
-    Brackets that hold a class, as in `[[:alpha:]]`, match any character, and a very long part any name."""
+    """Return the parts of a pattern in the syntax of `fnmatch`. They match at least what the shell's
+    match: brackets with a class, as in `[[:alpha:]]`, any character, and a very long part any name."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     return [
         "*" if len(part) > _MAX_PART_CHARS and is_glob(part) else _BRACKETS.sub(_translate_brackets, part)
@@ -94,7 +97,7 @@ def _split(pattern: str) -> list[str]:
 
 
 def _translate_brackets(match: re.Match[str]) -> str:
-    if _CLASS.search(match[0], 1):
+    if _CHARACTER_CLASS.search(match[0], 1):
         return "?"
     return f"[!{match[0][2:]}" if match[0].startswith("[^") else match[0]
 
@@ -106,6 +109,7 @@ def _fits(name: str, part: str) -> bool:
 
 
 def _may_match(parts: list[str], names: list[str]) -> bool:
+    """Return whether the parts match all names, or only the first of them: a file below a match counts."""
     if not parts or not names:
         return not names
     if parts[0] == "**" and _fits(names[0], "*") and _may_match(parts, names[1:]):

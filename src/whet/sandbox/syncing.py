@@ -163,7 +163,7 @@ class SyncedTree:
                     except (tarfile.TarError, OSError, KeyError) as error:
                         failed.append(f"{name}: can't be brought back: {error}")
         except tarfile.TarError as error:
-            raise SyncFailed(f"what came back is no archive: {error}") from error
+            raise SyncFailed(f"what came back is not an archive: {error}") from error
         return failed
 
     def _write_member(
@@ -186,7 +186,7 @@ class SyncedTree:
                 return
             data = archive.extractfile(member)
             if data is None:
-                raise OSError("it is no file")
+                raise OSError("it is not a file")
             create_entry(folder, last, stat.S_IFREG | (safe.mode or 0o600), data.read())
             os.utime(last, (member.mtime, member.mtime), dir_fd=folder, follow_symlinks=False)
 
@@ -264,7 +264,7 @@ def _read_listing(output: bytes) -> Listing:
     try:
         for path, kind, size, time, mode, target in zip(*[iter(fields)] * 6, strict=True):
             if any(part in ("", ".", "..") for part in path.split("/")):
-                raise SyncFailed(f"{path!r} is no path in a workspace")
+                raise SyncFailed(f"{path!r} is not a path in a workspace")
             if kind == "f":
                 entries[path] = SyncEntry(kind, int(size), time, mode)
             elif kind in ("d", "l"):

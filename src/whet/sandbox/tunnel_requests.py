@@ -114,7 +114,7 @@ class TunnelFilter:
             self._read = self._read_chunk_size
         elif lengths:
             if not re.fullmatch(rb"\d{1,15}", lengths[0]):
-                raise NotReadable("the request's length is no number")
+                raise NotReadable("the request's length is not a number")
             self._body_bytes = int(lengths[0])
             self._read = self._read_body if self._body_bytes else self._read_head
         else:
@@ -150,7 +150,7 @@ class TunnelFilter:
             return b""
         size = _SIZE_LINE.fullmatch(line)
         if size is None:
-            raise NotReadable("the size of a chunk is no number")
+            raise NotReadable("the size of a chunk is not a number")
         self._body_bytes = int(size[1], 16)
         self._read = self._read_chunk if self._body_bytes else self._read_trailer
         return line + b"\r\n"

@@ -92,7 +92,7 @@ def _check_text(text: str, label: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"the {label} is no UTF-8 text", hint="iconv turns other encodings into it"
+            f"the {label} is not UTF-8 text", hint="iconv turns other encodings into it"
         ) from error
     return text
 

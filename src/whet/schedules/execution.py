@@ -94,7 +94,7 @@ async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunR
 
 
 def target_path(schedule: Schedule, now: datetime) -> Path | None:
-    """Return the file for the answer, with {date} and {time} filled in, or None if the target is no file."""
+    """Return the file for the answer, with {date} and {time} filled in, or None for other targets."""
     if schedule.target in ("", NOTIFY) or is_chat(schedule.target):
         return None
     local = now.astimezone(timing.find_zone(schedule.time_zone))

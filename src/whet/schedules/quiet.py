@@ -22,11 +22,11 @@ def parse_span(text: str) -> str:
     match = _SPAN.fullmatch(text.strip())
     hint = "e.g. --quiet 22:00-07:00"
     if match is None:
-        raise ConfigError(f"{text!r} are no quiet hours", hint=hint)
+        raise ConfigError(f"{text!r} are not quiet hours", hint=hint)
     try:
         first, last = time(int(match[1]), int(match[2])), time(int(match[3]), int(match[4]))
     except ValueError as error:
-        raise ConfigError(f"{text!r} are no quiet hours", hint=hint) from error
+        raise ConfigError(f"{text!r} are not quiet hours", hint=hint) from error
     if first == last:
         raise ConfigError(f"{text!r} would never send anything", hint=hint)
     return f"{first:%H:%M}-{last:%H:%M}"

@@ -64,7 +64,7 @@ def parse_expression(text: str) -> str:
     plain = " ".join(text.split())
     plain = _NAMED.get(plain.lower(), plain)
     if len(plain.split(" ")) != 5:
-        raise ConfigError(f"{text!r} is no cron expression", hint=_EXPRESSION_HINT)
+        raise ConfigError(f"{text!r} is not a cron expression", hint=_EXPRESSION_HINT)
     _check_occurs(plain)
     return plain
 
@@ -77,7 +77,7 @@ def parse_single_time(text: str, zone_name: str, now: datetime) -> datetime:
         moment = _parse_moment(plain, tz, now)
     except (ValueError, OverflowError) as error:
         hint = "e.g. 2026-12-24T09:00, 18:30, or +2h"
-        raise ConfigError(f"{text!r} is no time", hint=hint) from error
+        raise ConfigError(f"{text!r} is not a time", hint=hint) from error
     if moment < now:
         raise ConfigError(f"{text} is past", hint="name a time that is still to come")
     return moment
@@ -184,4 +184,4 @@ def _times(plain: str, moment: datetime) -> CronSim:
     try:
         return CronSim(plain, moment)
     except CronSimError as error:
-        raise ConfigError(f"{plain!r} is no cron expression ({error})", hint=_EXPRESSION_HINT) from error
+        raise ConfigError(f"{plain!r} is not a cron expression ({error})", hint=_EXPRESSION_HINT) from error

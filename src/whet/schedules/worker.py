@@ -36,7 +36,7 @@ LANES = 3
 _POLL_S = 15.0
 _AFTER_OWN_S = 2.0
 _BUSY_S = 60.0
-_LONGEST_BUSY_S = 3600.0
+_MAX_BUSY_S = 3600.0
 _MAX_BEGUN = 3
 
 
@@ -54,7 +54,7 @@ class _LeasedRun(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-async def run_together(*works: Coroutine[Any, Any, None]) -> None:
+async def run_together(*works: Coroutine[Any, Any, object]) -> None:
     """Run `works` concurrently. The first failure cancels the others and is raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -231,7 +231,7 @@ class ScheduleWorker:
 
         def work(connection: apsw.Connection) -> bool:
             now = read_time(connection, self._clock)
-            if (now - datetime.fromisoformat(begun.run.started)).total_seconds() > _LONGEST_BUSY_S:
+            if (now - datetime.fromisoformat(begun.run.started)).total_seconds() > _MAX_BUSY_S:
                 return False
             until = iso(now + timedelta(seconds=_BUSY_S))
             schedules.postpone_run(connection, begun.job, error.message, until)

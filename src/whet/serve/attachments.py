@@ -182,7 +182,7 @@ def _read_text(content: bytes) -> str:
     """Return the text of a file in any encoding that `read_file` knows. Raises ToolError."""
     decoded = decode(content)
     if decoded is None:
-        raise ToolError("the file is no PDF, office file or text")
+        raise ToolError("the file is not a PDF, office file or text")
     text, encoding = decoded
     note = f"[{encoding.note}]\n" if encoding.note and not encoding.mark else ""
     return note + (text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}\n[cut here]")

@@ -59,7 +59,7 @@ def spec_of(name: object, description: object, parameters: object, location: str
         raise ApiError(400, "a tool's schema must be of type object", param=f"{location}.parameters.type")
     schema = cast("dict[str, Any]", parameters)
     if problem := find_schema_fault(schema):
-        raise ApiError(400, f"this is no JSON Schema: {problem}", param=f"{location}.parameters")
+        raise ApiError(400, f"this is not a JSON Schema: {problem}", param=f"{location}.parameters")
     return ToolSpec(name, description if isinstance(description, str) else "", schema)
 
 

@@ -131,7 +131,7 @@ def image_of(data: str, location: str) -> ImagePart:
         raise ApiError(400, f"an image has 1 to {IMAGE_LIMIT_BYTES:,} bytes", param=location)
     kind = image_type(image_bytes)
     if not kind:
-        message = "these bytes are no PNG, JPEG, GIF or WebP"
+        message = "these bytes are not a PNG, JPEG, GIF or WebP"
         raise ApiError(400, message, param=location, code="invalid_image")
     if fault := image_fault(image_bytes):
         raise ApiError(400, f"models can't take this image: {fault}", param=location, code="invalid_image")

@@ -65,7 +65,7 @@ def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
         raise ApiError(400, "a JSON format needs a schema", param=param, code="invalid_value")
     json_schema = cast("dict[str, Any]", schema)
     if problem := find_schema_fault(json_schema):
-        raise ApiError(400, f"this is no JSON Schema: {problem}", param=param, code="invalid_json_schema")
+        raise ApiError(400, f"this is not a JSON Schema: {problem}", param=param, code="invalid_json_schema")
     return AnswerForm(json_schema)
 
 

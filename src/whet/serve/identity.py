@@ -159,7 +159,7 @@ def sessions_of_results(results: Sequence[CallResult]) -> tuple[str, ...]:
 def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting_ids: Set[str]) -> str:
     """Return the session that a request proves to be its client's, or an empty string.
 
-    `waiting` are the ids of the calls that wait for results.
+    `waiting_ids` are the ids of the calls that wait for results.
     """
     results = wish.results
     for session_id in sessions_of_results(results)[:1]:

@@ -22,6 +22,7 @@ from whet.serve.client_tools import check_tools, pass_over_hosted, spec_of
 
 _LONGEST = 64
 _INPUT = "input"
+_TEXT_SCHEMA = {"type": "object", "properties": {_INPUT: {"type": "string"}}, "required": [_INPUT]}
 
 
 CALL_EVENTS = {
@@ -87,7 +88,8 @@ def _read_tool(item: object, location: str, namespace: str) -> Iterator[tuple[To
         model_name = _model_name(namespace, name) if isinstance(name, str) else name
         spec = spec_of(model_name, tool.get("description"), tool.get("parameters"), location)
         if kind == "custom":
-            spec = ToolSpec(spec.name, _with_grammar(spec.description, tool.get("format")), _text_schema())
+            description = _with_grammar(spec.description, tool.get("format"))
+            spec = ToolSpec(spec.name, description, _TEXT_SCHEMA)
         yield spec, OfferedTool(str(name), namespace, kind == "custom")
     else:
         pass_over_hosted(kind, location)
@@ -109,10 +111,6 @@ def _with_grammar(description: str, form: object) -> str:
     if not isinstance(definition, str):
         return description
     return f"{description}\n\nThe input must match this {fields.get('syntax') or ''} grammar:\n{definition}"
-
-
-def _text_schema() -> dict[str, Any]:
-    return {"type": "object", "properties": {_INPUT: {"type": "string"}}, "required": [_INPUT]}
 
 
 def _text_in(arguments: str) -> str:

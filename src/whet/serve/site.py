@@ -97,7 +97,7 @@ class Site:
         pages: Sequence[BaseRoute] = (),
         render_problem: Callable[[int, str], Response] | None = None,
     ) -> ASGIApp:
-        """Return the application. `say` renders an error of one of `pages` as a page."""
+        """Return the application. `render_problem` renders an error of one of `pages` as a page."""
 
         async def handle_error(request: Request, error: Exception) -> Response:
             api_error = _to_api_error(request, error)

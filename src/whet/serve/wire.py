@@ -141,12 +141,12 @@ def as_api_error(error: WhetError) -> ApiError:
     return ApiError(409, text, code="conflict")
 
 
-async def read_body(request: Request, limit_bytes: int = BODY_LIMIT_BYTES) -> bytes:
+async def read_body(request: Request) -> bytes:
     """Return the whole body. Raises ApiError (413) if it is too large."""
     try:
-        return await read_with_limit(request.scope, request.receive, limit_bytes, _DRAIN_LIMIT_BYTES)
+        return await read_with_limit(request.scope, request.receive, BODY_LIMIT_BYTES, _DRAIN_LIMIT_BYTES)
     except BodyTooLarge as error:
-        raise _too_large(limit_bytes) from error
+        raise _too_large(BODY_LIMIT_BYTES) from error
     except CallerGone as error:
         raise ApiError(400, "the client hung up") from error
 
@@ -155,7 +155,7 @@ def _too_large(limit_bytes: int) -> ApiError:
     return ApiError(413, f"the body is larger than {limit_bytes >> 20} MiB", code="body_too_large")
 
 
-async def read_json(request: Request, shape: type[T], limit_bytes: int = BODY_LIMIT_BYTES) -> T:
+async def read_json(request: Request, shape: type[T]) -> T:
     """Read a JSON body into a type. Raises ApiError (400, 413, 415) that names the field."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("application/json", ""):
@@ -163,7 +163,7 @@ async def read_json(request: Request, shape: type[T], limit_bytes: int = BODY_LI
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise ApiError(415, f"the body must not be compressed, and is {coding[:60]}")
-    return decode(await read_body(request, limit_bytes), shape)
+    return decode(await read_body(request), shape)
 
 
 def decode(body: bytes, shape: type[T]) -> T:

@@ -36,7 +36,7 @@ _ONE_LINE = frozenset(
 )
 # A lone `-` before `<<` belongs to no node of the tree.
 _BLANKS = late_pattern(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
-_COMPUTES = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
+_RUNS_SUBSCRIPTS = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
 _BRANCHES = frozenset(
     ("if_statement", "while_statement", "for_statement", "case_statement", "c_style_for_statement")
@@ -62,7 +62,7 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
     """Parse `text` as bash would run it in one of `folders` with `stdin` as its input. Never raises for bad
     text."""
     state = ShellState(text, folders, home, stdin)
-    root = _tree(text)
+    root = _parse_tree(text)
     if root is None:
         state.doubt("the shell syntax takes too long to read")
         return state.script
@@ -83,12 +83,12 @@ def _check_joined_lines(state: ShellState, root: Node, text: str) -> None:
 
 
 def _splits_word(root: Node, at: int) -> bool:
-    """Whether the line break at `at` is outside quotes and here-documents."""
+    """Return whether the line break at `at` is outside quotes and here-documents."""
     node = root.descendant_for_byte_range(at, at + 2)
     return node is None or node.type not in _QUOTED
 
 
-def _tree(text: str) -> Node | None:
+def _parse_tree(text: str) -> Node | None:
     """Parse within a time limit. Returns None if it is exceeded.
 
     The scanner of tree-sitter-bash 0.25 passes code points above 255 to C's isalpha and crashes the
@@ -113,7 +113,7 @@ class _Walker:
 
     def __init__(self, state: ShellState) -> None:
         self._state = state
-        self.redirections = RedirectionReader(state, self.children)
+        self.redirections = RedirectionReader(state, self.walk_all)
 
     def walk(self, node: Node, depth: int) -> None:
         """Walk one node. Commands are appended to the script in order."""
@@ -130,23 +130,25 @@ class _Walker:
         if kind in ("arithmetic_expansion", "postfix_expression", "subscript"):
             self._state.script.arithmetic = True
         if kind == "test_command":
-            self._comparison(self._state.text_of(node))
+            self._check_comparison(self._state.text_of(node))
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, node, depth)
         elif kind in _OWN_SHELL or kind in _BRANCHES:
             self.walk_scope(node, depth)
         else:
-            self.children(node.children, depth)
+            self.walk_all(node.children, depth)
 
-    def _comparison(self, text: str) -> None:
-        """`[[ a -eq b ]]` and `-v name` run commands in a subscript, even if it comes from a variable."""
-        if re.search(_COMPUTES, text):
-            self._state.script.everyday = False
+    def _check_comparison(self, text: str) -> None:
+        """Mark the script as unusual if a test may run a command: `[[ a -eq b ]]` and `-v name` run those in
+        a subscript, even if it comes from a variable."""
+        if re.search(_RUNS_SUBSCRIPTS, text):
+            self._state.script.is_plain = False
             if re.search(r"\w\[.*(\$\(|`|\\)", text, re.DOTALL):
                 self._state.doubt("a subscript may hold a command")
 
-    def children(self, nodes: Iterable[Node], depth: int) -> None:
+    def walk_all(self, nodes: Iterable[Node], depth: int) -> None:
+        """Walk nodes one level deeper, except for punctuation."""
         for child in nodes:
             if child.child_count or child.is_named:
                 self.walk(child, depth + 1)
@@ -164,7 +166,7 @@ class _Walker:
                 self._state.assigned.add(self._state.text_of(child))
             for group in self._state.touching(node.children_by_field_name("value")):
                 self._state.words(*group)
-        self.children(node.children, depth)
+        self.walk_all(node.children, depth)
         self._state.piped = piped
         if node.type in _OWN_SHELL:
             self._state.folders = before
@@ -209,39 +211,41 @@ class _Walker:
                         nested.append(part)
                     self._state.see(part)
         start = len(self._state.script.invocations)
-        self.inner(nested, depth)
+        self.walk_inside(nested, depth)
         invocation.inner = tuple(self._state.script.invocations[start:])
         invocation.stdin, self._state.stdin = self._state.stdin, outer
         if node.type == "declaration_command":
             self._state.script.assignments.extend(assignments)
             words.extend(
-                Word(f"{n}={w.text}", f"{n}={w.plain}", w.dynamic, prefix=f"{n}=") for n, w in assignments
+                Word(f"{name}={word.text}", f"{name}={word.plain}", word.dynamic, prefix=f"{name}=")
+                for name, word in assignments
             )
             assignments.clear()
         self._state.run(invocation)
 
-    def inner(self, nodes: Iterable[Node], depth: int) -> None:
+    def walk_inside(self, nodes: Iterable[Node], depth: int) -> None:
         """Walk the insides of words. Their commands read neither the pipe nor the here-document."""
         piped, stdin = self._state.piped, self._state.stdin
         self._state.piped, self._state.stdin = (), None
-        self.children(nodes, depth) if depth < _MAX_DEPTH else self._state.doubt("it is nested too deeply")
+        self.walk_all(nodes, depth) if depth < _MAX_DEPTH else self._state.doubt("it is nested too deeply")
         self._state.piped, self._state.stdin = piped, stdin
 
     def assignment(self, node: Node, depth: int) -> None:
         """Record an assignment without a command."""
         self._state.script.assignments.append(self._state.assign(node))
-        self.inner(node.children, depth)
+        self.walk_inside(node.children, depth)
 
     def function(self, node: Node, depth: int) -> None:
         """Walk a function's body as if it ran, and check whether it starts itself repeatedly."""
         name = node.child_by_field_name("name")
         body = node.child_by_field_name("body")
         start, before = len(self._state.script.invocations), self._state.folders
-        self.children((child for child in node.children if child != name), depth)
+        self.walk_all((child for child in node.children if child != name), depth)
         if self._state.folders != before:
             self._state.folders = ()
         own_name = self._state.text_of(name) if name is not None else ""
-        calls = any(i.words and i.words[0].text == own_name for i in self._state.script.invocations[start:])
+        inner = self._state.script.invocations[start:]
+        calls = any(call.words and call.words[0].text == own_name for call in inner)
         inside = self._state.text_of(body) if body is not None else ""
         if calls and re.search(r"[&|]", inside.replace("&&", "").replace("||", "")):
             self._state.script.forks = True
@@ -261,7 +265,7 @@ _HANDLERS: dict[str, Callable[[_Walker, Node, int], object]] = {
 
 
 def _on_one_line(source: str, node: Node) -> bool:
-    """Whether a command's words are separated only by blanks and escaped line breaks.
+    """Return whether a command's words are separated only by blanks and escaped line breaks.
 
     The grammar joins some lines that bash does not, as in `ls<newline>\\<newline>rm x`.
     """

@@ -56,7 +56,7 @@ class Kinds(ProgramWords):
         """Split `text`."""
         kinds = super().__new__(cls, text)
         if unknown := sorted(kinds - _KINDS):
-            raise ValueError(f"{unknown} are no kinds")
+            raise ValueError(f"{unknown} are not kinds")
         return kinds
 
 
@@ -79,7 +79,7 @@ class ProgramOptions:
     def __init__(self, text: str = "") -> None:
         words = text.split()
         if strange := [word for word in words if not word.startswith("-")]:
-            raise ValueError(f"{strange} are no options")
+            raise ValueError(f"{strange} are not options")
         self.long: tuple[str, ...] = tuple(word[2:] for word in words if word.startswith("--"))
         self.short: str = "".join(word[1:] for word in words if not word.startswith("--"))
 
@@ -238,7 +238,7 @@ def _lines(text: str) -> dict[str, str]:
             continue
         names, is_entry, _ = line[1:].partition('" = ')
         if not (line.startswith('"') and is_entry) or names in lines_by_names:
-            raise ValueError(f"{line[:40]!r} is no entry, or comes twice")
+            raise ValueError(f"{line[:40]!r} is not an entry, or comes twice")
         lines_by_names[names] = line
     return lines_by_names
 
@@ -255,7 +255,7 @@ def _read_kinds(line: str) -> ProgramFacts | None:
 def _build_value(value_type: type[Any], text: object) -> Any:
     """Build one of the types above from its text."""
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} is no text")
+        raise ValueError(f"{text!r} is not text")
     return value_type(text)
 
 

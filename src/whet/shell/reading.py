@@ -129,7 +129,7 @@ class _Reader:
             *(pair for i in script.invocations for pair in i.assignments),
         ):
             self._values[name] = fill_variables(word.text, self._values)
-        self.words += (fill_variables(word.text, self._values) for word in script.seen)
+        self.words += (fill_variables(word.text, self._values) for word in script.all_words)
         invocations = [(i, _find_inner_commands(i)) for i in script.invocations if i.words]
         strings = tuple(dict.fromkeys(sorted(script.strings)))
         bare = _mask_strings(text, strings, {run for _, (_, runs) in invocations for run in runs})

@@ -18,7 +18,7 @@ from whet.shell.words import Word
 _WITH_VALUE = {"expression": "e", "file": "f", "line-length": "l"}
 _ADDRESS = late_pattern(r"\s*(?:\d+(?:\s*~\s*\d+)?|\$|[+~]\d+|(?P<regex>/|\\[^\n\\]))")
 _BRACKET = late_pattern(r"\[\^?\]?(?:\[([:.=])[^\n]*?\1\]|[^\]\n])*\]")
-_LONGEST_CHARS = 2_000
+_MAX_CHARS = 2_000
 _ARGUMENTS = {  # the argument after a command, except for s and y
     **dict.fromkeys("=dDgGhHnNpPxzF}", ""),
     **dict.fromkeys("lLqQ", r"[ \t]*\d*"),
@@ -71,7 +71,7 @@ def parse_sed_call(words: Sequence[Word]) -> SedScript:
 
 def parse_sed(text: str) -> list[SedCommand] | None:
     """Parse a script. Returns None if it is invalid or very long."""
-    if len(text) > _LONGEST_CHARS:
+    if len(text) > _MAX_CHARS:
         return None
     try:
         return _Reader(text).commands()

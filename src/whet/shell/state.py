@@ -75,10 +75,10 @@ class ShellScript(msgspec.Struct):
     redirects: list[Redirect] = msgspec.field(default_factory=list[Redirect])
     assignments: list[tuple[str, Word]] = msgspec.field(default_factory=list[tuple[str, Word]])
     doubts: list[str] = msgspec.field(default_factory=list[str])
-    seen: list[Word] = msgspec.field(default_factory=list[Word])
+    all_words: list[Word] = msgspec.field(default_factory=list[Word])
     strings: list[tuple[int, int, bool]] = msgspec.field(default_factory=list[tuple[int, int, bool]])
     forks: bool = False
-    everyday: bool = True
+    is_plain: bool = True
     arithmetic: bool = False
 
 
@@ -105,7 +105,7 @@ class ShellState:
     def see(self, node: Node) -> None:
         """Record whether a node's syntax may run without a question, and the positions of strings."""
         if node.is_named and node.type not in _PLAIN_SYNTAX:
-            self.script.everyday = False
+            self.script.is_plain = False
         if node.type in _STRINGS:
             self.script.strings.append((node.start_byte, node.end_byte, False))
 
@@ -116,7 +116,7 @@ class ShellState:
     def words(self, *touching: Node) -> list[Word]:
         """Return the words that adjacent nodes without blanks form."""
         words = cook(touching, self.source, self._value)
-        self.script.seen.extend(words)
+        self.script.all_words.extend(words)
         if any(word.odd for word in words):
             self.doubt("the shell syntax is unusual")
         return words

@@ -21,7 +21,7 @@ from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.store import rows, sessions
 
 _LONG_BYTES = 12_000
-# Text of an assistant is no evidence, so it is not read.
+# Text of an assistant is not evidence, so it is not read.
 _RESULT = (
     f"CASE WHEN m.role = {rows.ASSISTANT} THEN ''"
     f" WHEN octet_length(m.content) <= {_LONG_BYTES} THEN m.content"

@@ -123,18 +123,11 @@ def is_gone(connection: apsw.Connection, owner: str) -> bool:
     return not _exists(pid) or (born != "-" and read_process_birth(pid) != born)
 
 
-def claim_session(
-    connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime
-) -> None:
-    """Claim a session for `holder`. Raises StoreBusy if another living one holds it."""
-    begin_claim(connection, key, session_id, holder, now)()
-
-
 def begin_claim(
     connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime
 ) -> Callable[[], bool]:
-    """Claim a session as `claim_session` does, and return the function that completes it. Statements that run
-    in between are under the claim if it returns True."""
+    """Claim a session for `holder`, and return the function that completes the claim. Statements that run in
+    between are under the claim if it returns True. Raises StoreBusy if another living holder has it."""
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 

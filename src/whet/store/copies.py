@@ -37,7 +37,7 @@ class Copies:
                 self._origins[key] = ((origin - key) << rows.SEQ_BITS, last or 0)
             pending = ({origin for _, origin, _ in records} & forked) - self._origins.keys()
         self.first: dict[int, int] = {}
-        self.of: dict[int, list[int]] = {}
+        self.by_original: dict[int, list[int]] = {}
         origins, bits = self._origins, rows.SEQ_BITS
         for id_ in copied:
             first = id_
@@ -45,7 +45,7 @@ class Copies:
                 first += up[0]
             if first != id_:
                 self.first[id_] = first
-                self.of.setdefault(first, []).append(id_)
+                self.by_original.setdefault(first, []).append(id_)
 
     def fold(self, weights: dict[int, float]) -> None:
         """Replace each copy by its original, with the largest weight of its copies."""

@@ -79,7 +79,7 @@ class ShellFolder(msgspec.Struct, frozen=True):
 def read_shell_folder(
     connection: apsw.Connection, key: int, previous: ShellFolder, through: int
 ) -> ShellFolder:
-    """Return the folder of a session's next command, without reading calls again that `known` covers. The
+    """Return the folder of a session's next command, without reading calls again that `previous` covers. The
     result covers the calls up to `through`, which have all ended."""
     row = connection.execute(
         "SELECT s.epoch, (SELECT facts FROM tool_calls c WHERE session = s.key"

@@ -1,7 +1,7 @@
 """The names of items imported from another program's home, so that none is imported twice.
 
 Items that a person removed here therefore stay removed. Sessions, notes and skills have records of their
-own (`imports`, the ledger). Every function takes a connection inside a transaction.
+own. Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations

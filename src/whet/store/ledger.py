@@ -102,7 +102,7 @@ class LedgerFilter(TypedDict, total=False):
     task_id: str
 
 
-_LARGEST_ID = 2**63 - 1
+_MAX_ID = 2**63 - 1
 _ORIGIN = tuple(filter("others".__ne__, Origin.__struct_fields__))
 _PLAIN = ("profile", "kind", "item", "action", "state", "before", "after", "base_hash", "hash", "trust")
 _GIVEN = (*_PLAIN, "reason", "undoes", "remark")
@@ -133,7 +133,7 @@ def insert_row(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
 
 def get(connection: apsw.Connection, row_id: int, profile: str | None = None) -> LedgerRow:
     """Return a row. Raises NotFound, also for another profile's row."""
-    bounded_id = min(row_id, _LARGEST_ID)
+    bounded_id = min(row_id, _MAX_ID)
     row = connection.execute(f"SELECT {_COLUMNS} FROM ledger WHERE id = ?", (bounded_id,)).fetchone()
     if row is None or (profile is not None and row[1] != profile):
         raise NotFound(

@@ -291,11 +291,11 @@ class Ranking:
     def _select_shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[MatchRow]:
         """Return the rows that may be shown, or the newest of them. A row that may not be shown is replaced
         by its nearest copies that may."""
-        visible = self._select_visible(scores, -1 if copies.of else newest)
-        if not copies.of or len(visible) == len(scores):
+        visible = self._select_visible(scores, -1 if copies.by_original else newest)
+        if not copies.by_original or len(visible) == len(scores):
             return visible
-        hidden = (scores.keys() - {row.id for row in visible}) & copies.of.keys()
-        chains = [copies.chain(id_) for first in hidden for id_ in copies.of[first]]
+        hidden = (scores.keys() - {row.id for row in visible}) & copies.by_original.keys()
+        chains = [copies.chain(id_) for first in hidden for id_ in copies.by_original[first]]
         scored = {id_: scores[chain[-1]] for chain in chains for id_ in chain}
         there = {row.id: row for row in self._select_visible(scored)}
         return visible + [there[id_] for id_ in find_nearest(chains, there)]

@@ -59,7 +59,7 @@ def list_states(connection: apsw.Connection, since: str, now: datetime, limit: i
 
 
 def find_state(connection: apsw.Connection, session_id: str, now: datetime) -> AgentRow | None:
-    """Return the state of one session; None for one that is no conversation, as a review."""
+    """Return the state of one session; None for one that is not a conversation, as a review."""
     record = connection.execute(f"{_ROWS} AND s.id = ?", (session_id,)).fetchone()
     return None if record is None else _read_row(connection, record, now)
 

@@ -26,10 +26,9 @@ _KEYS_BY_FILTER = {
 _RUN, _LAST = 3, "\U0010ffff"
 
 
-def build_condition(text: str, table: str = "") -> tuple[str, list[Any]]:
+def build_condition(text: str) -> tuple[str, list[Any]]:
     """Return a condition, with its values, that a title contains `text` or an id begins with it."""
-    of = f"{table}." if table else ""
-    condition = rf"({of}title LIKE ? ESCAPE '\' OR {of}id LIKE ? ESCAPE '\')"
+    condition = r"(title LIKE ? ESCAPE '\' OR id LIKE ? ESCAPE '\')"
     return condition, [f"%{escape_like(text)}%", f"{escape_like(text)}%"]
 
 

@@ -87,8 +87,8 @@ def _find_seen(folder: Path, name: str) -> Path:
 
 def find_missing(text: str, folder: Path) -> list[str]:
     """Return the names of files, other than images, that `text` mentions as @path or @"path" and that do not
-    exist. A word without a point and a slash is no file's name, nor is a name like `@types/node`, without a
-    point and in a folder that does not exist."""
+    exist. A word without a point and a slash is not a file's name, nor is a name like `@types/node`, without
+    a point and in a folder that does not exist."""
     names = [quoted or bare.rstrip(".,;:!?)]}") for quoted, bare in _MENTION.findall(text)]
     likely = [
         name

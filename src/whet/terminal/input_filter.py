@@ -109,7 +109,7 @@ class SequenceFilter:
 
 
 def _key_of(match: re.Match[str]) -> str:
-    """Return the key press of a CSI sequence as a plain terminal sends it, or "" if it is no key."""
+    """Return the key press of a CSI sequence as a plain terminal sends it, or "" if it is not a key."""
     sequence, parameters, final = match[0], match[1] or "", match[2] or ""
     if len(sequence) > _MAX_CSI_CHARS:
         return ""

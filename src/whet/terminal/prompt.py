@@ -191,7 +191,7 @@ class PasteParser(Vt100Parser):
         super().flush()
 
     def _end_cut_paste(self, held: list[str]) -> None:
-        """End a paste without an end mark. The beginning of a mark is no text: the rest of it may follow."""
+        """End a paste without an end mark. The beginning of a mark is not text: the rest of it may follow."""
         text = "".join(held)
         size = next((size for size in range(len(PASTE_ENDS), 0, -1) if text.endswith(PASTE_ENDS[:size])), 0)
         text, self._sequences.pending = text[: len(text) - size], text[len(text) - size :]
@@ -263,7 +263,7 @@ class _PasteInput(ProtocolInput):
 
 def open_input(set_pause: Callable[[float], object]) -> Input:
     """Open the terminal's input with a parser that handles long pastes, and with unambiguous keys if the
-    terminal has them. After each read, `set_pause` gets the seconds until `flush_keys` is due."""
+    terminal has them. After each read, `set_pause` gets the seconds until the keys must be flushed."""
     if not isinstance(create_input(), Vt100Input):
         return create_input()
     return _PasteInput(KeyProtocol(), set_pause)

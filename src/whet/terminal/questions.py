@@ -274,7 +274,7 @@ class TerminalPerson:
         self._painter = painter
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is no option are a no."""
+        """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is not an option are a no."""
         decision = TerminalDecision(request, self._painter.theme, max(self._terminal.height() - 22, 8))
         is_drawn = is_viewed = False
         while True:

@@ -93,7 +93,7 @@ class TypedKeys:
         self._hold()
 
     def paste(self, text: str) -> None:
-        """Take pasted text: the rest of a line that was begun. By itself a paste is no answer."""
+        """Take pasted text: the rest of a line that was begun. By itself a paste is not an answer."""
         self.close()
         if self.text:
             self.text += " ".join(text.split())

@@ -96,7 +96,7 @@ def _prepare(target: ConfinedPath, data: bytes) -> str:
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
     # A process that a command left running may have created the link after the gate's check.
-    if target.is_led and _starts_programs(target):
+    if target.is_linked and _starts_programs(target):
         raise BadInput(f"a link leads to {target.shown}", hint="name that itself")
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     try:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 
 _SAMPLE_BYTES = 1 << 16
-_LEAST_COMMON = 0.75  # of the characters outside ASCII, how many must be common in the language
-_LEAST_RUN = 4
+_MIN_COMMON = 0.75  # of the characters outside ASCII, how many must be common in the language
+_MIN_RUN_LENGTH = 4
 _HIGH_LINE = re.compile(rb"^[^\n]*[\x80-\xff][^\n]*", re.MULTILINE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
 _CHINESE = (
@@ -96,7 +96,7 @@ def _rate_candidates(sample: bytes) -> Iterator[tuple[float, str]]:
         chars = [char for char in text if char > "\x7f"]
         kinds = [is_common(char) for char in chars]
         common, rare = kinds.count(True), kinds.count(False)
-        if not common or common < _LEAST_COMMON * (common + rare) or not _has_words(name, sample):
+        if not common or common < _MIN_COMMON * (common + rare) or not _has_words(name, sample):
             continue
         yield (common + sum(char in frequent for char in chars)) / (common + rare), name
 
@@ -106,7 +106,7 @@ def _has_words(name: str, sample: bytes) -> bool:
     if name not in _ALPHABETS:
         return True
     runs = [len(match[0]) for match in _HIGH_RUN.finditer(sample)]
-    return max(runs) >= _LEAST_RUN and sum(length for length in runs if length > 1) > 0.7 * sum(runs)
+    return max(runs) >= _MIN_RUN_LENGTH and sum(length for length in runs if length > 1) > 0.7 * sum(runs)
 
 
 def _is_kana(char: str) -> bool:

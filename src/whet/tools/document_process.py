@@ -26,7 +26,7 @@ _CHILD = (
     "from whet.tools.document_process import main; main(sys.argv[2:])"
 )
 _PACKAGES = str(Path(__file__).parents[2])
-LARGEST_BYTES = 50_000_000
+MAX_BYTES = 50_000_000
 _LOOK_S = 0.05
 _MAX_WAIT = 4  # seconds by the clock for each second of CPU
 _MAX_CHAR_BYTES = 12  # JSON escapes a character outside the BMP as two units of 6 bytes
@@ -49,16 +49,16 @@ class DocumentText(NamedTuple):
 
 def read_document(
     stream: BinaryIO,
-    most_chars: int,
+    max_chars: int,
     stopped: Callable[[], bool] = lambda: False,
     limits: ReadLimits | None = None,
 ) -> DocumentText | None:
-    """Return a document's text, or None if the file is no document.
+    """Return a document's text, or None if the file is not a document.
 
     Blocks until the document is read, a limit is reached, or `stopped`. Raises ToolError.
     """
     limits = limits or ReadLimits()
-    arguments = map(str, (most_chars, limits.memory_mb, limits.seconds))
+    arguments = map(str, (max_chars, limits.memory_mb, limits.seconds))
     command = [
         sys.executable or "python3",
         "-I",
@@ -124,8 +124,8 @@ def _search_path() -> str:
 
 def main(arguments: list[str]) -> None:
     """Read the document from the standard input and write the answer as JSON to the standard output."""
-    most_chars, memory_mb, seconds = map(int, arguments)
-    _limit_process(most_chars, memory_mb, seconds)
+    max_chars, memory_mb, seconds = map(int, arguments)
+    _limit_process(max_chars, memory_mb, seconds)
     from whet.tools import documents  # noqa: PLC0415 - under the limits, like everything that it imports
 
     fields: dict[str, object]
@@ -134,7 +134,7 @@ def main(arguments: list[str]) -> None:
             kind = documents.kind_of(stream.read(1024), stream)
             fields = {"kind": kind}
             if kind:
-                text, is_cut = documents.text_of(kind, stream, most_chars)
+                text, is_cut = documents.text_of(kind, stream, max_chars)
                 fields |= {"text": text, "is_cut": is_cut}
         except ToolError as error:
             fields = {"error": error.message, "hint": error.hint}
@@ -143,11 +143,11 @@ def main(arguments: list[str]) -> None:
     os._exit(0)  # freeing a large document piece by piece takes time
 
 
-def _limit_process(most_chars: int, memory_mb: int, seconds: int) -> None:
+def _limit_process(max_chars: int, memory_mb: int, seconds: int) -> None:
     """Have the kernel end this process at its limits. It may write its answer and no other file."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     signal.alarm(seconds * _MAX_WAIT)
-    output_bytes = most_chars * _MAX_CHAR_BYTES + _ANSWER_BYTES
+    output_bytes = max_chars * _MAX_CHAR_BYTES + _ANSWER_BYTES
     limits = {
         resource.RLIMIT_AS: memory_mb << 20,
         resource.RLIMIT_CPU: seconds,

@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 
 from whet.contract.errors import ToolError
 
-_LARGEST_PART_BYTES = 30_000_000
-_LARGEST_WHOLE_BYTES = 60_000_000
-_LARGEST_BLOCK = 200_000
+_MAX_PART_BYTES = 30_000_000
+_MAX_WHOLE_BYTES = 60_000_000
+_MAX_BLOCK_SIZE = 200_000
 _PIECE_CHARS = 1 << 16
 _MAX_CELLS = 200_000
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -66,16 +66,16 @@ def pages(kind: str, stream: BinaryIO) -> Pages:
         raise ToolError(f"the {kind} file is broken or locked: {error}") from error
 
 
-def text_of(kind: str, stream: BinaryIO, most_chars: int) -> tuple[str, bool]:
-    """Return a document as one text with a line before each page, and whether it was cut at `most_chars`."""
+def text_of(kind: str, stream: BinaryIO, max_chars: int) -> tuple[str, bool]:
+    """Return a document as one text with a line before each page, and whether it was cut at `max_chars`."""
     parts: list[str] = []
-    room, is_empty = most_chars, True
+    room, is_empty = max_chars, True
     for name, text in pages(kind, stream):
         parts.append(f"--- {name} ---\n{text.strip()}\n")
         is_empty = is_empty and not text.strip()
         room -= len(parts[-1])
         if room < 0:
-            return "\n".join(parts)[:most_chars], True
+            return "\n".join(parts)[:max_chars], True
     if is_empty:
         parts.append("[there is no text in it: pictures, and scanned pages, are not read]")
     return "\n".join(parts), False
@@ -106,7 +106,7 @@ class _Parts:
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.names = archive.namelist()
         self._archive = archive
-        self._room = _LARGEST_WHOLE_BYTES
+        self._room = _MAX_WHOLE_BYTES
 
     def tree(self, name: str) -> ElementTree.Element:
         """Return a small XML file as a tree."""
@@ -125,8 +125,8 @@ class _Parts:
                 if event == "start":
                     above.append(element)
                     count += 1
-                    if count > _LARGEST_BLOCK:
-                        raise ToolError(f"{name} in it holds more than {_LARGEST_BLOCK:,} elements in one")
+                    if count > _MAX_BLOCK_SIZE:
+                        raise ToolError(f"{name} in it holds more than {_MAX_BLOCK_SIZE:,} elements in one")
                     continue
                 above.pop()
                 if len(above) == depth - 1:
@@ -137,13 +137,11 @@ class _Parts:
         parser.close()
 
     def _text(self, name: str) -> str:
-        most = min(_LARGEST_PART_BYTES, self._room)
+        most = min(_MAX_PART_BYTES, self._room)
         size = self._archive.getinfo(name).file_size
         if size > most:
-            limit_note = (
-                "" if most == _LARGEST_PART_BYTES else f", or all of it than {_LARGEST_WHOLE_BYTES:,}"
-            )
-            raise ToolError(f"{name} in it is larger than {_LARGEST_PART_BYTES:,} bytes{limit_note}")
+            limit_note = "" if most == _MAX_PART_BYTES else f", or all of it than {_MAX_WHOLE_BYTES:,}"
+            raise ToolError(f"{name} in it is larger than {_MAX_PART_BYTES:,} bytes{limit_note}")
         with self._archive.open(name) as file:
             raw = file.read(size)  # never unpack more than the declared size
         self._room -= size

@@ -20,7 +20,7 @@ from whet.tools.atomic import PendingWrite
 from whet.tools.encoding import Encoding, decode, encode, line_ending
 from whet.tools.paths import ConfinedPath, kind, open_file
 
-LARGEST_BYTES = 4_000_000
+MAX_BYTES = 4_000_000
 _NOT_SAVED = "the editor has it, but did not save it: other programs still see the old file"
 _ALTERED = "the editor changed it while saving, as by formatting; read it again before the next edit"
 
@@ -40,7 +40,7 @@ def read_unsaved(buffers: Buffers | None, target: ConfinedPath) -> bytes | None:
     if decoded is None or (text := buffers.read(target.path)) is None:
         return None
     on_disk, encoding = decoded
-    if _is_same_text(text, on_disk) or (disk is None and not text) or len(text) > LARGEST_BYTES:
+    if _is_same_text(text, on_disk) or (disk is None and not text) or len(text) > MAX_BYTES:
         return None
     if "\r\n" not in text and line_ending(on_disk) == "\r\n":
         text = text.replace("\n", "\r\n")
@@ -146,7 +146,7 @@ class _Writing:
 
 def _change_text(change: PendingWrite) -> str | None:
     """Return a change as text, or None if it is not made through an editor."""
-    if change.data is None or len(change.data) > LARGEST_BYTES:
+    if change.data is None or len(change.data) > MAX_BYTES:
         return None
     if change.text is not None:
         return change.text
@@ -160,10 +160,10 @@ def _read_disk(target: ConfinedPath) -> bytes | None:
         return None
     try:
         with os.fdopen(open_file(target), "rb") as stream:
-            data = stream.read(LARGEST_BYTES + 1)
+            data = stream.read(MAX_BYTES + 1)
     except (ToolError, OSError):
         return None
-    return data if len(data) <= LARGEST_BYTES else None
+    return data if len(data) <= MAX_BYTES else None
 
 
 def _check_writable(target: ConfinedPath) -> None:

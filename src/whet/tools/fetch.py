@@ -191,7 +191,7 @@ def _parse_url(url: str) -> httpx2.URL:
     try:
         target = httpx2.URL(text)
     except httpx2.InvalidURL as error:
-        raise BadInput(f"{url[:200]!r} is no URL: {error}") from error
+        raise BadInput(f"{url[:200]!r} is not a URL: {error}") from error
     if target.scheme not in ("http", "https") or not target.host:
         raise BadInput(f"only http and https URLs are fetched, not {url[:200]!r}")
     if target.userinfo:

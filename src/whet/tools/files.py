@@ -230,9 +230,9 @@ def _document(
     stream: BinaryIO, size_bytes: int, lines: tuple[int, int], stop: threading.Event
 ) -> LinePage | None:
     """Read a PDF or an office file as lines, each page under its number. Returns None if it is neither."""
-    from whet.tools.document_process import LARGEST_BYTES, read_document  # noqa: PLC0415 - few files are one
+    from whet.tools.document_process import MAX_BYTES, read_document  # noqa: PLC0415 - few files are one
 
-    document = read_document(stream, _DOCUMENT_CHARS, stop.is_set) if size_bytes <= LARGEST_BYTES else None
+    document = read_document(stream, _DOCUMENT_CHARS, stop.is_set) if size_bytes <= MAX_BYTES else None
     if document is None:
         return None
     page = read_page(io.BytesIO(document.text.encode("utf-8", "replace")), Encoding(), *lines, stop)

@@ -110,7 +110,8 @@ def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) 
         file = files.get(target.path)
         if file is None:
             is_new = not file_patch.old and not kind(target)
-            file = files[target.path] = _new(target) if is_new else _load(target, ctx.buffers)
+            file = _File(target, None, "", Encoding(), None, "") if is_new else _load(target, ctx.buffers)
+            files[target.path] = file
         if not file_patch.old and (file.old or file.text):
             raise BadInput(f"{target.shown} exists already", hint="make the diff against what it holds")
         try:
@@ -145,10 +146,6 @@ def _load(target: ConfinedPath, buffers: Buffers | None) -> _File:
         raise BadInput(f"{target.shown} is binary", hint="use the terminal")
     text, encoding = decoded
     return _File(target, data, text, encoding, fingerprint, text)
-
-
-def _new(target: ConfinedPath) -> _File:
-    return _File(target, None, "", Encoding(), None, "")
 
 
 def _change(file: _File) -> atomic.PendingWrite:

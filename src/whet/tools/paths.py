@@ -32,20 +32,22 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symlink that changed while it was opened",
 }
-_HEX = late_pattern(r"\\x([89a-fA-F][0-9a-fA-F])")
-_CODE = late_pattern(r"\\u([0-9a-fA-F]{4})")
+_BYTE_ESCAPE = late_pattern(r"\\x([89a-fA-F][0-9a-fA-F])")
+_CHARACTER_ESCAPE = late_pattern(r"\\u([0-9a-fA-F]{4})")
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class ConfinedPath(msgspec.Struct, frozen=True):
-    """A resolved path. `path` has no symlinks and is inside `root`; `display_name` is its form for the model;
-    `is_led`: it was reached through a link, whose name is in `through`."""
+    """A resolved path, inside `root` and without symlinks."""
 
     root: Path
     path: Path
     shown: str
-    is_led: bool = False
-    through: str = ""
+    """Its form for the model and for people."""
+    is_linked: bool = False
+    """Whether it was reached through a link."""
+    link_name: str = ""
+    """The link's name, if that differs from `shown`."""
 
     @property
     def name(self) -> str:
@@ -56,13 +58,13 @@ class ConfinedPath(msgspec.Struct, frozen=True):
 def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> ConfinedPath:
     """Resolve a path from the model. Relative paths start at the workspace; ~ is the home folder.
 
-    The file need not exist. One whose name only looks the same is meant if there is no other. Raises BadInput
-    if it can't be a path or two files look like that, ToolDenied if it leads outside.
+    The file need not exist. If it does not, a file whose name only looks the same is taken. Raises BadInput
+    if the text can't be a path or two files look like it, ToolDenied if it leads outside.
     """
     name = _check_name(text)
     base = Path(os.path.realpath(workspace))
     try:
-        exact = _exact_name(base, name)
+        exact = _exact_path(base, name)
         real_path = Path(os.path.realpath(exact))
     except (OSError, ValueError) as error:
         raise BadInput(f"{printable(text[:80])!r} can't be a path: {error}") from error
@@ -71,9 +73,11 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
             _refuse_system(root, real_path)
             inside = real_path.relative_to(base) if root == base else real_path
             named = Path(os.path.normpath(base / exact))
-            shown, is_led = printable(os.fspath(inside)), named != real_path
-            through = _name_link(named, shown, (base, Path(os.path.normpath(workspace)))) if is_led else ""
-            return ConfinedPath(root, real_path, shown, is_led, through)
+            shown, is_linked = printable(os.fspath(inside)), named != real_path
+            link_name = (
+                _name_link(named, shown, (base, Path(os.path.normpath(workspace)))) if is_linked else ""
+            )
+            return ConfinedPath(root, real_path, shown, is_linked, link_name)
     raise ToolDenied(
         f"{printable(text)} is outside the workspace {base}",
         hint="name a file in the workspace, or use the terminal",
@@ -199,22 +203,22 @@ def _refuse_system(root: Path, path: Path) -> None:
             raise ToolDenied(f"{path} is a system path, and file tools don't open those")
 
 
-def _exact_name(base: Path, name: str) -> str:
-    """Return the name as the system has it: \\xNN and \\uNNNN from a listing are converted back."""
+def _exact_path(base: Path, name: str) -> str:
+    """Return the full path of a name: \\xNN and \\uNNNN from a listing are converted back."""
     full_name = os.path.join(base, name)
     if os.path.lexists(full_name):
         return full_name
     if "\\" not in name:
-        return _seen_name(base, name) or full_name
-    raw = _HEX.sub(lambda match: chr(0xDC00 + int(match[1], 16)), name)
-    raw = _CODE.sub(lambda match: chr(int(match[1], 16)), raw)
+        return _lookalike_path(base, name) or full_name
+    raw = _BYTE_ESCAPE.sub(lambda match: chr(0xDC00 + int(match[1], 16)), name)
+    raw = _CHARACTER_ESCAPE.sub(lambda match: chr(int(match[1], 16)), raw)
     for char, escape in _ESCAPES.items():
         raw = raw.replace(escape, char)
     unescaped_name = os.path.join(base, raw)
     return unescaped_name if os.path.lexists(unescaped_name) else full_name
 
 
-def _seen_name(base: Path, name: str) -> str:
+def _lookalike_path(base: Path, name: str) -> str:
     """Return the existing path that looks like the name, or an empty string. Raises BadInput for two."""
     paths = find_by_eye(base, name)
     if len(paths) > 1:

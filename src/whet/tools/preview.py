@@ -27,7 +27,7 @@ def change_of(target: ConfinedPath, before: bytes | None, after: str | None) -> 
     decoded = ("", None) if before is None else decode(before)
     old = None if before is None or decoded is None else decoded[0]
     note = f"{REPLACES}{size(len(before or b''))} of binary data" if decoded is None else ""
-    return TextChange(target.shown, str(target.path), old, after, hashed, note, target.through)
+    return TextChange(target.shown, str(target.path), old, after, hashed, note, target.link_name)
 
 
 def read_current(target: ConfinedPath) -> bytes | None:
@@ -87,6 +87,6 @@ def propose_changes(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[
             deletion.old,
             deletion.before,
             "what it writes is not said",
-            target.through,
+            target.link_name,
         ),
     )

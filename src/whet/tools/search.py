@@ -73,7 +73,7 @@ _NAMES_AT_ONCE = 200
 
 
 class _Hangs(Exception):
-    """Ripgrep waits for an ignore file that is no regular file, or was ended because it read too much."""
+    """Ripgrep waits for an ignore file that is not a regular file, or was ended because it read too much."""
 
 
 class _Command(msgspec.Struct, frozen=True):

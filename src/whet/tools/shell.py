@@ -397,7 +397,7 @@ def _inside(workspace: Path, workdir: str) -> Path:
     if not folder.is_relative_to(root):
         raise BadInput(f"workdir {workdir!r} is outside the workspace {root}")
     if not is_folder:
-        raise BadInput(f"workdir {workdir!r} is no folder in the workspace {root}")
+        raise BadInput(f"workdir {workdir!r} is not a folder in the workspace {root}")
     return folder
 
 

@@ -34,7 +34,7 @@ CALL_TIMEOUT_S = 15.0
 _MAX_BYTES = 1_000_000
 # Servers on Node and uvicorn close a connection after 5 idle seconds; it would be unknown whether a message
 # sent at that moment arrived.
-LONGEST_IDLE_S = 3.0
+MAX_IDLE_S = 3.0
 _SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "whet"}
 
 
@@ -66,7 +66,7 @@ class VendorHttp:
         self._max_bytes = max_bytes
         self._base_url = base_url.rstrip("/")
         self._headers = _SENT | {name.lower(): value for name, value in (headers or {}).items()}
-        self._http = HttpClient(Limits(idle_s=LONGEST_IDLE_S, most_idle=20, most_connections=100))
+        self._http = HttpClient(Limits(idle_s=MAX_IDLE_S, most_idle=20, most_connections=100))
         self._client: httpx2.AsyncClient | None = None
 
     async def call(

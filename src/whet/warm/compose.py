@@ -27,7 +27,7 @@ from whet.memory.scan import find_hidden
 from whet.store import calls
 from whet.store.calls import MinedSession
 from whet.warm.foreign_calls import is_foreign
-from whet.warm.mine import LEAST_ERROR_RATE, Candidate, Group, MiningResult
+from whet.warm.mine import MIN_ERROR_RATE, Candidate, Group, MiningResult
 from whet.warm.outline import is_prose, outline
 from whet.warm.shape import medoid
 from whet.warm.template import (
@@ -48,10 +48,10 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     tags: tuple[str, ...] = ()
     budget_tokens: int = 1_500
-    most_examples: int = 12
+    max_examples: int = 12
     with_changes: bool = False
     project: str = ""
-    least_error_rate: float = LEAST_ERROR_RATE
+    least_error_rate: float = MIN_ERROR_RATE
 
 
 class Composition(msgspec.Struct, frozen=True):
@@ -65,29 +65,29 @@ def compose(
     connection: apsw.Connection, mined: MiningResult, options: BuildOptions, now: datetime
 ) -> Composition:
     """Choose the examples. Raises NotFound, which says what is missing, if there is nothing to choose."""
-    worst = mined.failing_tools(options.least_error_rate)
+    failing_tools = mined.failing_tools(options.least_error_rate)
     if not mined.sessions:
         raise NotFound(
             "there is no finished session to learn from",
             hint="sessions need 20 messages (--min-messages); private ones and reviews never count",
         )
-    if not worst:
+    if not failing_tools:
         raise NotFound(
             f"no tool failed in {options.least_error_rate:.0%} or more of its calls"
             f" ({mined.sessions} sessions)",
             hint="there is nothing that examples could mend; whet warm stats shows the rates",
         )
     maker = ExampleMaker(connection, options)
-    total = sum(rate for _, rate in worst) or 1.0
+    total = sum(rate for _, rate in failing_tools) or 1.0
     examples: list[Example] = []
     remaining = options.budget_tokens
-    for name, rate in worst:
+    for name, rate in failing_tools:
         share = min(remaining, max(int(options.budget_tokens * rate / total), FRAME_TOKENS * 3))
-        for example, tokens in maker.make_for_tool(mined, name, share, options.most_examples - len(examples)):
+        for example, tokens in maker.make_for_tool(mined, name, share, options.max_examples - len(examples)):
             examples.append(example)
             remaining -= tokens
     if not examples:
-        names = ", ".join(name for name, _ in worst)
+        names = ", ".join(name for name, _ in failing_tools)
         raise NotFound(
             f"no call of {names} may be shown: {_count_text(maker.left_out)}",
             hint="--with-changes takes calls that change something too" if not options.with_changes else "",
@@ -105,35 +105,35 @@ class ExampleMaker:
         self.left_out: Counter[str] = Counter()
 
     def make_for_tool(
-        self, mined: MiningResult, tool: str, share: int, most: int
+        self, mined: MiningResult, tool: str, max_tokens: int, max_examples: int
     ) -> list[tuple[Example, int]]:
-        """Return examples of a tool from its best groups, using at most `share` tokens but at least one
+        """Return examples of a tool from its best groups, using at most `max_tokens` tokens, but at least one
         example."""
         examples: list[tuple[Example, int]] = []
         spent = 0
         for group in mined.rank_groups(tool):
-            if len(examples) >= most or spent >= share:
+            if len(examples) >= max_examples or spent >= max_tokens:
                 break
             example = self._make_for_group(group, mined.tools[tool].error_rate)
             if example is None:
                 continue
             tokens = example_tokens(example)
-            if spent + tokens <= share or not examples:
+            if spent + tokens <= max_tokens or not examples:
                 examples.append((example, tokens))
                 spent += tokens
         return examples
 
     def _make_for_group(self, group: Group, error_rate: float) -> Example | None:
-        ordered = sorted(group.candidates, key=lambda one: one.order)
-        repairs = [one for one in ordered if one.repairs]
+        ordered = sorted(group.candidates, key=lambda candidate: candidate.order)
+        repairs = [candidate for candidate in ordered if candidate.repairs]
         pool = repairs or ordered
-        first = medoid([str(one.arguments) for one in pool])
+        first = medoid([str(candidate.arguments) for candidate in pool])
         because = (
             f"in {plural(group.sessions, 'session')}, {group.calls} calls"
             f"{f', {group.repairs} of them mended a failure' if group.repairs else ''}; "
             f"{group.name} fails in {error_rate:.0%}"
         )
-        for candidate in (pool[first], *(one for one in ordered if one is not pool[first])):
+        for candidate in (pool[first], *(other for other in ordered if other is not pool[first])):
             example = self.make(candidate, because)
             if example is not None:
                 return example
@@ -141,33 +141,29 @@ class ExampleMaker:
 
     def make(self, candidate: Candidate, because: str) -> Example | None:
         """Return the example of a candidate, or None if it may not be shown; the reason is counted."""
-        reason = self._refusal(candidate)
-        text = (
-            calls.read_result_text(self._connection, candidate.session.key, candidate.seq)
-            if not reason
-            else ""
-        )
-        if reason:
+        if reason := self._refusal(candidate):
             self.left_out[reason] += 1
             return None
+        spec = self._specs(candidate.session).get(candidate.name)
         return Example(
             tool_name=candidate.name,
             arguments=map_texts(candidate.arguments, redact),
-            result_summary=outline(text),
+            result_summary=outline(
+                calls.read_result_text(self._connection, candidate.session.key, candidate.seq)
+            ),
             context_hint=redact(candidate.hint),
             why=_why_text(candidate),
             session_id=candidate.session.id,
             message_seq=candidate.seq,
             at=iso(datetime.fromtimestamp(candidate.at_ms / 1000, UTC)),
             model=candidate.session.model,
-            schema_hash=schema_hash(spec)
-            if (spec := self._specs(candidate.session).get(candidate.name))
-            else "",
+            schema_hash=schema_hash(spec) if spec else "",
             workspace=redact(candidate.session.workspace),
             chosen_because=because,
         )
 
     def _refusal(self, candidate: Candidate) -> str:
+        """Return why a candidate may not be shown, or an empty string."""
         written = msgspec.json.encode(candidate.arguments).decode()
         if mask_secrets(written) != written:
             return "its arguments hold a secret"
@@ -175,9 +171,8 @@ class ExampleMaker:
             return "its arguments hold sentences"
         if find_hidden(written) or find_hidden(candidate.hint):
             return "it holds characters that people don't see"
-        if specs := self._specs(
-            candidate.session
-        ):  # a call from another program has no schemas: see `staleness`
+        # A call from another program has no schemas: see `staleness`.
+        if specs := self._specs(candidate.session):
             if candidate.name not in specs:
                 return "its tool is not known any more"
             if not fits(candidate.arguments, specs[candidate.name]):
@@ -226,10 +221,11 @@ class ExampleMaker:
 def _is_private(word: str) -> bool:
     """Return whether a word is a path of secrets, or in a folder of them: `~/.ssh/config` too."""
     path = PurePosixPath(word.strip("'\"`;|&<>()=,"))
-    return any(is_secret(str(place)) for place in (path, *path.parents))
+    return any(is_secret(str(folder)) for folder in (path, *path.parents))
 
 
 def make_template(options: BuildOptions, examples: Sequence[Example], now: datetime) -> Template:
+    """Return the template of these examples, with a default description if the options have none."""
     template = Template(
         name=options.name,
         description=options.description,
@@ -246,6 +242,7 @@ def make_template(options: BuildOptions, examples: Sequence[Example], now: datet
 
 
 def _why_text(candidate: Candidate) -> str:
+    """Return the failure that a call repaired, and the program that it ran in if that was another one."""
     source = candidate.session.source
     ran = f"It ran in {source}, as that program's own tool." if is_foreign(source) else ""
     if not candidate.repairs or is_prose(candidate.repairs):
@@ -255,4 +252,4 @@ def _why_text(candidate: Candidate) -> str:
 
 
 def _count_text(left_out: Counter[str]) -> str:
-    return ", ".join(f"{reason} ({count})" for reason, count in sorted(left_out.items())) or "none was found"
+    return ", ".join(f"{reason} ({count})" for reason, count in sorted(left_out.items())) or "there is none"

@@ -52,7 +52,7 @@ def _command(given: Mapping[str, Any]) -> _Arguments:
         is_shell = len(words) == 3 and os.path.basename(words[0]) in _SHELLS and words[1] in ("-c", "-lc")
         command = words[2] if is_shell else shlex.join(words)
     elif not isinstance(command, str):
-        raise ValueError("it is no command")
+        raise ValueError("it is not a command")
     return _keep(given, {"workdir": "workdir"}, command=command)
 
 

@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\s'\"`;|&<>()]+")
 _FILE = re.compile(r"\w[\w-]*\.[A-Za-z]\w{0,5}")
 _MAX_WORDS = 24
 _MAX_FAILURES = 2_000
-_LEAST_SESSIONS = 2
+_MIN_SESSIONS = 2
 
 
 class Mend(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ class FailureSample(msgspec.Struct):
 
     def _fails(self, mend: Mend, worked: Iterable[tuple[str, dict[str, Any]]]) -> bool:
         failed = [call for call in self.calls if call.name == mend.name and mend.is_repeated_by(call.words)]
-        if len({call.session for call in failed}) < _LEAST_SESSIONS:
+        if len({call.session for call in failed}) < _MIN_SESSIONS:
             return False
         fine = sum(
             name == mend.name and mend.is_repeated_by(words_of(name, arguments)) for name, arguments in worked

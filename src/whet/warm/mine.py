@@ -27,15 +27,15 @@ from whet.warm.foreign_calls import convert_call
 from whet.warm.mends import FailureSample, Mend, find_mend
 from whet.warm.shape import shape_of
 
-LEAST_ERROR_RATE = 0.02
-_LEAST_CALLS = 5
+MIN_ERROR_RATE = 0.02
+_MIN_CALLS = 5
 _MAX_GROUPS = 4_000
 _CANDIDATES = 5
 _SAMPLE = 300
 _MAX_ARGUMENT_CHARS = 2_000
 _HINT_CHARS = 160
 _HALF_LIFE_DAYS = 90
-_LEAST_TASK_WORDS = 2
+_MIN_TASK_WORDS = 2
 
 Progress = Callable[[int, int], None]
 """Called with (messages read, messages in total) now and then."""
@@ -120,7 +120,7 @@ class ToolTally(msgspec.Struct):
 
     def fails(self, least: float) -> bool:
         """Return whether it fails often enough to be worth the tokens: in `least` of its calls."""
-        return self.calls >= _LEAST_CALLS and self.error_rate >= least
+        return self.calls >= _MIN_CALLS and self.error_rate >= least
 
 
 class MiningResult(msgspec.Struct):
@@ -162,7 +162,7 @@ class MiningResult(msgspec.Struct):
     def _best_first(self, groups: Iterable[Group]) -> list[Group]:
         return sorted(groups, key=lambda group: (-group.score(self.newest_ms), group.shape))
 
-    def failing_tools(self, least: float = LEAST_ERROR_RATE) -> list[tuple[str, float]]:
+    def failing_tools(self, least: float = MIN_ERROR_RATE) -> list[tuple[str, float]]:
         """Return the tools that need examples with their error rates, the worst first."""
         rates = [(name, tally.error_rate) for name, tally in self.tools.items() if tally.fails(least)]
         return sorted(rates, key=lambda row: (-row[1], row[0]))
@@ -212,7 +212,7 @@ def _judge_calls(connection: apsw.Connection, session: MinedSession) -> Iterator
 def _is_reply(text: str) -> bool:
     """Return whether a message only answers what was done before it, so that the task is that of the message
     before: "No, undo it", "go on"."""
-    return is_objection(text) or (len(content_words(text)) < _LEAST_TASK_WORDS and not re.search(r"\d", text))
+    return is_objection(text) or (len(content_words(text)) < _MIN_TASK_WORDS and not re.search(r"\d", text))
 
 
 def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, hint: str) -> None:

@@ -21,11 +21,11 @@ from whet.store import warm
 from whet.store.warm import ArmCounts, TemplateState
 
 FIRST_CALLS = 10
-LEAST_SESSIONS = 8
+MIN_SESSIONS = 8
 _LIMITS = 33, 50
 """Evidence against the held-out sessions and against the cold ones: 3 % and 2 %."""
 _COLD_SESSIONS = 200
-_LEAST_COLD = 20
+_MIN_COLD = 20
 _MARGIN = 0.15
 
 
@@ -53,7 +53,7 @@ def measure_uplift(connection: apsw.Connection, hash_: str) -> TemplateUplift:
         lambda: warm.list_cold_calls(connection, FIRST_CALLS, _COLD_SESSIONS),
     ):
         verdict = "hurts"
-    elif min(len(warm_rows), len(held_rows)) < LEAST_SESSIONS:
+    elif min(len(warm_rows), len(held_rows)) < MIN_SESSIONS:
         verdict = "too few"
     else:
         verdict = "helps" if gap.low > 0 else "no evidence"
@@ -76,7 +76,7 @@ def judge_harm(
     if sum_evidence(rate / _MARGIN - 1 for rate in rates) < _LIMITS[1]:
         return False  # not even against a rate of zero, so the cold sessions need not be read
     cold = read_cold()
-    if len(cold) < _LEAST_COLD:
+    if len(cold) < _MIN_COLD:
         return False
     usual = wilson(sum(row.failed for row in cold), sum(row.calls for row in cold)).high + _MARGIN
     return sum_evidence(rate / usual - 1 for rate in rates) >= _LIMITS[1]
@@ -90,7 +90,7 @@ def rate_gap(first: Sequence[ArmCounts], second: Sequence[ArmCounts]) -> Interva
     """
     counts = [(sum(r.failed for r in rows), sum(r.calls for r in rows)) for rows in (first, second)]
     by_calls = rate_difference(*counts[0], *counts[1])
-    if min(len(first), len(second)) < LEAST_SESSIONS or by_calls.spans_zero:
+    if min(len(first), len(second)) < MIN_SESSIONS or by_calls.spans_zero:
         return by_calls  # the wider one would span zero too
     by_sessions = ratio_difference(_clusters(first), _clusters(second))
     low, high = min(by_calls.low, by_sessions.low), max(by_calls.high, by_sessions.high)

@@ -19,8 +19,8 @@ from whet.store import calls
 POSITIONS = ("1-10", "11-30", "31-100", "over 100")
 LENGTHS = ("under 10", "10-29", "30-99", "100 and more")
 _BEGINNINGS = (10, 30, 100)
-_LEAST_IN_HALF = 2
-_LEAST_SESSIONS = 10
+_MIN_IN_HALF = 2
+_MIN_SESSIONS = 10
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def _gap(run: list[tuple[str, bool]]) -> float | None:
     for tool in {name for name, _ in run}:
         failures = [failed for name, failed in run if name == tool]
         half = len(failures) // 2
-        if half < _LEAST_IN_HALF:
+        if half < _MIN_IN_HALF:
             continue
         early, late = failures[:half], failures[-half:]
         weighted += (sum(late) / half - sum(early) / half) * len(failures)
@@ -133,10 +133,10 @@ def _rates(labels: Sequence[str], tallies: list[_Tally]) -> tuple[Rate, ...]:
 
 
 def _verdict(within: Interval, compared: int) -> str:
-    if compared < _LEAST_SESSIONS:
+    if compared < _MIN_SESSIONS:
         return (
-            f"No evidence either way: only {compared} sessions have a tool with {2 * _LEAST_IN_HALF} or more "
-            f"calls; {_LEAST_SESSIONS} are needed."
+            f"No evidence either way: only {compared} sessions have a tool with {2 * _MIN_IN_HALF} or more "
+            f"calls; {_MIN_SESSIONS} are needed."
         )
     points = f"{abs(within.estimate) * 100:.1f} points, {compared} sessions"
     if within.high < 0:

@@ -18,7 +18,7 @@ from whet.contract.tools import ToolSpec
 from whet.memory.folding import content_words
 from whet.warm.template import Example, Template, example_tokens, staleness
 
-LEAST_SCORE = 0.5
+MIN_SCORE = 0.5
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ def rank_templates(templates: Sequence[Template], situation: Situation) -> list[
             continue
         same_folder = _is_here(template, situation.workspace)
         score += 0.5 if same_folder and score else 0.0
-        if score >= LEAST_SCORE:
+        if score >= MIN_SCORE:
             ranked.append((template, round(score, 6)))
     return sorted(ranked, key=lambda row: (-row[1], row[0].name))
 

@@ -192,7 +192,7 @@ def _parse(row: dict[str, Any], path: Path) -> Template:
     row = {key: value for key, value in row.items() if value is not None}
     examples: Any = row.get("examples", [])
     if not isinstance(examples, list):
-        raise ConfigError(f"{path}: examples is no list", hint="build it again or delete it")
+        raise ConfigError(f"{path}: examples is not a list", hint="build it again or delete it")
     if isinstance(row.get("created_at"), int | float):
         row["created_at"] = _format_time(row["created_at"])
     known_fields = set(Template.__struct_fields__) - {"extra"}
@@ -212,7 +212,7 @@ def _parse(row: dict[str, Any], path: Path) -> Template:
 
 def _example(item: Any) -> Any:
     if not isinstance(item, dict):
-        raise ValueError("an example is no object")
+        raise ValueError("an example is not an object")
     row = {key: value for key, value in cast("dict[str, Any]", item).items() if value is not None}
     if isinstance(row.get("arguments"), str):
         row["arguments"] = from_json(cast("str", row["arguments"]).encode(), dict[str, Any])

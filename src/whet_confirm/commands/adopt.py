@@ -19,7 +19,7 @@ from whet_confirm.resume import MAX_KEEP_S
 @click.command()
 @click.argument("name", type=click.Choice(HOOK_AGENTS), metavar="AGENT")
 @click.option("--check", "is_check", is_flag=True, help="Only check it; exits with 1 if calls don't wait.")
-@click.option("--remove", "is_removal", is_flag=True, help="Take the setting back, byte for byte.")
+@click.option("--remove", "is_removal", is_flag=True, help="Restore the setting, byte for byte.")
 @click.option("--match", "patterns", multiple=True, metavar="GLOB", help="Hold only these tools.")
 @click.option("--timeout", "timeout_s", default=300, show_default=True, help="Seconds to wait for a person.")
 @click.option(

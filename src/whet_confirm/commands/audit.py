@@ -43,7 +43,7 @@ audit: click.Group = click.Group("audit", help="Verify and export the audit log.
 def verify(
     home: Home, checkpoint: Path | None, key_path: Path | None, db_path: Path | str | None, as_json: bool
 ) -> None:
-    """Check the hash chain, the signed checkpoints and every record; exit 1 where something is wrong.
+    """Check the hash chain, the signed checkpoints and every record; exit 1 if something is wrong.
 
     \b
     whet confirm audit verify
@@ -114,11 +114,11 @@ def export(home: Home, after: int, db_path: Path | str | None) -> None:
 @click.option(
     "--archive", type=click.Path(path_type=Path), help="Append the events taken to this file first."
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @db_option
 @click.pass_obj
 def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path: Path | str | None) -> None:
-    """Take requests that ended long ago, and their events, out of the database.
+    """Remove requests that ended long ago, and their events, from the database.
 
     The log still verifies: it then begins at a signed checkpoint.
     """

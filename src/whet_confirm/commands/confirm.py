@@ -64,7 +64,7 @@ _STATUSES = ("pending", "approved", "denied", "expired", "cancelled", "auto_appr
 
 @click.group()
 def confirm() -> None:
-    """Put a person in front of what an agent does.
+    """Let people approve risky actions of agents.
 
     \b
     whet confirm serve                 run the service; makes the first tokens
@@ -131,7 +131,7 @@ for _command in (
     "--accept-state", "why", default="", metavar="WHY", help="Serve a database that was restored or altered."
 )
 @click.option(
-    "--witness", "witnesses", multiple=True, metavar="FILE|URL", help="Where checkpoints are kept, too."
+    "--witness", "witnesses", multiple=True, metavar="FILE|URL", help="Where checkpoints are also kept."
 )
 @click.option(
     "--export",
@@ -306,9 +306,7 @@ def watch(url: str, as_json: bool) -> None:
 
 @confirm.command()
 @_url
-@click.option(
-    "--match", "patterns", multiple=True, metavar="GLOB", help="Which tools to ask about; default all."
-)
+@click.option("--match", "patterns", multiple=True, metavar="GLOB", help="Ask about these tools only.")
 @click.option("--except", "free", multiple=True, metavar="GLOB", help="Tools that need no question.")
 @click.option("--agent", type=click.Choice(HOOK_AGENTS), default="claude-code", help="Whose hook it is.")
 @click.option("--timeout", "timeout_s", default=300, show_default=True, help="Seconds to wait for a person.")

@@ -70,7 +70,7 @@ def _describe_limits(entry: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--remove", "device_id", metavar="ID", help="It gets no more notifications.")
+@click.option("--remove", "device_id", metavar="ID", help="Remove this device.")
 @db_option
 @json_option
 @click.pass_obj

@@ -102,4 +102,4 @@ def _parse_time(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError as error:
-        raise ConfigError(f"--until {text!r} is no time", hint="3d, 12h, 2w, 2026-12-24") from error
+        raise ConfigError(f"--until {text!r} is not a time", hint="3d, 12h, 2w, 2026-12-24") from error

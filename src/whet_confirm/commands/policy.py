@@ -110,9 +110,7 @@ def explain(
 @click.argument("action")
 @click.option("--principal", required=True, help="Whose requests pass; * for anybody's.")
 @click.option("--session", default="", help="Only in this session.")
-@click.option(
-    "--for", "seconds", type=Age(), required=True, metavar="TIME", help="At most 24h; never for ever."
-)
+@click.option("--for", "seconds", type=Age(), required=True, metavar="TIME", help="At most 24h.")
 @db_option
 @click.pass_obj
 def allow(

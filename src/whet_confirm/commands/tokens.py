@@ -30,7 +30,7 @@ token: click.Group = click.Group("token", help="Make, list, rotate and revoke be
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What it may do.")
 @click.option("--name", required=True, metavar="PRINCIPAL", help="Who holds it; recorded with what it does.")
 @click.option(
-    "--for", "valid_s", type=Age(), metavar="TIME", help="How long it holds, e.g. 30d; else until revoked."
+    "--for", "valid_s", type=Age(), metavar="TIME", help="How long it is valid, e.g. 30d; else until revoked."
 )
 @db_option
 @home_and_json
@@ -85,7 +85,7 @@ def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
 @token.command()
 @click.argument("token_id", metavar="ID")
 @click.option(
-    "--overlap", "overlap_s", type=Age(), default=0.0, help="How long the old one still holds, e.g. 1h."
+    "--overlap", "overlap_s", type=Age(), default=0.0, help="How long the old one stays valid, e.g. 1h."
 )
 @db_option
 @home_and_json

@@ -1,6 +1,6 @@
-"""Read what a client sends to an MCP server so strictly that no server can read anything else in it.
+"""Read a client's messages to an MCP server so strictly that no server can read them differently.
 
-JSON readers differ about doubled keys, about `Method` for `method`, and about what follows a value. A message
+JSON readers differ about doubled keys, about `Method` for `method`, and about bytes after a value. A message
 that leaves such a choice is refused, because the server might find a call in it that the gateway did not.
 """
 
@@ -13,10 +13,10 @@ import msgspec
 
 from whet_confirm.http.wire import DECODER
 
-_NAMES = frozenset(("jsonrpc", "id", "method", "params"))
 LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
 """Makes the client read the list of tools again."""
-_PARAMETERS = frozenset(("name", "arguments"))
+_MESSAGE_FIELDS = frozenset(("jsonrpc", "id", "method", "params"))
+_CALL_FIELDS = frozenset(("name", "arguments"))
 
 
 class Unclear(ValueError):
@@ -44,19 +44,19 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
     if not isinstance(value, dict):
         raise Unclear("not a JSON-RPC message")
     message = cast("dict[str, Any]", value)
-    _check_names(message, _NAMES)
+    _check_names(message, _MESSAGE_FIELDS)
     return message
 
 
 def read_call(message: dict[str, Any]) -> HeldCall | None:
-    """Return the tool call of a message, or None if it is none. Raises Unclear."""
+    """Return the tool call that a message makes, or None. Raises Unclear."""
     if message.get("method") != "tools/call":
         return None
     params: object = message.get("params")
     if not isinstance(params, dict):
         raise Unclear("tools/call without params")
     fields = cast("dict[str, Any]", params)
-    _check_names(fields, _PARAMETERS)
+    _check_names(fields, _CALL_FIELDS)
     name, arguments = fields.get("name"), fields.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, dict | None):
         raise Unclear("tools/call without a name, or with arguments that are not an object")
@@ -75,8 +75,8 @@ def encode_refusal(request_id: object, text: str) -> bytes:
 
 
 def encode_error(line: bytes, text: str) -> bytes:
-    """Return the answer to a line that can't be read, as a line. It has the id that every JSON reader finds
-    there, so that the client does not wait for ever."""
+    """Return the answer to a line that can't be read, as a line. It has the line's id if that is certain, so
+    that the client does not wait for ever."""
     error = {"code": -32700, "message": f"the gateway does not pass this on: {text}"}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": _find_id(line), "error": error}) + b"\n"
 
@@ -93,6 +93,7 @@ def _find_id(line: bytes) -> int | str | None:
 
 
 def _check_names(fields: dict[str, Any], known: frozenset[str]) -> None:
+    """Raise Unclear for a name that differs from a known one only in upper and lower case."""
     for name in fields:
         if name not in known and name.casefold() in known:
             raise Unclear(f"{name!r} is spelled unlike {name.casefold()!r}")

@@ -1,6 +1,6 @@
 """An MCP server over streamable HTTP: each message is a POST, answered with JSON or with a stream of events.
 
-Redirects are not followed, so that headers reach no other host. They are sent only encrypted or to this
+Redirects are not followed, so that headers reach no other host. Headers are sent only over https or to this
 machine.
 """
 
@@ -22,7 +22,7 @@ from whet.trust import create_trusted_context
 from whet_confirm.gateway.program import GRACE_S, MAX_LINE, split_lines
 
 _EVENTS = "text/event-stream"
-_LIMITS = httpx2.Timeout(30.0, read=None)  # a tool may work for as long as its client waits
+_TIMEOUT = httpx2.Timeout(30.0, read=None)  # a tool may work for as long as its client waits
 _RETRY_S = 1.0
 
 
@@ -36,21 +36,21 @@ class RemoteServer:
             "content-type": "application/json",
             **headers,
         }
-        self._has_key = bool(headers)
+        self._has_headers = bool(headers)
         self._received = asyncio.Queue[bytes]()
         self._posts: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._http = httpx2.AsyncClient(
-            timeout=_LIMITS, verify=create_trusted_context(), trust_env=not is_loopback(url)
+            timeout=_TIMEOUT, verify=create_trusted_context(), trust_env=not is_loopback(url)
         )
 
     async def start(self) -> None:
-        """Check the address; the first message is the first that is sent. Raises ConfigError."""
+        """Check the address; nothing is sent yet. Raises ConfigError."""
         parts = urlsplit(self._url)
         if not parts.hostname:
-            raise ConfigError(f"{self._url[:200]!r} is no address of an MCP server")
-        if self._has_key and parts.scheme != "https" and not is_loopback(self._url):
+            raise ConfigError(f"{self._url[:200]!r} is not the address of an MCP server")
+        if self._has_headers and parts.scheme != "https" and not is_loopback(self._url):
             raise ConfigError("headers are sent only over https", hint="name the server's https address")
 
     async def send(self, line: bytes) -> None:
@@ -105,7 +105,7 @@ class RemoteServer:
                 if not _is_request(message):
                     return  # the answer has no message
                 async for text in self._read(response):
-                    self._take(text, message)
+                    self._receive(text, message)
                     if request_id is not None and _is_answer(text, request_id):
                         request_id = None
                 problem = f"the server answered HTTP {response.status_code} and no result"
@@ -125,7 +125,7 @@ class RemoteServer:
                     if response.status_code >= 400:
                         return
                     async for text in self._read(response):
-                        self._take(text, {})
+                        self._receive(text, {})
             await asyncio.sleep(_RETRY_S)
 
     async def _read(self, response: httpx2.Response) -> AsyncIterator[bytes]:
@@ -148,10 +148,11 @@ class RemoteServer:
         if data and kind in (_EVENTS, "application/json"):
             yield b" ".join(data).strip()
 
-    def _take(self, text: bytes, asked: dict[str, Any]) -> None:
+    def _receive(self, text: bytes, request: dict[str, Any]) -> None:
+        """Queue a message for `lines`. The answer to `initialize` also sets the protocol version to send."""
         if not text:
             return
-        if asked.get("method") == "initialize":
+        if request.get("method") == "initialize":
             result: object = (read_message(text) or {}).get("result")
             version = (
                 cast("dict[str, Any]", result).get("protocolVersion") if isinstance(result, dict) else None

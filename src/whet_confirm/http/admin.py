@@ -1,4 +1,4 @@
-"""The calls beside requests: whitelist, events, checkpoints, undelivered webhooks, delegations."""
+"""API calls about all but requests: whitelist, audit log, checkpoints, webhooks, keys, delegations."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def delegations(call: Exchange) -> Answer:
     """List the delegations in force."""
     now_s = call.service.timeline.now_s()
     return 200, shapes.DelegationList(
-        call.service.database.read_now(lambda db: stand_ins.in_force(db, now_s))
+        call.service.database.read_now(lambda db: stand_ins.list_active(db, now_s))
     )
 
 

@@ -151,7 +151,7 @@ def read_as(fields: dict[str, Any], shape: type[T]) -> T:
 def _check_name(name: str, field_names: Sequence[str]) -> None:
     folded = name.strip().lower().replace("-", "_")
     if folded in field_names or folded in [each.replace("_", "") for each in field_names]:
-        raise HttpRefusal(400, f"{name[:60]!r} is no field; did you mean {folded}?")
+        raise HttpRefusal(400, f"{name[:60]!r} is not a field; did you mean {folded}?")
 
 
 def _check_text(name: str, value: str) -> None:

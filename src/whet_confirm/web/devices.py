@@ -116,7 +116,7 @@ class DevicePages:
         receipt = "seen" if kind == "seen" else "delivered"
         names = (request_id, device.id)
         if not is_receipt_code(self._service.key, names, receipt, form.get("code", "")):
-            return JSONResponse({"error": "this is no receipt of a message to this device"}, 403)
+            return JSONResponse({"error": "this is not a receipt of a message to this device"}, 403)
         await self._service.change(lambda tx: devices.acknowledge(tx, request_id, device, receipt))
         return Response(status_code=204)
 
@@ -131,7 +131,7 @@ class DevicePages:
             return JSONResponse({"text": "Not decided: sign in on this device first."}, 401)
         device, caller = self._find(form.get("device", "")), self._accounts.caller_of(visit)
         if device is None or device.name != caller.name or not caller.may("approve"):
-            return JSONResponse({"text": f"Not decided: this is no device of {caller.name}."}, 403)
+            return JSONResponse({"text": f"Not decided: this is not a device of {caller.name}."}, 403)
         buttons = self._notifier.devices.buttons(device.channel)
         pressed = buttons.parse_press(form.get("press", ""))
         confirmation = None

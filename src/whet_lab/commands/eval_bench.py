@@ -44,7 +44,9 @@ CLBENCH = "clbench"
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder with the benchmark's files; nothing is downloaded.",
 )
-@click.option("--hits", default=10, show_default=True, type=click.IntRange(1, 100), help="How many count.")
+@click.option(
+    "--hits", default=10, show_default=True, type=click.IntRange(1, 100), help="How many hits count."
+)
 @click.option(
     "--answers",
     "kept",
@@ -75,15 +77,15 @@ def bench_command(  # noqa: PLR0913 one parameter an option
     card: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure how much of the evidence for a public benchmark's questions the search finds; asks no model
-    without --answers.
+    """Measure how much of the evidence for a public benchmark's questions the search finds. Without
+    --answers no model is asked.
 
-    skilllearnbench measures the gate of learning instead: true key points of its trajectories that come
-    into force, and swapped ones. tau2 (its package, and its data folder) runs the gold actions of its
+    skilllearnbench measures the gate of learning: how many true and how many swapped key points of its
+    trajectories come into force. tau2 (needs its package and data folder) runs the gold actions of its
     tasks through Whet's tools and checks that they leave the same state as direct calls.
 
-    clbench (a checkout of Continual Learning Bench that is set up) runs one of its tasks with your model,
-    with Whet's memory, with notes only, as one long conversation and without memory, and costs money.
+    clbench (needs a working checkout of Continual Learning Bench) runs one of its tasks with your model:
+    with Whet's memory, with notes only, as one long conversation and without memory. It costs money.
     """
     if name == CLBENCH:
         return _clbench(home, (folder, python, task, instances), arms, card, as_json)

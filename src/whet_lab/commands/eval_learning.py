@@ -23,14 +23,14 @@ from whet_lab.evals.measures import ArmSums, find_losses, summarise
 from whet_lab.evals.own_run import ARMS as OWN_ARMS
 from whet_lab.evals.world import Shape
 
-_LEAST_SESSIONS = 12
+_MIN_SESSIONS = 12
 
 
 @click.command("learning")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=20, show_default=True, help="Worlds to run.")
 @click.option(
     "--sessions",
-    type=click.IntRange(_LEAST_SESSIONS, 200),
+    type=click.IntRange(_MIN_SESSIONS, 200),
     default=30,
     show_default=True,
     help="Sessions of each world.",
@@ -53,7 +53,7 @@ _LEAST_SESSIONS = 12
     help=f"Of: {', '.join(ARMS)}; with --tasks: {', '.join(OWN_ARMS)}. Default: all.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for runs and report.")
-@click.option("--fresh", is_flag=True, help="Forget the runs that are there.")
+@click.option("--fresh", is_flag=True, help="Delete earlier runs first.")
 @home_and_json
 def learning(home: Home, /, **options: Any) -> None:
     """Measure learning: what reaches the point of use, at what harm and cost.

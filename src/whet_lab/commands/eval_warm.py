@@ -49,7 +49,7 @@ from whet_lab.evals.warm_trials import (
     "--repeats", type=click.IntRange(1, 50), default=3, show_default=True, help="Runs of each task."
 )
 @model_options
-@click.option("--seed", default=0, show_default=True, help="Which placebo is drawn.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the placebo.")
 @home_and_json
 def warm(home: Home, name: str, file: Path, repeats: int, as_json: bool, **options: str | int | None) -> None:
     """Run tasks cold, warm and with a placebo, paired, and compare errors, success, tokens and cost.

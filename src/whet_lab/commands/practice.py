@@ -56,7 +56,7 @@ def _load(path: Path) -> list[ScriptedReply]:
         return parse_script(path.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(
-            f"{path} is no practice script: {error}", hint='{"replies": [{"text": "hi"}]}'
+            f"{path} is not a practice script: {error}", hint='{"replies": [{"text": "hi"}]}'
         ) from error
 
 

@@ -138,7 +138,7 @@ def _load(path: Path, prompts: Mapping[str, str], update_digest: Callable[[bytes
         update_digest(content)
         update_digest(record.read_bytes())
     except msgspec.DecodeError as error:
-        raise BadInput(f"{path} is no trajectory: {error}", hint="see docs/evaluate.md") from error
+        raise BadInput(f"{path} is not a trajectory: {error}", hint="see docs/evaluate.md") from error
     except FileNotFoundError as error:
         raise BadInput(f"there is no {record}", hint="see docs/evaluate.md") from error
     points = [KeyPoint(task, step.core_step, step.evidence) for step in steps if step.evidence.strip()]

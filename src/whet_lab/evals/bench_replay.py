@@ -72,7 +72,7 @@ def read(prompt: str, record: Path) -> QuotableTranscript:
         try:
             messages = from_json(line, _Record).messages
         except msgspec.DecodeError as error:
-            raise BadInput(f"{record} is no recorded session: {error}") from error
+            raise BadInput(f"{record} is not a recorded session: {error}") from error
         for message in messages:
             for stored_message in _messages(message, seq):
                 stored.append(StoredText(seq, 1, stored_message))

@@ -14,11 +14,12 @@ _STYLE = (
     "@media (prefers-color-scheme:dark){text{fill:#ddd}}</style>"
 )
 _BARS_WIDTH, _LABEL, _BAR = 720, 190, 400
+_SMOOTHED_SESSIONS = 5
 _BAR_COLOURS = ("#0a7d5a", "#c27c0e", "#7a5cc0", "#2f6fb0", "#b0476b", "#8a94a0")
 
 
-def draw_learning_chart(title: str, curves: Mapping[str, Sequence[float]], *, smooth: int = 5) -> str:
-    """Draw shares between 0 and 1 by session; each point is the mean of `smooth` sessions around it."""
+def draw_learning_chart(title: str, curves: Mapping[str, Sequence[float]]) -> str:
+    """Draw shares between 0 and 1 by session; each point is the mean of five sessions around it."""
     inner_w, inner_h = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - 40
     longest = max((len(curve) for curve in curves.values()), default=1)
     parts = [f'<text x="{_LEFT}" y="22" class="t">{escape(title)}</text>']
@@ -34,7 +35,7 @@ def draw_learning_chart(title: str, curves: Mapping[str, Sequence[float]], *, sm
     for number, (name, curve) in enumerate(curves.items()):
         points = [
             (_LEFT + inner_w * i / max(longest - 1, 1), _TOP + inner_h * (1 - value))
-            for i, value in enumerate(_smooth_curve(curve, smooth))
+            for i, value in enumerate(_smooth_curve(curve, _SMOOTHED_SESSIONS))
         ]
         if not points:
             continue

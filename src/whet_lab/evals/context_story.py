@@ -21,6 +21,7 @@ from whet.contract.protocols import ModelReply, Provider
 from whet.contract.texts import from_json
 
 FACTS_MAX = 400
+_TURN_STEPS = 10
 _NOISE = (
     "checked the order lines of the batch and found them in the expected state",
     "the totals agree with what the ledger says for that day",
@@ -56,10 +57,10 @@ class Story(msgspec.Struct, frozen=True):
     paths: list[str]
 
 
-def make_synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
+def make_synthetic(count: int) -> Story:
     """Return a story of about `count` messages: a request, ten steps of one call each, an answer, and so
-    on."""
-    rng = random.Random(seed)
+    on. It is the same each time."""
+    rng = random.Random(1)
     messages: list[Message] = []
     facts: list[Fact] = []
     paths: list[str] = []
@@ -68,9 +69,9 @@ def make_synthetic(count: int, *, seed: int = 1, turn_steps: int = 10) -> Story:
         turn = len(facts)
         fact = _fact(rng, len(facts), "person")
         facts.append(fact)
-        text = f"Go through the next {turn_steps} batches. Keep in mind: {fact.key} is {fact.value}."
+        text = f"Go through the next {_TURN_STEPS} batches. Keep in mind: {fact.key} is {fact.value}."
         messages.append(Message("user", text))
-        for _ in range(turn_steps):
+        for _ in range(_TURN_STEPS):
             step += 1
             path = f"batches/part{step // 50}/batch{step}.csv"
             paths.append(path)

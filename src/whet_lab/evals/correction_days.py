@@ -20,7 +20,7 @@ from whet.app.build import App
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.protocols import NobodyPresent
-from whet.review.order import read_review_job
+from whet.review.jobs import read_review_job
 from whet.review.spending import Weights, weigh
 from whet.store import reviews
 from whet_lab.practice.ask import PracticeCall, PracticeRequest

@@ -56,9 +56,9 @@ def read_tasks(path: Path) -> tuple[OwnTask, ...]:
     names: set[str] = set()
     for task in tasks:
         if not _NAME.fullmatch(task.name) or task.name in names:
-            why = "is there twice" if task.name in names else "is no name (a-z, 0-9, . _ -)"
-            raise ConfigError(f"{path}: {task.name!r} {why}")
+            problem = "is there twice" if task.name in names else "is not a name (a-z, 0-9, . _ -)"
+            raise ConfigError(f"{path}: {task.name!r} {problem}")
         names.add(task.name)
         if task.files and not (path.parent / task.files).is_dir():
-            raise ConfigError(f"{path}: the files of {task.name}, {task.files}, are no folder")
+            raise ConfigError(f"{path}: the files of {task.name}, {task.files}, are not a folder")
     return tasks

@@ -69,7 +69,7 @@ class Comparison(msgspec.Struct, frozen=True):
     `fewer_errors` is the other arm's error rate minus warm's, over as many calls of each pair as both
     made, task by task (`tasks` have some). `p` is McNemar's for success, of the pairs that only one won.
     `verdict` is one of fewer errors, more errors, no evidence, no data; fewer errors by an arm that did
-    fewer tasks are no evidence.
+    fewer tasks are not evidence.
     """
 
     against: TrialArm

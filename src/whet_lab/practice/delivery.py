@@ -1,6 +1,6 @@
-"""Sends an answer in one write, or slowly, cut, stalled or split, as its fault says.
+"""Send an answer in one write, or slowly, cut, stalled or split, as its fault requires.
 
-It knows ASGI and faults, but not the meaning of the bytes.
+This module knows ASGI and faults, but not the meaning of the bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from whet_lab.practice.script import Fault
 class StallGate:
     """Holds stalled answers and closes connections. Belongs to the server's event loop.
 
-    `hang_up` is set by the server: it closes the connection of an address at once.
+    `on_stall` is called for each answer that stalls. The server sets `hang_up`, which closes the connection
+    of an address at once.
     """
 
     def __init__(self, on_stall: Callable[[], None]) -> None:
@@ -62,7 +63,7 @@ class FaultyResponse(msgspec.Struct, frozen=True):
     fault: Fault
     gate: StallGate
     error_chunk: bytes = b""
-    length: bool = False
+    has_length: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer. A cut answer returns early, which makes uvicorn close the connection."""
@@ -73,28 +74,28 @@ class FaultyResponse(msgspec.Struct, frozen=True):
             self.gate.hang_up(scope["client"])
             await asyncio.sleep(0)  # let uvicorn notice the abort, or it answers 500 itself
             return
-        await send(self._start())
-        if fault.split_utf8 or fault.delay_s or fault.error_after is not None or self._stops_early:
-            await self._send_slowly(receive, send)
+        await send(self._start_message())
+        if fault.split_utf8 or fault.delay_s or fault.error_after is not None or self._stops_between_chunks:
+            await self._send_chunks(receive, send)
         else:
             await send({"type": "http.response.body", "body": b"".join(self.chunks)})
 
     @property
-    def _stops_early(self) -> bool:
+    def _stops_between_chunks(self) -> bool:
         stall = self.fault.stall_after
         return self.fault.cut_after is not None or (stall is not None and stall >= 0)
 
-    def _start(self) -> Message:
+    def _start_message(self) -> Message:
         fault = self.fault
         headers = {"content-type": fault.content_type or self.content_type, "x-request-id": "req_practice"}
         headers["request-id"] = "req_practice"
-        if self.length:
+        if self.has_length:
             headers["content-length"] = str(sum(map(len, self.chunks)))
         headers |= {name.lower(): value for name, value in fault.headers.items()}
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         return {"type": "http.response.start", "status": self.status, "headers": pairs}
 
-    async def _send_slowly(self, receive: Receive, send: Send) -> None:
+    async def _send_chunks(self, receive: Receive, send: Send) -> None:
         fault = self.fault
         for index, chunk in enumerate(self.chunks):
             if index == fault.cut_after:
@@ -114,5 +115,6 @@ class FaultyResponse(msgspec.Struct, frozen=True):
 
 
 def _split(chunk: bytes) -> tuple[bytes, ...]:
-    at = next((index + 1 for index, byte in enumerate(chunk) if byte >= 0xC0), len(chunk) // 2)
-    return chunk[:at], chunk[at:]
+    """Split a chunk inside its first character of several bytes, or in the middle."""
+    cut = next((index + 1 for index, byte in enumerate(chunk) if byte >= 0xC0), len(chunk) // 2)
+    return chunk[:cut], chunk[cut:]

@@ -23,10 +23,10 @@ from starlette.routing import Route
 from whet.contract.texts import from_json
 from whet_lab.practice import dialects
 from whet_lab.practice.ask import Json, PracticeCall, PracticeRequest
-from whet_lab.practice.brain import MODELS, is_offered
 from whet_lab.practice.cache import PrefixCache
 from whet_lab.practice.delivery import FaultyResponse, StallGate
 from whet_lab.practice.dialects import PracticeDialect
+from whet_lab.practice.responder import MODELS, is_offered
 from whet_lab.practice.script import Fault, ReplyScript, ScriptedReply, parse_script
 from whet_lab.practice.strict import Options, VendorRefusal, openai_error
 from whet_lab.practice.wire import AnswerEnvelope, count_output_tokens

@@ -16,7 +16,6 @@ import msgspec
 
 from whet_lab.practice import gated_review, tool_use
 from whet_lab.practice.ask import DoneCall, PracticeCall, PracticeRequest
-from whet_lab.practice.brain import strip_notes
 from whet_lab.practice.gated_facts import (
     GUESSES,
     PROGRAM,
@@ -29,6 +28,7 @@ from whet_lab.practice.gated_facts import (
     parse_task,
     program_command,
 )
+from whet_lab.practice.responder import strip_notes
 from whet_lab.practice.review import is_review
 from whet_lab.practice.script import ScriptedReply
 

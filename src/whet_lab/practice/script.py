@@ -16,7 +16,7 @@ from whet_lab.practice.ask import PracticeCall
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How an answer fails; the defaults are no failure. Chunks are the events of a stream."""
+    """How an answer fails; the defaults are not a failure. Chunks are the events of a stream."""
 
     status: int = 200
     """With an error status, an error is sent instead of the reply."""

@@ -18,16 +18,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whet.contract.errors import Unavailable
 from whet_lab.practice.ask import PracticeRequest
-from whet_lab.practice.brain import answer
 from whet_lab.practice.endpoints import Practice, RecordedRequest
+from whet_lab.practice.responder import answer
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.strict import Options
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its 100 ms ticks: it waits for one event, and closes at once."""
+    """uvicorn without its 100 ms ticks: it sets `started`, waits for `stopping`, and closes at once."""
 
-    def __init__(self, app: ASGIApp, on_started: threading.Event) -> None:
+    def __init__(self, app: ASGIApp, started: threading.Event) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -43,14 +43,14 @@ class _Server(uvicorn.Server):
                 timeout_keep_alive=600,
             )
         )
-        self._on_started = on_started
+        self._started = started
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
 
     async def main_loop(self) -> None:
         """Serve until `stopping` is set."""
         self.loop = asyncio.get_running_loop()
-        self._on_started.set()
+        self._started.set()
         await self.stopping.wait()
 
     def hang_up(self, client: object) -> None:
@@ -61,7 +61,9 @@ class _Server(uvicorn.Server):
 
     def _connections(self) -> list[H11Protocol]:
         # The Config above sets h11, so all connections have this type.
-        return [c for c in self.server_state.connections if isinstance(c, H11Protocol)]
+        return [
+            connection for connection in self.server_state.connections if isinstance(connection, H11Protocol)
+        ]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drop every connection, stalled ones too, and close the socket."""

@@ -262,7 +262,7 @@ def _find_nested_fault(schema: Json, context: str, strict: bool) -> str:
         )
     unknown = [name for name in schema.get("required", ()) if name not in rows]
     if unknown:
-        return f"In context={context}, 'required' names {unknown[0]!r}, which is no property."
+        return f"In context={context}, 'required' names {unknown[0]!r}, which is not a property."
     for name, child in rows.items():
         if not isinstance(child, dict):
             return f"In context=('properties', '{name}'), {child!r} is not of type 'object', 'boolean'."

@@ -112,7 +112,7 @@ async def _check_edit(services: Services, context: ToolContext, output: ToolOutp
     from whet.lsp.kinds import list_kinds  # noqa: PLC0415 - with the first edit
     from whet.sandbox.engine_cache import read_status  # noqa: PLC0415 - as above
 
-    endings = {os.path.splitext(change.place)[1] for change in output.changes}
+    endings = {os.path.splitext(change.absolute_path)[1] for change in output.changes}
     is_code = any(endings & kind.languages.keys() for kind in list_kinds(services.settings.lsp.servers))
     if not is_code or read_status(services.settings.sandbox.mode, services.home.main_root):
         return output

@@ -50,7 +50,7 @@ class RunningHelper:
     row: HelperRow
     session: Session | None = None
     task: asyncio.Task[None] | None = None
-    said: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN_LINES))
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_SHOWN_LINES))
 
 
 class HelperOpener(Protocol):
@@ -246,7 +246,7 @@ class HelperRuns:
 
         def show(event: Event) -> None:
             if line := activity_line(event):
-                at_work.said.append(line)
+                at_work.lines.append(line)
                 if parent is not None:
                     parent.output(line + "\n")
 

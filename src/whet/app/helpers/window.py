@@ -41,7 +41,7 @@ class HelperWindow:
     def activity_lines(self, row: HelperRow) -> list[str]:
         """Return the last lines of a helper's activity, as far as it ran in this process, and its state."""
         at_work = self._desk.running_helper(row)
-        return [*(at_work.said if at_work is not None else ()), f"[{self.status_line(row)}]"]
+        return [*(at_work.lines if at_work is not None else ()), f"[{self.status_line(row)}]"]
 
     async def look_after(
         self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float

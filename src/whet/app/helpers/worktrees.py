@@ -271,7 +271,8 @@ def _compute_merge(tree: WorkingTree, helper_id: str) -> MergePlan:
         names = tuple(dict.fromkeys(parts[1 : parts.index("", 1)]))
         return MergePlan(patch_id, conflicts=names, note=_conflict_text(repository, parts[0], names))
     was, will = _diff_trees(repository, ours, parts[0])
-    return MergePlan(patch_id, was, will, note=_stat(repository, ours, parts[0]))
+    summary = run_git(repository, "diff-tree", "-r", "--shortstat", ours, parts[0])
+    return MergePlan(patch_id, was, will, note=clean(summary.strip()))
 
 
 def _snapshot(tree: WorkingTree, name: str, work_tree: Path | None = None) -> str:
@@ -434,10 +435,6 @@ def _conflict_lines(lines: list[str]) -> list[str]:
             conflict_lines.append(line)
         inside = inside and not line.startswith(">>>>>>> ")
     return conflict_lines
-
-
-def _stat(repository: Path, ours: str, merged: str) -> str:
-    return clean(run_git(repository, "diff-tree", "-r", "--shortstat", ours, merged).strip())
 
 
 def _text(repository: Path, mode_and_object: str) -> str | None:

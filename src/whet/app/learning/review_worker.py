@@ -36,8 +36,8 @@ from whet.lanes import ToolPool
 from whet.providers.connect import ServerProvider
 from whet.review.budget import Budget
 from whet.review.fork import ForkParts, usable_tools
+from whet.review.jobs import ReviewJob
 from whet.review.judge import Checks
-from whet.review.order import ReviewJob
 from whet.review.probes import Look
 from whet.review.worker import ReviewWorker
 from whet.sandbox.path_rules import read_path_rules

@@ -30,7 +30,7 @@ from whet.contract.events import ReviewFinished
 from whet.contract.texts import from_json
 from whet.lanes import ToolPool
 from whet.log import start_logging as start_log
-from whet.review.order import KINDS, Kind, ReviewJob, Runtime, queue_review, reviewable_kinds
+from whet.review.jobs import KINDS, Kind, ReviewJob, Runtime, queue_review, reviewable_kinds
 from whet.store import jobs, live, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import QueuedJob

@@ -21,7 +21,7 @@ from whet.contract.texts import NOT_JSON, from_json
 from whet.providers.catalog import SERVERS
 
 PROBE_LIMIT_S = 0.5
-_LARGEST_ANSWER_BYTES = 512 * 1024
+_MAX_ANSWER_BYTES = 512 * 1024
 _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
 
 
@@ -106,7 +106,7 @@ async def _probe(name: str, base_url: str) -> ModelChoice | None:
         )
         writer.write(request.encode())
         answer = bytearray()
-        while (piece := await reader.read(65_536)) and len(answer) < _LARGEST_ANSWER_BYTES:
+        while (piece := await reader.read(65_536)) and len(answer) < _MAX_ANSWER_BYTES:
             answer += piece
             if piece.rstrip().endswith((b"}", b"0")) and _models_in(bytes(answer)) is not None:
                 break

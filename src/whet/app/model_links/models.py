@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from whet.app.model_links.wallet import Wallet
     from whet.plugins.load import LoadedPlugins
     from whet.plugins.model_calls import SideCallHooks
-    from whet.review.order import Runtime
+    from whet.review.jobs import Runtime
     from whet.store.database import StateDatabase
     from whet_lab.practice.server import PracticeServer
 
@@ -286,7 +286,7 @@ class Models:
     def runtime(self, answering: ModelInfo) -> Runtime:
         """Return the server, model and key that answer a session, for a later review; those of the fallback
         if it has taken over."""
-        from whet.review.order import Runtime  # noqa: PLC0415 - after an answer
+        from whet.review.jobs import Runtime  # noqa: PLC0415 - after an answer
 
         provider, model = self.provider, self.settings
         if not isinstance(provider, ServerProvider):

@@ -41,7 +41,7 @@ _BYTES_PER_ANSWER_TOKEN = 3
 _WIDEN_TOKENS = 4_096
 # A server may count this much more than was sent: prompts of its own, pages that it searched.
 _DOUBT_TOKENS = 100_000
-_LONGEST_CALL = timedelta(minutes=15)
+_MAX_CALL_TIME = timedelta(minutes=15)
 _CHECK_S, _CHECKS, _TOLD_CHECKS = 0.25, 240, 8
 
 
@@ -150,7 +150,7 @@ class Wallet:
             prompt = min(prompt, info.window_tokens)
         output, now = info.max_output_tokens, self._clock.now()
         doubt = Doubt(
-            _most_usd(info, _DOUBT_TOKENS, output) or 0.0, _DOUBT_TOKENS + output, iso(now - _LONGEST_CALL)
+            _most_usd(info, _DOUBT_TOKENS, output) or 0.0, _DOUBT_TOKENS + output, iso(now - _MAX_CALL_TIME)
         )
         usd = _most_usd(info, prompt, output)
         return PlannedCall(

@@ -203,7 +203,7 @@ class PluginSessions:
         async def notify_compaction(done: Compaction) -> None:
             await hooks.call_all("on_compaction", **facts, **msgspec.structs.asdict(done))
 
-        host.compacted = notify_compaction
+        host.on_compacted = notify_compaction
         is_main = row.kind == "chat" and not row.private
         if self._plugins.memories and is_main:
             await self.begin_memories(row.id, row.workspace, previous_id)

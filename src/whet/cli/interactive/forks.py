@@ -34,7 +34,9 @@ async def fork_session(chat: ChatControl, argument: str) -> None:
     """Continue in a copy of the session."""
     turn = parse_typed_number(argument)
     if argument and turn is None:
-        raise ConfigError(f"{argument[:40]!r} is no turn", hint="/rewind lists the turns with their numbers")
+        raise ConfigError(
+            f"{argument[:40]!r} is not a turn", hint="/rewind lists the turns with their numbers"
+        )
     old, new_id = chat.session.id, chat.services.clock.new_id()
     now = iso(chat.services.clock.now())
     row = await chat.services.database.write(lambda db: forks.fork(db, old, turn or 0, new_id, now))

@@ -65,7 +65,7 @@ async def list_skills(chat: ChatControl, words: str) -> None:
 
 async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     """Send the text of the prompt file or skill of that name. Raises NotFound if neither exists."""
-    from whet.app.conversations.own_commands import find_prompt_command  # noqa: PLC0415 most of what is typed is no command
+    from whet.app.conversations.own_commands import find_prompt_command  # noqa: PLC0415 most of what is typed is not a command
 
     prompt = find_prompt_command(name, chat.services.home.root, chat.session.workspace)
     if prompt is not None:

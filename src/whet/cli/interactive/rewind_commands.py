@@ -75,7 +75,7 @@ async def show_diff(chat: ChatControl, arguments: str) -> None:
 
     turn = parse_typed_number(arguments)
     if arguments and turn is None:
-        raise ConfigError(f"{arguments[:40]!r} is no turn", hint="/diff, or /diff 3")
+        raise ConfigError(f"{arguments[:40]!r} is not a turn", hint="/diff, or /diff 3")
     rewinding = _rewinding(chat)
     turn = await rewinding.last_changed_turn() if turn is None else turn
     diffs = await rewinding.diff(turn) if turn else []
@@ -105,7 +105,7 @@ def _parse_words(words: list[str]) -> tuple[Point | None, Parts, set[str]]:
 
     point = parse_point(words[0])
     if point is None and words[0] != "undo":
-        raise ConfigError(f"{words[0]!r} is no point", hint=_USAGE)
+        raise ConfigError(f"{words[0]!r} is not a point", hint=_USAGE)
     parts: Parts = "both"
     flags: set[str] = set()
     for word in words[1:]:

@@ -47,8 +47,8 @@ def outcome(result: Outcome, *, is_plan: bool) -> list[str]:
         lines.append(f"  failed: {display_path(path)} ({why})")
     if result.conversation:
         lines.append(f"the conversation {'would go' if is_plan else 'goes'} on from there")
-    if result.said:
-        lines.append(f"you had said: {printable(fold_pastes(result.said))}")
+    if result.undone_text:
+        lines.append(f"you had said: {printable(fold_pastes(result.undone_text))}")
     return lines
 
 

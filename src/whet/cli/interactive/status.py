@@ -102,7 +102,7 @@ _PARTS: dict[str, Callable[[StatusFacts], str]] = {
 
 
 class StatusBoard:
-    """The status of one chat. `look` reads the slow parts between turns."""
+    """The status of one chat. `refresh` reads the slow parts between turns."""
 
     def __init__(self, services: Services, *, plain: bool) -> None:
         self._services = services

@@ -40,7 +40,7 @@ for _command in (memory_stats, memory_retire):
 @memory.command("show")
 @home_and_json
 def show(home: Home, as_json: bool) -> None:
-    """Show MEMORY.md and USER.md, and which notes hold in one folder only."""
+    """Show MEMORY.md and USER.md, and which notes apply to one folder only."""
     files, counts = with_learning(home, _state)
     if as_json:
         return emit_json({"files": files, "waiting": counts})
@@ -112,7 +112,7 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
 @memory.command("log")
 @click.argument("change", type=int, required=False)
 @click.option("--session", "session_id", default="", metavar="ID", help="Only what rests on this session.")
-@click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
+@click.option("--waiting", is_flag=True, help="Only changes that wait for you.")
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
 @home_and_json
 def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: int, as_json: bool) -> None:

@@ -114,7 +114,7 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
 
 @skills.command("log")
 @click.argument("name", required=False)
-@click.option("--waiting", is_flag=True, help="Only what waits for your yes.")
+@click.option("--waiting", is_flag=True, help="Only changes that wait for you.")
 @click.option("--limit", type=click.IntRange(1), default=30, show_default=True, help="How many.")
 @home_and_json
 def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:

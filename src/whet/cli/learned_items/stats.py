@@ -16,7 +16,7 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import notes
 from whet.memory.desk import LearningService
-from whet.memory.effects import LEAST_SESSIONS, Effect, Sums, measure_effects
+from whet.memory.effects import MIN_SESSIONS, Effect, Sums, measure_effects
 from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.stats import Interval
@@ -49,7 +49,7 @@ def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 @click.argument("item_id", metavar="ID")
 @home_and_json
 def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
-    """Take a note out, by its id in `whet memory stats`; `whet undo` brings it back."""
+    """Remove a note, by its id in `whet memory stats`; `whet undo` brings it back."""
     _print_outcome(with_learning(home, lambda learning: _retire_note(learning, item_id)), as_json)
 
 
@@ -57,7 +57,7 @@ def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
 @click.argument("name")
 @home_and_json
 def skills_retire(home: Home, name: str, as_json: bool) -> None:
-    """Take a skill out; the ledger keeps it, and `whet undo` brings it back."""
+    """Remove a skill; the ledger keeps it, and `whet undo` brings it back."""
     request = SkillRequest("delete", name)
     _print_outcome(with_learning(home, lambda learning: learning.hand_in(request, _BY_HAND)), as_json)
 
@@ -156,7 +156,7 @@ def _steps(effect: Effect) -> str:
 
 
 def _gap(effect: Effect) -> str:
-    if min(effect.shown.sessions, effect.compared.sessions) < LEAST_SESSIONS:
+    if min(effect.shown.sessions, effect.compared.sessions) < MIN_SESSIONS:
         return "too few sessions"
     gap = effect.difference
     return f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"

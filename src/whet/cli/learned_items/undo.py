@@ -23,7 +23,7 @@ _BY_HAND = Origin("user", execution_context="command line")
 _WOULD = {"take back": "would take back", "drop": "would drop", "keep": "would keep"}
 
 
-@click.command(help="Take a learned change back; an undo can be undone too.")
+@click.command(help="Undo a learned change; an undo can be undone too.")
 @click.argument("change", type=int)
 @home_and_json
 def undo(home: Home, change: int, as_json: bool) -> None:
@@ -33,10 +33,10 @@ def undo(home: Home, change: int, as_json: bool) -> None:
     emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
 
-@click.command(help="Take back all that was learned from a session.")
+@click.command(help="Undo everything that was learned from a session.")
 @click.option("--session", "session_id", required=True, metavar="ID", help="The session's id or title.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be taken back.")
-@click.option("--purge", is_flag=True, help="Take the words out of the ledger too, for good.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be undone.")
+@click.option("--purge", is_flag=True, help="Also erase the words from the ledger, for good.")
 @click.option("-y", "--yes", is_flag=True, help="With --purge: don't ask.")
 @home_and_json
 def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, as_json: bool) -> None:

@@ -184,7 +184,7 @@ def add(
     """
     if not SERVER_NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} is no name for a server",
+            f"{name!r} is not a name for a server",
             hint="at most 30 letters, digits, - and single _ between them",
         )
     whole = command if options["cwd"] else _make_paths_absolute(command)
@@ -215,7 +215,7 @@ def add(
 def _check(name: str, server: McpServerSettings) -> None:
     check_server(name, server)
     if server.url and not re.match(r"https?://[^/\s]", server.url):
-        raise ConfigError(f"{server.url[:200]!r} is no url", hint="it begins with https://")
+        raise ConfigError(f"{server.url[:200]!r} is not a url", hint="it begins with https://")
 
 
 def _make_paths_absolute(command: Sequence[str]) -> tuple[str, ...]:

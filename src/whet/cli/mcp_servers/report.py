@@ -33,6 +33,7 @@ from whet.terminal.wording import printable
 from whet.tools.guardian import Guardian
 
 _FIRST_START_S = 180.0
+_CLAIMS = {"read_only": "only reads", "destructive": "may destroy"}
 
 
 class ServerReport(msgspec.Struct, frozen=True):
@@ -45,9 +46,11 @@ class ServerReport(msgspec.Struct, frozen=True):
     tools: list[dict[str, Any]] = []
     left_out: list[dict[str, str]] = []
     denied: int = 0
+    """How many tools the settings exclude."""
     problem: str = ""
     hint: str = ""
     noticed: str = ""
+    """Remarks on the connection, in one line."""
     tokens: int = 0
     """About how many tokens of a prompt the tools take up."""
     asked_about: list[str] = []
@@ -62,19 +65,21 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
     patterns = [rule for rule in settings.approval.allow if "*" in rule or "?" in rule]
     confinement = confine(home, settings.sandbox, deny=settings.approval.deny)
 
-    def jail(name: str, server: McpServerSettings) -> ServerJail | None:
-        place = own_server_jail(confinement, home, name, server)
-        if place is not None:
-            jailed.add(name)
-        return place
-
     jailed: set[str] = set()
+
+    def jail(name: str, server: McpServerSettings) -> ServerJail | None:
+        server_jail = own_server_jail(confinement, home, name, server)
+        if server_jail is not None:
+            jailed.add(name)
+        return server_jail
+
     with closing(confinement):
         reports = await asyncio.gather(
             *(_reach(home, name, server, jail) for name, server in servers.items())
         )
     reports = [
-        _with_way_out(report, servers[report.name]) if report.name in jailed else report for report in reports
+        _add_sandbox_hint(report, servers[report.name]) if report.name in jailed else report
+        for report in reports
     ]
     allowed = set(settings.approval.allow)
     return [
@@ -83,7 +88,7 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
     ]
 
 
-def _with_way_out(report: ServerReport, server: McpServerSettings) -> ServerReport:
+def _add_sandbox_hint(report: ServerReport, server: McpServerSettings) -> ServerReport:
     """Return a failure's report with what the sandbox kept from the server, and how to give it more.
 
     A failure with a hint of its own is returned unchanged: its cause is known.
@@ -93,15 +98,16 @@ def _with_way_out(report: ServerReport, server: McpServerSettings) -> ServerRepo
     reach = "the network" if server.network else "no network"
     if hosts := [text for text in server.openings if text.startswith("reach ")]:
         reach = ", ".join(hosts)
-    way_out = (
+    hint = (
         f"it ran in the sandbox, with {reach} and a private folder; in config.yaml,"
         f" mcp.servers.{report.name}.openings gives it more (write FOLDER, read FOLDER),"
         " confined: false all your rights"
     )
-    return msgspec.structs.replace(report, hint=way_out)
+    return msgspec.structs.replace(report, hint=hint)
 
 
 def _asked_about(report: ServerReport, patterns: Sequence[str], allowed: Collection[str]) -> list[str]:
+    """Return the destructive tools that a pattern of approval.allow matches and no entry names in full."""
     names = [str(tool["name"]) for tool in report.tools if tool["destructive"]]
     covered = [name for name in names if any(fnmatchcase(name, rule) for rule in patterns)]
     return [name for name in covered if name not in allowed]
@@ -215,9 +221,6 @@ def end_if_failed(reports: Sequence[ServerReport], *, as_json: bool) -> None:
     for report in reports:
         if not report.ok:
             if not as_json:
-                again = f"whet mcp test {report.name} tries again, whet mcp remove {report.name} takes it out"
+                again = f"whet mcp test {report.name} tries again, whet mcp remove {report.name} removes it"
                 click.echo(wrap_text(f"it stays in config.yaml: {again}"))
             raise click.exceptions.Exit(1)
-
-
-_CLAIMS = {"read_only": "only reads", "destructive": "may destroy"}

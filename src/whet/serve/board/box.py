@@ -100,7 +100,7 @@ async def set_model(turns: Turns, session_id: str, model: str) -> None:
 async def set_mode(services: Services, session_id: str, mode: str) -> None:
     """Set the mode of a session. Raises ConfigError for an unknown one."""
     if mode not in modes.ABOUT:
-        raise ConfigError(f"{mode[:40]!r} is no mode", hint=", ".join(modes.MODES))
+        raise ConfigError(f"{mode[:40]!r} is not a mode", hint=", ".join(modes.MODES))
     await modes.set_mode(services, session_id, mode)
 
 
@@ -112,7 +112,7 @@ def parse_folder(text: str, fallback: Path) -> Path | None:
         return None
     folder = Path(text).expanduser()
     if not folder.is_absolute() or not folder.is_dir():
-        raise ConfigError(f"{text[:200]!r} is no folder on this machine", hint="write its whole path")
+        raise ConfigError(f"{text[:200]!r} is not a folder on this machine", hint="write its whole path")
     return folder.resolve()
 
 

@@ -79,7 +79,7 @@ def draw_bars(
 ) -> Chart:
     """Draw stacked bars. `series` are (class, name, a value for each day), the lowest first.
 
-    `said` are the tooltips of the columns; by default their values.
+    `tooltips` are those of the columns; by default their values.
     """
     totals = [sum(values[index] for _, _, values in series) for index in range(len(days))]
     top = nice_top(max(totals, default=0.0))

@@ -60,7 +60,7 @@ class FilePages:
         data = base64.b64decode(images[number].data_base64)
         kind = image_type(data)
         if not kind:
-            raise ApiError(404, "This is no image that a browser shows.")
+            raise ApiError(404, "This is not an image that a browser shows.")
         return Response(data, media_type=kind, headers=_IMAGE_HEADERS)
 
     async def files(self, request: Request, visit: Visit) -> Response:
@@ -129,7 +129,7 @@ def _read_file(root: Path, path: str) -> bytes:
 def _mark_content(data: bytes, path: str) -> tuple[tuple[tuple[CodeRun, ...], ...], str]:
     """Return a file's lines with marks, and a note if they are not all of it."""
     if b"\0" in data:
-        return (), "This is no text."
+        return (), "This is not text."
     text = data[:_MAX_BYTES].decode("utf-8", "replace").removesuffix("\n")
     note = f"Only the first {_MAX_BYTES:,} bytes are shown." if len(data) > _MAX_BYTES else ""
     if not text:

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
-from whet.memory.effects import LEAST_SESSIONS, Effect, measure_effects
+from whet.memory.effects import MIN_SESSIONS, Effect, measure_effects
 from whet.memory.notes import NoteEntry
 from whet.memory.reader import entry_id
 from whet.memory.requests import summary
@@ -42,7 +42,7 @@ class LearnedMoment(msgspec.Struct, frozen=True):
     def is_compared(self) -> bool:
         """Whether there are enough sessions on both sides for a comparison."""
         effect = self.effect
-        return effect is not None and min(effect.shown.sessions, effect.compared.sessions) >= LEAST_SESSIONS
+        return effect is not None and min(effect.shown.sessions, effect.compared.sessions) >= MIN_SESSIONS
 
 
 class LearningPages:
@@ -128,7 +128,7 @@ class LearningPages:
             days=list(days.items()),
             more=limit + _PAGE if len(rows) > limit else 0,
             who=WHO,
-            least=LEAST_SESSIONS,
+            least=MIN_SESSIONS,
         )
 
     async def undo(self, request: Request, visit: Visit) -> Response:

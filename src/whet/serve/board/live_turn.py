@@ -62,7 +62,7 @@ class LiveText:
         return self._size
 
     def since(self, start_char: int) -> tuple[str, str]:
-        """Return the text completed after the first `known` characters, and the incomplete rest."""
+        """Return the text completed after the first `start_char` characters, and the incomplete rest."""
         parts: list[str] = []
         start = self._size
         for piece in reversed(self._whole):

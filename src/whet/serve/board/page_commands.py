@@ -1,7 +1,7 @@
 """Slash commands in the box of a session's page: those of the terminal that affect only their own session,
 and `/goal`.
 
-The output is shown on the page and is no part of the conversation. Prompt files of the home and the
+The output is shown on the page and is not part of the conversation. Prompt files of the home and the
 workspace are commands too.
 """
 

@@ -21,7 +21,6 @@ from whet.serve.board.side import read_side
 from whet.serve.wire import ApiError
 from whet.store import forks, helper_rows, ledger, pins, replay, reviews, search, sessions
 from whet.store.forks import TreeRow
-from whet.store.ledger import LedgerRow
 from whet.store.search import Hit
 from whet.web.sessions import Visit
 
@@ -147,14 +146,10 @@ def _read_page(db: apsw.Connection, session_id: str, params: QueryParams) -> dic
         "helpers": helper_rows.list_views(db, session_id),
         "family": forks.list_family(db, session_id),
         "reviews": reviews.list_reviews(db, 20, session_id=session_id),
-        "learned": _read_changes(db, session_id),
+        "learned": ledger.select(db, 20, profile="", session_id=session_id),
         "side": read_side(db),
         "is_pinned": pins.is_pinned(db, session_id),
     }
-
-
-def _read_changes(db: apsw.Connection, session_id: str) -> list[LedgerRow]:
-    return ledger.select(db, 20, profile="", session_id=session_id)
 
 
 def split_snippet(snippet: str) -> list[tuple[bool, str]]:

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.memory import skill_store
-from whet.memory.effects import LEAST_SESSIONS, Effect, measure_effects
+from whet.memory.effects import MIN_SESSIONS, Effect, measure_effects
 from whet.memory.requests import Refused
-from whet.review.order import read_review_job
+from whet.review.jobs import read_review_job
 from whet.serve.board.frame import Frame
 from whet.store import learned, ledger, reviews
 from whet.store.reviews import ReviewRow
@@ -40,7 +40,7 @@ class Proof:
         }
         rows = [(info, uses.get(info.name, 0), effects.get(info.name)) for info in infos]
         return self._frame.page(
-            "skills.html", visit, here="skills", rows=rows, least=LEAST_SESSIONS, compared=_has_comparison
+            "skills.html", visit, here="skills", rows=rows, least=MIN_SESSIONS, compared=_has_comparison
         )
 
     async def skill(self, request: Request, visit: Visit) -> Response:
@@ -82,7 +82,7 @@ class Proof:
 
 def _has_comparison(effect: Effect) -> bool:
     """Whether there are enough sessions on both sides for a comparison."""
-    return min(effect.shown.sessions, effect.compared.sessions) >= LEAST_SESSIONS
+    return min(effect.shown.sessions, effect.compared.sessions) >= MIN_SESSIONS
 
 
 def _review_values(row: ReviewRow) -> dict[str, Any]:

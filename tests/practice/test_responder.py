@@ -9,8 +9,8 @@ import pytest
 from tests.practice.loop import OFFERS, Loop
 from tests.support import each
 from whet_lab.practice.ask import Offer, PracticeCall, PracticeRequest, RequestMessage
-from whet_lab.practice.brain import answer, is_offered
 from whet_lab.practice.project import make_project
+from whet_lab.practice.responder import answer, is_offered
 
 
 def ask(*heard, model="practice", offers=OFFERS, system="", thinking=False):
