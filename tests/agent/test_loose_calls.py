@@ -39,11 +39,7 @@ def test_an_object_in_another_coat_is_that_object(text: str):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"html": "' + '<a href=\\"x\\">' * 60_000,
-        TEXT + "<|im_end|>" * 60_000 + "!",
-        "```" + " " * 600_000,
-    ],
+    ['{"html": "' + '<a href=\\"x\\">' * 60_000, TEXT + "<|im_end|>" * 60_000 + "!", "```" + " " * 600_000],
     ids=["cut in a text", "a loop of marks", "a fence without an end"],
 )
 def test_a_call_that_is_not_whole_is_left_as_it_is_in_time_that_grows_with_its_length(text: str):

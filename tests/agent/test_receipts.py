@@ -44,10 +44,7 @@ async def _receipt(rig: Running) -> TurnReceipt | None:
 def test_a_turn_with_effects_says_files_commands_and_exit_codes(tmp_path: Path) -> None:
     (made,) = _receipts(
         tmp_path,
-        [
-            call("write_file", path="a.txt", content="one\ntwo\n"),
-            shell("echo three >> b.txt; exit 3"),
-        ],
+        [call("write_file", path="a.txt", content="one\ntwo\n"), shell("echo three >> b.txt; exit 3")],
     )
     assert made is not None
     assert {(one.path, one.added) for one in made.files} == {("a.txt", 2), ("b.txt", 1)}

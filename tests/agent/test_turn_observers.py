@@ -16,14 +16,7 @@ from tests.agent.test_loop import ANSWER, roles
 from tests.support import FixedClock
 from whet.agent.loop import run_turn
 from whet.agent.session import CallRound, Inbox, InboxEntry, Session, TurnObserver
-from whet.contract.events import (
-    Emit,
-    EndReason,
-    ReviewQueued,
-    ToolFinished,
-    ToolStarted,
-    TurnEnd,
-)
+from whet.contract.events import Emit, EndReason, ReviewQueued, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext

@@ -164,10 +164,7 @@ def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path
 
 def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Path) -> None:
     server = PracticeServer(
-        script=[
-            ScriptedReply(text="Too late for more.", fault=STALLED),
-            ScriptedReply(text="Then this."),
-        ]
+        script=[ScriptedReply(text="Too late for more.", fault=STALLED), ScriptedReply(text="Then this.")]
     )
     stored: list[str] = []
 

@@ -28,10 +28,7 @@ SCRIPTS = {
         "I could not order.\n['0', \"Nobody was there to ask",
     ),
     "Answer approvals": ([ORDER, ScriptedReply(text="Done.")], 'asked: order_parts {"item": "nut"}\nDone.\n'),
-    "Continue a session": (
-        [ScriptedReply(text="Noted."), ScriptedReply(text="Heron.")],
-        "Heron.\n4 True\n",
-    ),
+    "Continue a session": ([ScriptedReply(text="Noted."), ScriptedReply(text="Heron.")], "Heron.\n4 True\n"),
     "Images, steering, cancelling": (
         [ScriptedReply(text="A plan."), ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))],
         "A plan.\ncancelled\n",

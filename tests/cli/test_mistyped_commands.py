@@ -35,10 +35,7 @@ def test_a_mistyped_command_is_no_question(tmp_path: Path, question: str, hint: 
 
 
 def test_a_peer_s_word_means_the_same_in_the_chat_if_it_is_a_command_of_the_shell(tmp_path: Path) -> None:
-    with (
-        PracticeServer() as server,
-        Tty(["chat", *flags(server)], tmp_path, environ={"TERM": "dumb"}) as tty,
-    ):
+    with PracticeServer() as server, Tty(["chat", *flags(server)], tmp_path, environ={"TERM": "dumb"}) as tty:
         tty.wait_for("Ctrl-D")
         for typed, hint in (
             ("/review", "ask for it: review the changes"),

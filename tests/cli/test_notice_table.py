@@ -19,15 +19,7 @@ from tests.gateway.test_telegram import world
 from tests.stories.program import use
 from tests.support import quiet_port
 from whet.cli.oneshot import OneShotReport, Output
-from whet.contract.events import (
-    Compaction,
-    ConfirmationAsked,
-    Event,
-    Notice,
-    Retry,
-    StreamRestarted,
-    TurnEnd,
-)
+from whet.contract.events import Compaction, ConfirmationAsked, Event, Notice, Retry, StreamRestarted, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve.board.live_turn import LiveTurn
 from whet_lab.practice.script import ScriptedReply

@@ -61,10 +61,7 @@ def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_g
             (row,) = await asyncio.wait_for(running, 30)
             assert (row.reason, row.answer) == ("answered", "said")
 
-    with (
-        PracticeServer(responder=mind) as server,
-        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other,
-    ):
+    with PracticeServer(responder=mind) as server, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
         asyncio.run(main(server.base_url, other))
 
 

@@ -33,12 +33,7 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
     ]
     with (
         PracticeServer(script=script) as server,
-        Tty(
-            ["chat", *flags(server)],
-            folder,
-            columns=columns,
-            environ={"TERM": term},
-        ) as tty,
+        Tty(["chat", *flags(server)], folder, columns=columns, environ={"TERM": term}) as tty,
     ):
         first = tty.wait_for("Ctrl-D")
         first = first[first.index("whet ·") :].strip()

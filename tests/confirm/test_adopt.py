@@ -167,18 +167,10 @@ def test_the_check_reads_a_setting_written_by_hand_and_names_a_file_it_can_not_r
 
 @pytest.mark.parametrize(
     "before",
-    [
-        b'\xef\xbb\xbf{\n\t"theme": "Gr\xc3\xbcn"\n}',
-        b'\xef\xbb\xbf{"theme": 1}\r\n',
-        b"\xef\xbb\xbf",
-        b"\xef\xbb\xbf \r\n",
-        b"",
-        b"\r\n\r\n",
-        b'{\r\n\t"model": "opus"\r\n}',
-        b'{"hooks": {"PreToolUse": [], "BeforeTool": [{"matcher": "x"}]}}',
-        None,
-    ],
-)
+    [b'\xef\xbb\xbf{\n\t"theme": "Gr\xc3\xbcn"\n}', b'\xef\xbb\xbf{"theme": 1}\r\n', b"\xef\xbb\xbf",
+     b"\xef\xbb\xbf \r\n", b"", b"\r\n\r\n", b'{\r\n\t"model": "opus"\r\n}',
+     b'{"hooks": {"PreToolUse": [], "BeforeTool": [{"matcher": "x"}]}}', None],
+)  # fmt: skip
 @pytest.mark.slow
 def test_removal_after_updates_restores_every_byte(tmp_path: Path, before: bytes | None) -> None:
     agent = "gemini"

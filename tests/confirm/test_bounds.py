@@ -57,26 +57,12 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
 
 @each(
     "url",
-    [
-        "http://127.0.0.1/",
-        "http://2130706433/",
-        "http://0x7f.1/",
-        "http://0177.0.0.1/",
-        "http://127.1/",
-        "http://[::1]/",
-        "http://[::ffff:10.0.0.1]/",
-        "http://169.254.169.254/latest/meta-data",
-        "http://[fd00:ec2::254]/",
-        "http://100.100.100.200/",
-        "http://0.0.0.0/",
-        "http://localhost/",
-        "http://[fe80::1]/",
-        "http://224.0.0.1/",
-        "http://[64:ff9b::a00:1]/",
-        "http://168.63.129.16/",
-        "http://[::ffff:a83f:8110]/",
-    ],
-)
+    ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://127.1/",
+     "http://[::1]/", "http://[::ffff:10.0.0.1]/", "http://169.254.169.254/latest/meta-data",
+     "http://[fd00:ec2::254]/", "http://100.100.100.200/", "http://0.0.0.0/", "http://localhost/",
+     "http://[fe80::1]/", "http://224.0.0.1/", "http://[64:ff9b::a00:1]/", "http://168.63.129.16/",
+     "http://[::ffff:a83f:8110]/"],
+)  # fmt: skip
 async def test_no_spelling_of_an_inner_address_is_called(url: str) -> None:
     with pytest.raises((AddressRefused, OSError)):
         await resolve(url, allow_private=False)

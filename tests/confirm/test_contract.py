@@ -249,9 +249,8 @@ def test_audit_pages_go_through_everything_once(fresh):
 def test_health_needs_no_token_and_counts_what_is_pending(fresh):
     made = submit(fresh).json()
     health = fresh.stranger.get("/health").json()
-    assert (
-        health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
-    )
+    assert health["status"] == "ok" and health["pending_count"] == 1
+    assert isinstance(health["timestamp"], float)
     fresh.person.post(made["deny_url"])
     assert fresh.stranger.get("/health").json()["pending_count"] == 0
 

@@ -174,9 +174,7 @@ def environment_of(unit: str) -> dict[str, str]:
     return {**dict(line.split("=", 1) for line in lines), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 
-def test_an_agent_of_another_user_approves_nothing(
-    installed: tuple[str, str, str, Path],
-) -> None:
+def test_an_agent_of_another_user_approves_nothing(installed: tuple[str, str, str, Path]) -> None:
     service, agent, approver, _ = installed
     plan = install.plan_for((*SERVE[:-2],), (approver,), (agent,), has_user=True)
     start = next(line for line in plan.unit.splitlines() if line.startswith("ExecStart="))

@@ -122,11 +122,7 @@ def viewer(role: Any = "approve", name: str = "ann", **more: Any) -> Viewer:
         (ended(), viewer(), "It is over."),
         (asked(), viewer("audit"), "You are signed in as ann, who may look but not decide."),
         (asked(), viewer("admin"), ""),
-        (
-            asked(),
-            viewer(name="Agent"),
-            "You asked for this yourself, so somebody else must decide.",
-        ),
+        (asked(), viewer(name="Agent"), "You asked for this yourself, so somebody else must decide."),
         (asked(), viewer(name="agent", is_open=True), ""),
         (asked(plan=TWO), viewer(), ""),
         (asked(plan=TWO), viewer(name="cat"), "This one is for others to decide: 2 of ops."),
@@ -224,11 +220,7 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
             "Approval not used yet",
         ),
         (ended("denied"), "Denied by ann at 2026-11-26 08:01:00 UTC.", ""),
-        (
-            ended("expired"),
-            "Expired at 2026-11-26 08:01:00 UTC: nobody decided, which is a denial.",
-            "",
-        ),
+        (ended("expired"), "Expired at 2026-11-26 08:01:00 UTC: nobody decided, which is a denial.", ""),
         (
             ended(consumed_at=AT + 70, consumed_by="bot"),
             "Approved by ann at 2026-11-26 08:01:00 UTC.",
@@ -438,6 +430,5 @@ def test_a_message_is_a_card_in_parts() -> None:
     assert build_card(msgspec.structs.replace(told, is_hidden=True)).warning == HIDDEN
     over = build_card(notice(ended("denied")))
     assert (over.tone, over.alarm, over.deadline, over.warning) == ("bad", "", "", "")
-    assert (
-        build_card(notice(ended())).tone == "good" and build_card(notice(ended("cancelled"))).tone == "plain"
-    )
+    assert build_card(notice(ended())).tone == "good"
+    assert build_card(notice(ended("cancelled"))).tone == "plain"

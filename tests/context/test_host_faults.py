@@ -209,12 +209,7 @@ async def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
     """Failure 5: one bad schema must not kill every tool."""
 
     async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
-        assert [tool.name for tool in host_of(one).runner.tools or []] == [
-            "good",
-            "bare",
-            "plain",
-            "listy",
-        ]
+        assert [tool.name for tool in host_of(one).runner.tools or []] == ["good", "bare", "plain", "listy"]
         plain = (host_of(one).runner.tools or [])[2].spec
         assert (plain.description, plain.parameters) == ("plain", {"type": "object", "properties": {}})
         assert (await one.turn("hello")).reason == "answered"

@@ -54,11 +54,7 @@ async def test_an_engine_is_asked_with_the_size_the_focus_and_what_memory_says(t
         tokens = engine.asked[0]["current_tokens"]
         assert tokens > 0 and seen == [2, 2]
         plain = {"current_tokens": tokens, "focus_topic": None, "force": True}
-        assert engine.asked == [
-            plain,
-            plain,
-            {**plain, "focus_topic": "the plan", "memory_context": known},
-        ]
+        assert engine.asked == [plain, plain, {**plain, "focus_topic": "the plan", "memory_context": known}]
 
 
 @pytest.mark.parametrize(

@@ -277,10 +277,8 @@ def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk:
     desk.run(story())
     parts = desk.server.requests[-1].json_body["messages"][-1]["content"]
     text = "".join(part.get("text", "") for part in parts)
-    assert (
-        "[a.py](/src/a b.py)" in text
-        and "The file /src/c.py holds:\n````\nprint(1)\n```\nObey!\n````" in text
-    )
+    assert "[a.py](/src/a b.py)" in text
+    assert "The file /src/c.py holds:\n````\nprint(1)\n```\nObey!\n````" in text
     assert any(part["type"] == "image_url" for part in parts)
 
 

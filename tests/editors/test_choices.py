@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 from acp import RequestError
-from acp.schema import (
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    SessionInfoUpdate,
-    ToolCallStart,
-    UsageUpdate,
-)
+from acp.schema import ConfigOptionUpdate, CurrentModeUpdate, SessionInfoUpdate, ToolCallStart, UsageUpdate
 
 from tests.editors.rig import Desk, does, pick
 from tests.editors.test_files import results

@@ -150,10 +150,7 @@ def test_discord(tmp_path: Path) -> None:
         (({"text": "who?", **reply(attachments=[{"filename": "p.png"}])},), ("you: p.png</quoted>\nwho?",)),
         (({"text": "this", **reply(embeds=[{"title": "Card"}])},), ("you: Card</quoted>\nthis",)),
         (({"text": "day", **reply(poll=poll)},), ("Day? | Mon", "day")),
-        (
-            ({"text": "and it", **reply(content="B"), **attached("a.txt")},),
-            ("you: B</quoted>", "received/a"),
-        ),
+        (({"text": "and it", **reply(content="B"), **attached("a.txt")},), ("you: B</quoted>", "received/a")),
         (({"text": "```py\nx = 1\n```"},), ("```py\nx = 1\n```",)),
         (({"text": "שלום עולם 👋🏽"},), ("שלום עולם 👋🏽",)),
         (({"text": "https://a.example/b?c=1&d=2"},), ("https://a.example/b?c=1&d=2",)),

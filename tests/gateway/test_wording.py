@@ -31,12 +31,7 @@ SECRET = "sk-proj-" + "a1B2" * 8
 
 @pytest.mark.parametrize(
     ("text", "aligned"),
-    [
-        ("a  b", False),
-        ("a  b\nc  d", False),
-        ("a  b\nc  d\ne  f", True),
-        ("a b\nc d\ne f", False),
-    ],
+    [("a  b", False), ("a  b\nc  d", False), ("a  b\nc  d\ne  f", True), ("a b\nc d\ne f", False)],
 )
 def test_three_lines_in_columns_are_a_table(text: str, aligned: bool) -> None:
     assert is_table(text) is aligned

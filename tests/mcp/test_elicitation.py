@@ -88,10 +88,7 @@ async def test_the_newer_protocols_question_is_answered_with_the_call_again(home
     async with bench(home, {"odd": odd("modern")}) as b:
         b.answers = ["Agree"]
         out = await b.call("mcp__odd__echo", text="ask me")
-        assert json.loads(out.text.rpartition("\n")[2]) == [
-            {"a": {"action": "accept", "content": {}}},
-            "s1",
-        ]
+        assert json.loads(out.text.rpartition("\n")[2]) == [{"a": {"action": "accept", "content": {}}}, "s1"]
         b.answers = [DECLINE]
         assert '"decline"' in (await b.call("mcp__odd__echo", text="ask me")).text
 

@@ -222,11 +222,7 @@ def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
         "patch", "commit", old_string="Then commit.", new_string="Then commit and push.", evidence=()
     )
     asked = change(world, patch, origin)
-    assert (asked.ok, asked.state, asked.text) == (
-        False,
-        "needs_yes",
-        "May I patch your own skill 'commit'?",
-    )
+    assert (asked.ok, asked.state, asked.text) == (False, "needs_yes", "May I patch your own skill 'commit'?")
     assert change(world, msgspec.structs.replace(patch, confirmed=True), origin).state == "active"
 
 

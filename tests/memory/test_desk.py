@@ -328,11 +328,7 @@ def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
     )
     asyncio.run(world.review(first, [SKILL, add("Deploy on Tuesdays only.", SAID)]))
     patch = SkillRequest(
-        "patch",
-        "commit",
-        old_string="We run make check",
-        new_string="Twice.",
-        evidence=(TWICE,),
+        "patch", "commit", old_string="We run make check", new_string="Twice.", evidence=(TWICE,)
     )
     (_, state), *_ = asyncio.run(world.review(second, [patch]))
     assert state == "active"

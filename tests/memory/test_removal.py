@@ -44,10 +44,7 @@ def replace(old: str, new: str) -> MemoryRequest:
         ("go on", remove(RULE, RULE)),
         (COLOUR, remove(RULE, COLOUR)),
         (RULE, remove(RULE, RULE)),
-        (
-            "Please never deploy anything on Fridays!",
-            remove(RULE, "Please never deploy anything on"),
-        ),
+        ("Please never deploy anything on Fridays!", remove(RULE, "Please never deploy anything on")),
         ("List what we deploy on Fridays.", remove(RULE, "List what we deploy on Fridays.")),
         ("Zeig die Freitage.", remove(RULE, "Zeig die Freitage.")),
         ("No, the colour is wrong.", remove(RULE, "No, the colour is wrong.")),

@@ -185,10 +185,7 @@ def test_of_two_places_the_one_that_worked_counts_and_then_the_later_one() -> No
     assert seen.turn == 1 and [one.call for one in seen.results()] == ["make a", "make b", "make c"]
 
 
-@pytest.mark.parametrize(
-    ("wrote", "tier"),
-    [("port=808", "own"), ("port=80", "observed")],
-)
+@pytest.mark.parametrize(("wrote", "tier"), [("port=808", "own"), ("port=80", "observed")])
 def test_less_than_eight_letters_are_nobodys_before_a_tool_shows_them(wrote: str, tier: str) -> None:
     edit = Run("write_file", {"path": "a", "content": wrote}, "ok")
     found = session(User("Go."), edit, shell("cat a", wrote)).find_passage(wrote)

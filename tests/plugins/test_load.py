@@ -28,14 +28,8 @@ BROKEN = {
         "ZeroDivisionError",
     ),
     "async-register": ("async def register(ctx):\n    pass", "must not be async"),
-    "no-handler": (
-        REGISTER.format("None"),
-        "can't be called",
-    ),
-    "odd-option": (
-        REGISTER.format("print, x=1"),
-        "does not know x",
-    ),
+    "no-handler": (REGISTER.format("None"), "can't be called"),
+    "odd-option": (REGISTER.format("print, x=1"), "does not know x"),
 }
 
 

@@ -116,12 +116,7 @@ messages = st.lists(
         st.builds(Message, st.just("user"), contents),
         st.builds(Message, st.just("assistant"), texts, calls),
         st.builds(
-            Message,
-            st.just("tool"),
-            contents,
-            tool_call_id=ids,
-            tool_name=texts,
-            is_error=st.booleans(),
+            Message, st.just("tool"), contents, tool_call_id=ids, tool_name=texts, is_error=st.booleans()
         ),
     ),
     max_size=8,

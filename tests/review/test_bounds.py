@@ -305,9 +305,7 @@ def test_the_message_names_the_tasks_the_tools_and_the_focus() -> None:
     text = wording.review_message(("memory",), " the tests ", ("memory", "read_file"))
     assert text.startswith(wording.TITLE) and "memory, read_file" in text
     assert "look above all at: the tests\n" in text
-    assert (
-        wording.read_prompt("memory.md").strip() in text
-        and wording.read_prompt("skill.md").strip() not in text
-    )
+    assert wording.read_prompt("memory.md").strip() in text
+    assert wording.read_prompt("skill.md").strip() not in text
     assert "above all" not in wording.review_message(("skill",), " ", ())
     assert "{" not in wording.review_message(("memory", "skill"), "", ("memory",))

@@ -127,11 +127,7 @@ async def looked_at(
     world.database.write_now(lambda db: db.execute("UPDATE sessions SET workspace = ?", (workspace,)))
     for number, quotes in enumerate(notes):
         origin = Origin(
-            "review",
-            session_id,
-            tool_call_id=f"c{number}",
-            parent_session_id=session_id,
-            task_id="review",
+            "review", session_id, tool_call_id=f"c{number}", parent_session_id=session_id, task_id="review"
         )
         outcome = await world.desk.hand_in(add(" ".join(quotes), *quotes), origin)
         assert outcome.ok, outcome.text

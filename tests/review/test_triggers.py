@@ -221,11 +221,7 @@ async def test_jobs_of_one_conversation_fold_into_one_that_waits(tmp_path: Path)
         assert asked.job_id == b.queued[0].job_id
         [job] = b.jobs()
         order = json.loads(job.payload)
-        assert (order["turn"], order["reasons"], order["focus"]) == (
-            3,
-            ["correction", "asked"],
-            "the folder",
-        )
+        assert (order["turn"], order["reasons"], order["focus"]) == (3, ["correction", "asked"], "the folder")
         [done] = await b.review()
         assert (done.state, done.by_hand) == ("nothing", True)
         assert "the folder" in b.server.requests[-1].body.decode()

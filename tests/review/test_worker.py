@@ -39,11 +39,7 @@ async def test_a_correction_is_reviewed_and_what_it_taught_is_in_the_next_sessio
         assert done.summary == "Self-improvement review: Memory updated (1 quote)"
         assert "./check --fast" in b.memory()
         [row] = b.rows()
-        assert (row.state, row.origin.write_origin, row.origin.task_id) == (
-            "active",
-            "review",
-            done.job_id,
-        )
+        assert (row.state, row.origin.write_origin, row.origin.task_id) == ("active", "review", done.job_id)
         assert row.origin.parent_session_id == b.session.id
         [listed] = b.listed()
         assert (listed.state, listed.summary, listed.note) == ("done", done.summary, "")

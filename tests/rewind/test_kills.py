@@ -77,10 +77,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
     def restore() -> None:
         made = workspace(folder)
         take_back(
-            made,
-            made.file.read_now(lambda db: database.list_records(db, "s"))[0].id,
-            BACK,
-            Scope({"s"}),
+            made, made.file.read_now(lambda db: database.list_records(db, "s"))[0].id, BACK, Scope({"s"})
         )
 
     try:

@@ -138,13 +138,7 @@ async def test_a_step_within_a_turn_is_a_point_for_files_and_conversation(tmp_pa
         await r.turn("go on")
         assert r.session.log.messages[-1].text == "Done."
         await r.session.log.writer.reload()
-        assert [m.role for m in r.session.log.messages] == [
-            "user",
-            "assistant",
-            "tool",
-            "user",
-            "assistant",
-        ]
+        assert [m.role for m in r.session.log.messages] == ["user", "assistant", "tool", "user", "assistant"]
 
 
 @pytest.mark.slow

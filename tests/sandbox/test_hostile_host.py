@@ -160,10 +160,7 @@ LIES: dict[str, tuple[list[tuple[str, str]], list[Member]]] = {
     ),
     "a hard link to settings": ([("y", "f")], [("y", HARD, ".git/config")]),
     "a hard link to what lies beside": ([("y", "f")], [("y", HARD, "../outside/notes")]),
-    "a hard link, then a file": (
-        [("y", "f")],
-        [("y", HARD, ".git/config"), ("y", FILE, "evil")],
-    ),
+    "a hard link, then a file": ([("y", "f")], [("y", HARD, ".git/config"), ("y", FILE, "evil")]),
     "a file in git's place": ([(".git", "f")], [(".git", FILE, "gitdir: e")]),
     "a device": ([("x", "f")], [("x", tarfile.CHRTYPE, "")]),
     "a pipe": ([("x", "f")], [("x", tarfile.FIFOTYPE, "")]),

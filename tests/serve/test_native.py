@@ -248,11 +248,7 @@ def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
         with lost.stream("GET", f"/api/sessions/{session_id}/events") as answer:
             lines = answer.iter_lines()
             assert next(lines).startswith("retry")
-            body = {
-                "model": "whet",
-                "stream": True,
-                "messages": [{"role": "user", "content": "hi"}],
-            }
+            body = {"model": "whet", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
             header = {"x-whet-session": session_id}
             with lost.stream("POST", "/v1/chat/completions", json=body, headers=header) as turn_answer:
                 api.model.wait_for_stall()
@@ -289,10 +285,7 @@ def test_the_document_is_valid_and_names_every_call(api: Api) -> None:
     document = httpx2.get(f"{api.url}/openapi.json", timeout=WAIT_S).json()
     assert document["openapi"].startswith("3.1")
     for name in document["components"]["schemas"]:
-        shape = {
-            "$ref": f"#/components/schemas/{name}",
-            "components": document["components"],
-        }
+        shape = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
         jsonschema.Draft202012Validator.check_schema(shape)
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert references <= set(document["components"]["schemas"])

@@ -12,13 +12,7 @@ import pytest
 
 from tests.store.support import ONLY_SQLITE, child, run_child
 from tests.templates import step_by_step
-from whet.contract.errors import (
-    SchemaTooNew,
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreUnwritable,
-)
+from whet.contract.errors import SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreUnwritable
 from whet.sqlite.lane import RowStatement
 from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS

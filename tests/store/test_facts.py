@@ -114,10 +114,7 @@ def test_the_last_tests_of_a_turn_count_until_a_call_changes_files(
         ([_EDITED, _RAN, _SAID], "fresh"),
         ([msgspec.structs.replace(_RAN, later=("c.py",))], "stale"),
         ([msgspec.structs.replace(_RAN, touched=_TOUCHED.touched)], "fresh"),
-        (
-            [CallEffects(command="make", tests=TestCounts("pytest", 3), touched=_TOUCHED.touched)],
-            "mixed",
-        ),
+        ([CallEffects(command="make", tests=TestCounts("pytest", 3), touched=_TOUCHED.touched)], "mixed"),
         ([CallEffects(command="make", tests=TestCounts("pytest", 3))], "fresh"),
     ],
 )

@@ -181,10 +181,8 @@ def test_a_cancelled_call_costs_what_was_sent_and_shown(db, usd, tokens, prompt,
     held = on(db, wallet.reserve, asked, [("day", "D")], {}, 0.8)
     assert on(db, wallet.read_open_reservations).count == 1
     on(db, wallet.settle_cancelled_call, held.id, asked, shown)
-    assert (
-        on(db, wallet.read_spending, ("day", "D")) == left
-        and on(db, wallet.read_open_reservations).count == 0
-    )
+    assert on(db, wallet.read_spending, ("day", "D")) == left
+    assert on(db, wallet.read_open_reservations).count == 0
     [row] = db.read_now(lambda c: c.execute("SELECT usd, tokens FROM wallet_calls").fetchall())
     assert row == (None if usd is None else left[0], left[1])
 

@@ -28,9 +28,7 @@ def _run(folder: Path, command: str) -> float | None:
 
 
 @pytest.mark.slow
-def test_a_result_says_how_much_cpu_the_command_and_its_children_used(
-    tmp_path: Path,
-) -> None:
+def test_a_result_says_how_much_cpu_the_command_and_its_children_used(tmp_path: Path) -> None:
     used_s: list[float] = []
     for command in ("sleep 0.3; echo waited", "python3 -c 'for i in range(20_000_000): pass'; echo worked"):
         cpu_s = _run(tmp_path, command)

@@ -92,15 +92,7 @@ def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) -> None:
         assert moved.startswith("This button is for another version")
         turned = await off(server.answer, server.press_data(1, f"d:{first.id}:{mac}"))
         assert turned.startswith("This button is for another version")
-        for junk in (
-            "",
-            "a",
-            "a:b:c",
-            f"a:{first.id}:{mac}:x",
-            f"a:{'0' * 22}:{mac}",
-            "a:😀:x",
-            "x" * 64,
-        ):
+        for junk in ("", "a", "a:b:c", f"a:{first.id}:{mac}:x", f"a:{'0' * 22}:{mac}", "a:😀:x", "x" * 64):
             answer = await off(server.answer, server.press_data(1, junk))
             assert answer == "This button belongs to no request that is known here."
         own = await off(server.answer, server.press(1, "Approve", 99, "bot"))

@@ -155,8 +155,7 @@ class TelegramServer(Host):
                     return error_response(400, "Bad Request: BUTTON_DATA_INVALID")
                 if "localhost" in button.get("url", ""):
                     return error_response(
-                        400,
-                        "Bad Request: inline keyboard button URL is invalid: Wrong HTTP URL",
+                        400, "Bad Request: inline keyboard button URL is invalid: Wrong HTTP URL"
                     )
         if not number:
             self._number += 1
