@@ -122,9 +122,7 @@ async def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path
         assert "was not run again" in r.session.log.messages[-2].text
 
 
-async def test_a_call_that_failed_may_be_made_again_after_another_one_or_a_persons_word(
-    tmp_path: Path,
-) -> None:
+async def test_a_failed_call_may_be_made_again_after_another_call_or_a_persons_word(tmp_path: Path) -> None:
     one, other = calls(("fail", "{}")), calls(("fail", '{"why": "rain"}'))
     script = [one, other] * 4 + [one, one, one, ANSWER, one, ANSWER]
     async with rig(tmp_path, script) as r:

@@ -273,9 +273,7 @@ def test_a_background_helpers_edits_are_merged_by_the_call_that_waits(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_opened(
-    tmp_path: Path, is_written: bool
-) -> None:
+def test_a_merge_that_a_kill_cut_off_is_finished_at_the_next_open(tmp_path: Path, is_written: bool) -> None:
     folder = repository(tmp_path)
 
     async def work(app: App, session: Session) -> None:

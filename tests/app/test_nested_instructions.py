@@ -134,9 +134,7 @@ def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_th
 
 
 @pytest.mark.parametrize("denied", [True, False])
-async def test_instructions_in_a_protected_file_are_left_out_with_one_notice(
-    tmp_path: Path, denied: bool
-) -> None:
+async def test_instructions_in_a_protected_file_are_skipped_with_notice(tmp_path: Path, denied: bool) -> None:
     work = project(tmp_path)
     (work / "CLAUDE.md").symlink_to("AGENTS.md")
     rules = ("read(AGENTS.md)", "read(packages/web/*.md)") if denied else ()

@@ -181,9 +181,7 @@ COMPANY = """
 
 
 @pytest.mark.slow
-def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_plugins_provider_answers_and_a_broken_one_is_a_one_line_error(home: Path, tmp_path: Path) -> None:
     write(home, "company", COMPANY)
 
     async def main(provider: str, where: str) -> str:
@@ -209,9 +207,7 @@ class Yes(NobodyPresent):
         return "once"
 
 
-def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
-    home: Path, tmp_path: Path
-) -> None:
+def test_notifiers_hear_of_questions_and_long_turns_and_delay_nothing(home: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "log-file", home / "plugins" / "log-file")
     write(home, "mute", "def register(ctx):\n    ctx.register_notifier('mute', lambda title, text: 1 / 0)\n")
 

@@ -71,9 +71,7 @@ def test_what_stays_inside_is_not_asked_about(tmp_path: Path, command: str, mode
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
-def test_a_dangerous_command_is_asked_about_if_no_rewind_restores_its_files(
-    tmp_path: Path, mode: str
-) -> None:
+def test_a_dangerous_command_is_asked_about_if_no_rewind_restores_files(tmp_path: Path, mode: str) -> None:
     async def never(_: Path) -> bool:
         return False
 
@@ -317,8 +315,6 @@ def test_a_host_that_is_named_and_a_change_elsewhere_are_asked_about_before(
     ],
     ids=["above the home", "in Whet's home", "elsewhere"],
 )
-def test_what_holds_the_home_or_lies_in_whets_own_is_no_single_opening(
-    command: str, opening: Opening
-) -> None:
+def test_the_home_and_whets_own_folder_are_no_single_opening(command: str, opening: Opening) -> None:
     place = RiskScope("/opt", "/usr/share", "/usr/lib")
     assert analyse(command, "/opt", place, "").needs == (opening,)

@@ -107,9 +107,7 @@ def test_the_traces_that_it_left_elsewhere_go_too(
 
 
 @pytest.mark.slow
-def test_a_session_named_twice_or_with_its_child_goes_once(
-    home: Path, database: StateDatabase, session: str
-) -> None:
+def test_a_session_named_twice_goes_once(home: Path, database: StateDatabase, session: str) -> None:
     child = NewSession(id="child", parent_session_id=session, kind="child")
     database.write_now(lambda db: store_sessions.create(db, child, "2026-11-21T09:00:00.000Z"))
     done = run(home, "delete", session, session, "child", "--yes")
@@ -133,9 +131,7 @@ def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, ses
 
 
 @pytest.mark.slow
-def test_a_file_that_others_keep_in_use_is_written_again_later(
-    home: Path, session: str, clock: FixedClock
-) -> None:
+def test_a_file_that_others_hold_is_written_again_later(home: Path, session: str, clock: FixedClock) -> None:
     database = StateDatabase.open(home / "state.db", clock, patience_s=0.05)
     find_now(database, "qzquestion")
     database.write_now(lambda db: session_deletion.delete_session(db, session))

@@ -159,9 +159,7 @@ def test_a_program_reads_the_notices_of_its_last_turn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.unconfined
-def test_a_chat_reads_at_once_that_a_human_has_to_decide(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_reads_at_once_that_a_human_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call = use("terminal", command="./ship 1.0")
     script = [ScriptedReply(tool_calls=(call,)), ScriptedReply("That was it.")]
     with Served(tmp_path, "--port", str(quiet_port()), home="service") as service:

@@ -235,9 +235,7 @@ def test_export_writes_whole_private_files(home: Path, clock: FixedClock, tmp_pa
     assert [path.name for path in tmp_path.glob("all*")] == ["all.jsonl"]
 
 
-def test_export_replaces_nothing_unasked_and_leaves_no_halves(
-    home: Path, clock: FixedClock, tmp_path: Path
-) -> None:
+def test_export_replaces_nothing_unasked_and_is_whole(home: Path, clock: FixedClock, tmp_path: Path) -> None:
     store(home, clock, "Lunch", LUNCH)
     target = tmp_path / "out.md"
     target.write_text("mine")

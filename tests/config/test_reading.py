@@ -158,9 +158,7 @@ def test_a_secrets_name(name: str, is_secret: bool) -> None:
     assert is_secret_name(name) is is_secret
 
 
-def test_a_proxy_without_a_scheme_and_networks_that_go_the_direct_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_proxy_without_a_scheme_and_networks_that_go_direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "proxy.lan:3128")
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,bad/net,x.lan")
     assert find_proxy("http", "example.com") == "http://proxy.lan:3128"

@@ -320,9 +320,7 @@ def test_a_message_is_headed_by_what_happened(request_: ConfirmRequest, kind: st
         ({"plan": ApprovalPlan(needs_passkey=True)}, False, False),
     ],
 )
-def test_what_a_message_does_not_show_whole_is_not_approved_there(
-    more: dict[str, Any], cut: bool, may: bool
-) -> None:
+def test_what_a_message_cuts_off_is_not_approved_there(more: dict[str, Any], cut: bool, may: bool) -> None:
     found = notice(asked(**more))
     assert (found.was_cut, found.may_approve) == (cut, may)
     assert found.is_hidden is ("token" in found.details)

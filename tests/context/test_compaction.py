@@ -168,9 +168,7 @@ async def test_a_list_without_the_request_that_a_turn_works_on_is_not_taken(
 
 
 @pytest.mark.parametrize("is_quoted", [False, True])
-async def test_what_nobody_has_answered_yet_is_put_back_where_a_list_lost_it(
-    tmp_path: Path, is_quoted: bool
-) -> None:
+async def test_what_nobody_has_answered_yet_is_restored_in_a_list(tmp_path: Path, is_quoted: bool) -> None:
     async with bench(tmp_path, 10_000) as b:
         turn = await b.log.begin_turn(Message("user", ASKED))
         await b.log.append_user(turn, Message("user", "And the tests."))

@@ -341,9 +341,7 @@ def test_engines_are_told_of_the_session_again_where_the_list_was_cut_without_th
     run(tmp_path, [ScriptedReply(text="1"), ScriptedReply(text="2"), ScriptedReply(text="3")], act)
 
 
-async def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_as_no_help(
-    tmp_path: Path,
-) -> None:
+async def test_a_list_that_grew_is_taken_if_it_has_fewer_messages_but_is_no_help(tmp_path: Path) -> None:
     """Failures 10, 35: the engine's place in the list is kept; two such stop automatic compaction."""
 
     engine = Puppet(lambda rows: rows)

@@ -170,9 +170,7 @@ def test_a_session_that_was_left_is_kept_alive_by_nothing_of_its_engines(tmp_pat
 
 
 @pytest.mark.parametrize(("kind", "conversation"), [("chat", "c"), ("child", "s")])
-def test_an_engine_is_called_within_the_scope_of_its_session(
-    tmp_path: Path, kind: str, conversation: str
-) -> None:
+def test_an_engine_is_called_in_the_scope_of_its_chat(tmp_path: Path, kind: str, conversation: str) -> None:
     entered: list[tuple[str, ...]] = []
 
     @contextmanager

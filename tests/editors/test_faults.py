@@ -76,9 +76,7 @@ def by_hand(desk: Desk, folder: Path) -> Generator[Wire]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["input", "output"])
-def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_goes_on(
-    desk: Desk, way: str
-) -> None:
+def test_an_editor_that_dies_while_asked_decides_nothing_in_a_session(desk: Desk, way: str) -> None:
     write = does("write_file", path=f"{way}.txt", content="x")
     desk.server.install([write, ScriptedReply("never")])
     work = desk.work / way

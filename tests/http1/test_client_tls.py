@@ -137,9 +137,7 @@ def test_a_proxy_takes_a_request_in_the_clear_itself(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-def test_what_a_proxy_says_beyond_its_answer_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
-):
+def test_what_a_proxy_says_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str):
     server, trust = secured(tmp_path)
 
     async def ask(client: HttpClient, url: str) -> HttpFailed:

@@ -173,9 +173,7 @@ async def test_a_program_that_a_repository_brings_runs_in_the_jail_only(tmp_path
         assert not (tmp_path / "owned").exists()
 
 
-async def test_a_server_behind_a_link_names_the_folder_that_must_be_readable(
-    tmp_path: Path, work: Path
-) -> None:
+async def test_a_server_behind_a_link_names_the_folder_to_make_readable(tmp_path: Path, work: Path) -> None:
     (work / "m.py").write_text("x = 1\n")
     program = tmp_path / "environment" / "bin" / "pylsp"
     program.parent.mkdir(parents=True)

@@ -120,9 +120,7 @@ def test_logins_say_what_is_missing(home: Path) -> None:
     assert json.loads(run(home, "remove", "web", "--json").stdout) == {"name": "web", "removed": True}
 
 
-def test_a_server_that_is_tried_runs_in_a_jail(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tried_server_runs_in_a_jail(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, outside = tmp_path / "work", Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".out-"))
     folder.mkdir()
     try:

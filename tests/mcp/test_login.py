@@ -249,9 +249,7 @@ async def test_the_client_shows_its_secret_as_the_server_wants_it(
         ("&iss={root}", True, True),
     ],
 )
-def test_an_answer_that_another_issuer_may_have_given_is_not_taken(
-    named: str, promises: bool, taken: bool
-) -> None:
+def test_an_answer_from_a_possibly_other_issuer_is_refused(named: str, promises: bool, taken: bool) -> None:
     async def test() -> None:
         changes = {"authorization_response_iss_parameter_supported": promises, "token": GOOD}
         async with raw(lying(**changes)) as (url, _):  # type: ignore[arg-type]

@@ -81,9 +81,7 @@ def test_a_later_sentence_of_the_same_subject_takes_the_earlier_one_back(
         (f"{'x' * 44} 8090", False),
     ],
 )
-def test_the_reply_right_behind_a_statement_says_no_to_it_or_gives_another_value(
-    reply: str, is_no: bool
-) -> None:
+def test_the_reply_right_after_a_statement_denies_it_or_gives_another_value(reply: str, is_no: bool) -> None:
     said = User("Staging is on 8080.")
     assert taken_back(said, Say("ok"), User(reply), quote="Staging is on") == (reply if is_no else "")
     assert taken_back(said, *FINE, User(reply), quote="Staging is on") == ""

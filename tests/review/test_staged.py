@@ -72,9 +72,7 @@ def test_what_no_command_of_this_machine_showed_is_not_marked_as_checked(world: 
     assert probed(world) == (["/work: cat app.toml"], []), "once marked, it is left as it is"
 
 
-def test_a_judge_is_asked_about_twelve_claims_at_most_and_about_what_can_come_into_force(
-    world: World,
-) -> None:
+def test_a_judge_is_asked_about_twelve_claims_at_most_and_about_what_can_take_effect(world: World) -> None:
     for fields in ({"remark": ""}, {"after": ""}, {"trust": "untrusted"}, {"state": "active"}):
         stage(world, **{"remark": "c", **fields})
     rows = [stage(world, remark=f"claim {number}") for number in range(13)]

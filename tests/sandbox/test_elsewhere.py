@@ -352,9 +352,7 @@ def test_a_command_works_in_a_container_and_gets_no_further(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_what_is_ended_here_ends_in_its_container(
-    container: tuple[Jail, Path, Confinement], how: str
-) -> None:
+def test_what_is_ended_here_ends_in_a_container(container: tuple[Jail, Path, Confinement], how: str) -> None:
     jail, workspace, _ = container
 
     def begun(process: Process) -> None:
@@ -368,9 +366,7 @@ def test_what_is_ended_here_ends_in_its_container(
     wait_for(lambda: run(jail, workspace, look)[1].strip() == "0")
 
 
-def test_without_a_container_nothing_runs_here_instead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_container_nothing_runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", "x"))
     confinement = Confinement(settings)

@@ -211,9 +211,7 @@ def test_a_streamed_response_has_an_item_for_each_step(api: Api, client: openai.
     assert not any("call" in kind for kind in kinds)
 
 
-def test_a_model_that_fails_is_told_once_and_not_tried_again_by_the_client(
-    api: Api, client: openai.OpenAI
-) -> None:
+def test_a_failing_model_is_told_once_and_not_retried_by_the_client(api: Api, client: openai.OpenAI) -> None:
     api.say(server_error(), ScriptedReply("never"))
     with pytest.raises(openai.InternalServerError) as failed:
         ask(client.with_options(max_retries=2), "q")

@@ -50,9 +50,7 @@ def test_calls_are_understood_by_their_arguments_names():
     assert find_touched_items("any", "[" * 5_000) == []
 
 
-def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_number(
-    db: StateDatabase, clock: FixedClock
-):
+def test_a_sessions_trail_is_read_newest_first_once_each_below_a_number(db: StateDatabase, clock: FixedClock):
     async def story():
         log = await new_log(db, clock)
         turn = await log.begin_turn(user("go"))

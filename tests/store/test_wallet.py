@@ -42,9 +42,7 @@ def _reserve(database: StateDatabase, asked: PlannedCall) -> wallet.Reservation:
     return database.write_now(lambda db: wallet.reserve(db, asked, _SCOPES, _CAPS, 0.8))
 
 
-def test_a_call_that_may_pass_a_cap_is_refused_before_it_is_made_and_reserves_nothing(
-    db: StateDatabase,
-) -> None:
+def test_a_call_that_may_pass_a_cap_is_refused_beforehand_and_reserves_nothing(db: StateDatabase) -> None:
     _reserve(db, _asked(0.95))
     with pytest.raises(BudgetReached) as refused:
         _reserve(db, _asked(0.06))
@@ -304,9 +302,7 @@ def test_the_last_call_with_room_is_told_of(db: StateDatabase, prompt: int, tell
         assert len(held.near) == tells and all("may have no room" in line for line in held.near)
 
 
-def test_a_call_counts_for_the_day_the_chat_it_works_for_its_person_schedule_and_helper(
-    db: StateDatabase,
-) -> None:
+def test_a_call_counts_for_its_day_chat_person_schedule_and_helper(db: StateDatabase) -> None:
     def prepare(c: apsw.Connection) -> None:
         sessions.create(c, NewSession("chat", profile="ann"), _AT)
         sessions.create(c, NewSession("helper", parent_session_id="chat", kind="child"), _AT)

@@ -111,9 +111,7 @@ def test_an_approved_action_runs_once_and_its_record_is_closed(
 
 
 @pytest.mark.slow
-def test_a_denial_reaches_the_model_with_its_reason(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_denial_tells_the_model_why(program: Program, server: PracticeServer, service: Served) -> None:
     running = program.start_asking("ship it")
     decide(service, pending(service), "deny", reason="not on a Friday")
     assert running.done().code == 0
@@ -225,9 +223,7 @@ def test_an_allow_rule_does_not_stand_in_for_the_human(
 
 
 @pytest.mark.slow
-def test_a_deny_rule_comes_before_the_service(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_deny_rule_precedes_the_service(program: Program, server: PracticeServer, service: Served) -> None:
     program.environ["WHET_APPROVAL_DENY"] = "terminal(./ship *)"
     assert program.ask("ship it").code == 0
     assert "Denied by policy" in last_result(server)

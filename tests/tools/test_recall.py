@@ -63,9 +63,7 @@ async def work(log: Transcript, turn: TurnRecord, name: str, result: str, **argu
     log.live.fold_results()
 
 
-async def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(
-    db: StateDatabase, clock: FixedClock
-):
+async def test_words_find_a_result_with_its_call_and_no_earlier_recall(db: StateDatabase, clock: FixedClock):
     log = await new_log(db, clock)
     turn = await log.begin_turn(user("deploy it"))
     await work(log, turn, "terminal", "noise " * 900 + "the deploy port is 8123", command="make deploy")
@@ -83,9 +81,7 @@ async def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(
     assert "9999" not in text
 
 
-async def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
-    db: StateDatabase, clock: FixedClock
-):
+async def test_the_three_best_finds_are_long_and_the_others_short(db: StateDatabase, clock: FixedClock):
     log = await new_log(db, clock)
     turn = await log.begin_turn(user("go"))
     for number in range(12):
@@ -171,9 +167,7 @@ async def test_no_more_than_thirty_finds_are_given(db: StateDatabase, clock: Fix
     )
 
 
-async def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
-    db: StateDatabase, clock: FixedClock
-):
+async def test_a_page_of_the_trail_ends_with_the_first_of_the_next(db: StateDatabase, clock: FixedClock):
     log = await new_log(db, clock)
     turn = await log.begin_turn(user("go"))
     await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "a"])
@@ -268,9 +262,7 @@ def as_rows(log: Transcript) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
-    db: StateDatabase, clock: FixedClock
-):
+def test_after_ten_compactions_one_call_returns_every_fact_and_path(db: StateDatabase, clock: FixedClock):
     compressor = engine(Model())
 
     async def compact(log: Transcript, turn: TurnRecord) -> None:

@@ -143,9 +143,7 @@ def test_a_command_without_end_is_stopped_with_all_its_children(processes: Proce
 
 
 @pytest.mark.slow
-def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
-    processes: Processes, tmp_path: Path
-) -> None:
+def test_a_daemon_that_holds_the_output_does_not_hang_the_tool(processes: Processes, tmp_path: Path) -> None:
     async def work(terminal: Tool, process: Tool) -> None:
         ctx = context(tmp_path)
         started_s = time.monotonic()
@@ -173,9 +171,7 @@ def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
     with_tools(processes, work)
 
 
-def test_children_that_redirected_their_output_are_reported_and_killed_too(
-    processes: Processes, tmp_path: Path
-) -> None:
+def test_children_with_redirected_output_are_reported_killed(processes: Processes, tmp_path: Path) -> None:
     async def work(terminal: Tool, process: Tool) -> None:
         output = await call(terminal, context(tmp_path), command="sleep 987 >/dev/null 2>&1 & echo $!")
         pid = int(output.text.splitlines()[0])
@@ -210,9 +206,7 @@ def test_terminal_control_is_taken_out(processes: Processes, tmp_path: Path) -> 
     assert "\a" not in "".join(shown)
 
 
-def test_output_is_shown_while_the_command_runs_and_not_too_often(
-    processes: Processes, tmp_path: Path
-) -> None:
+def test_output_shows_while_the_command_runs_but_not_too_often(processes: Processes, tmp_path: Path) -> None:
     shown: list[str] = []
 
     async def work(terminal: Tool, _: Tool) -> None:

@@ -71,9 +71,7 @@ def found(folder: Path, rules: str, *names: str) -> list[str]:
         ("\\#*\nb.txt\\ \n", ["a.log", "b.txt", "logs/c.txt", "src/a.log", "src/logs"]),
     ],
 )
-def test_an_ignore_file_drops_what_its_last_fitting_rule_says(
-    tmp_path: Path, rules: str, kept: list[str]
-) -> None:
+def test_an_ignore_file_drops_what_its_last_match_says(tmp_path: Path, rules: str, kept: list[str]) -> None:
     (tmp_path / "link").symlink_to("b.txt")
     assert found(tmp_path, rules, "a.log", "b.txt", ".hidden", "logs/c.txt", "src/a.log", "src/logs") == kept
 

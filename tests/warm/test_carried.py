@@ -154,9 +154,7 @@ def test_ordinary_commands_stay(text: str) -> None:
     assert mask_secrets(text) == text
 
 
-def test_deleting_a_session_takes_its_examples_out_of_the_templates(
-    tmp_path: Path, clock: FixedClock
-) -> None:
+def test_deleting_a_session_removes_its_examples_from_templates(tmp_path: Path, clock: FixedClock) -> None:
     home = Home(tmp_path)
     database = open_store(tmp_path, clock)
     ids = [store(database, clock, Turn(f"ask {n}", steps(read(f"a{n}")))) for n in range(2)]

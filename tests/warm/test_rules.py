@@ -60,16 +60,12 @@ def situation(text: str, clock: FixedClock, **more: object) -> Situation:
 # Rule 1: pair call and result by id; drop orphans.
 
 
-def test_rule_1_a_call_without_result_is_unknown_and_no_example(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_rule_1_a_call_without_result_is_no_example(database: StateDatabase, clock: FixedClock) -> None:
     lost = Turn("go", [[read("a.txt"), Did("read_file", {"path": "b.txt"}, None)]])
     assert outcomes(database, store(database, clock, lost)) == ["ok", "unknown"]
 
 
-def test_rule_1_results_are_paired_by_id_and_orphans_dropped(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_rule_1_results_pair_by_id_orphans_are_dropped(database: StateDatabase, clock: FixedClock) -> None:
     id_ = store(database, clock, Turn("go", [[read("a.txt", "A"), read("b.txt", "B")]]))
 
     def swap(connection):
@@ -102,9 +98,7 @@ def test_rule_1_results_are_paired_by_id_and_orphans_dropped(
 # Rule 2: success from evidence.
 
 
-def test_rule_2_success_is_read_from_exit_code_fields_and_phrases(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_rule_2_success_is_read_from_code_fields_or_words(database: StateDatabase, clock: FixedClock) -> None:
     turn = Turn(
         "go",
         [
@@ -132,9 +126,7 @@ def test_rule_2_a_mended_call_at_the_same_target_corrects(database: StateDatabas
     assert outcomes(database, store(database, clock, next_page)) == ["ok", "ok"]
 
 
-def test_rule_2_what_was_undone_or_objected_to_is_no_success(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_rule_2_what_was_undone_or_rejected_is_no_success(database: StateDatabase, clock: FixedClock) -> None:
     undone = store(database, clock, Turn("go", steps(read("a.txt")), undone=True))
     objected = store(database, clock, Turn("go", steps(read("a.txt"))), Turn("no, that's the wrong file"))
     content = store(database, clock, Turn("go", steps(read("a.txt"))), Turn("no problem, thanks"))
@@ -381,9 +373,7 @@ def _used(database: StateDatabase, clock: FixedClock, arm: str, failed: int, cou
 
 
 @pytest.mark.slow
-def test_rule_11_uplift_is_measured_and_what_hurts_is_switched_off(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_rule_11_uplift_is_measured_harm_switched_off(database: StateDatabase, clock: FixedClock) -> None:
     _used(database, clock, "warm", 5, 4)
     _used(database, clock, "held_out", 1, 4)
     label_all(database, lambda done, total: None)

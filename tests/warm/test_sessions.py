@@ -262,9 +262,7 @@ async def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
 
 @pytest.mark.slow
 @pytest.mark.unconfined  # the verifiers compare with a file beside the workspace
-def test_the_evaluation_by_command(
-    lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
-) -> None:
+def test_evaluation_by_command(lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path) -> None:
     """Three arms on a person's own tasks: the person's store is read for the placebo, and not written."""
     depot, _ = lived
     home = Home(tmp_path / "home")
@@ -390,9 +388,7 @@ def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
-    server: PracticeServer, tmp_path: Path
-) -> None:
+def test_the_world_shows_fewer_errors_if_there_is_a_lesson(server: PracticeServer, tmp_path: Path) -> None:
     gated = build_report(asyncio.run(run_seeds(tmp_path, settings(server), range(1, 7), sessions=4)))
     for one in gated.comparisons:
         assert one.verdict == "fewer errors", one
