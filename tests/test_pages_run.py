@@ -193,5 +193,4 @@ def test_what_the_rewind_page_tells_to_type_in_a_chat_works(tmp_path: Path) -> N
     ):
         tty.wait_for("Ctrl-D")
         for command, said in IN_A_CHAT.items():
-            tty.type(f"{command}\r")
-            tty.wait_for(said)
+            tty.type(f"{command}\r", said)

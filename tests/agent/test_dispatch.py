@@ -22,7 +22,7 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.tools.signature import tool
 from whet_lab.practice.script import ScriptedReply
 
-ANSWER = ScriptedReply(text="All done.")
+ANSWER = ScriptedReply("All done.")
 
 
 def shell(ran: list[tuple[str, str]]) -> Tool:
@@ -128,9 +128,7 @@ class Shown(ListGate):
 
 
 @pytest.mark.parametrize(("now", "said"), [(b"before", "written"), (b"after", "The file changed after")])
-async def test_a_file_that_changed_after_the_question_is_not_written(
-    tmp_path: Path, now: bytes, said: str
-) -> None:
+async def test_a_file_that_changed_since_is_not_written(tmp_path: Path, now: bytes, said: str) -> None:
     async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
         return (TextChange("a", str(ctx.workspace / "a"), "", arguments["what"], hash_bytes(now)),)
 

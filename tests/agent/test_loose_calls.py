@@ -91,7 +91,7 @@ def test_another_name_is_no_tool(name: str):
 
 async def test_a_mended_call_is_shown_and_stored_as_it_runs(tmp_path: Path) -> None:
     wanted = calls(("functions.put", '```json\n{"what":"x"}\n```'), ("put", '{"what": "half'))
-    async with rig(tmp_path, [wanted, ScriptedReply(text="Done.")]) as r:
+    async with rig(tmp_path, [wanted, ScriptedReply("Done.")]) as r:
         await r.turn("go")
         assert [(event.name, event.arguments) for event in r.seen(ToolStarted)] == [("put", '{"what":"x"}')]
         assert [event.error_kind for event in r.seen(ToolFinished)] == ["", "bad_input"]

@@ -275,7 +275,7 @@ def plan_for(case: Case) -> Callable[[PracticeRequest], ScriptedReply]:
         if made:
             return ANSWER
         made.append(case.call)
-        return ScriptedReply(text="I call.", tool_calls=(PracticeCall(case.call, "{}", "call_abcdefghijk"),))
+        return ScriptedReply("I call.", tool_calls=(PracticeCall(case.call, "{}", "call_abcdefghijk"),))
 
     return plan
 

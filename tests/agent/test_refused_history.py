@@ -20,7 +20,7 @@ from whet.tools.signature import tool
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-ANSWER = ScriptedReply(text="All done.")
+ANSWER = ScriptedReply("All done.")
 AT_ONCE = Backoff(9, uniform=lambda low, high: 0.0)
 WIRES = ["chat_completions", "anthropic_messages", "responses"]
 BAD = "R0lGODlhBADBAD"

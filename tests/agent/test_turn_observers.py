@@ -72,11 +72,11 @@ async def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp
 
         def emit(event: object) -> None:
             if isinstance(event, ToolStarted):
-                r.session.inbox.put(Message(role="user", content="one"), receipt("one"))
-                r.session.inbox.put(Message(role="user", content="two"))
-                r.session.inbox.put(Message(role="user", content="three"), receipt("three"))
+                r.session.inbox.put(Message("user", "one"), receipt("one"))
+                r.session.inbox.put(Message("user", "two"))
+                r.session.inbox.put(Message("user", "three"), receipt("three"))
 
-        incoming = Message(role="user", content="go")
+        incoming = Message("user", "go")
         await run_turn(r.session, incoming, emit, receipt=receipt("go"))
         assert roles(r.session.log.messages) == "u a t u u u a"
         r.session.steer("late")
@@ -131,7 +131,7 @@ async def test_who_sees_calls_begin_sees_them_end_too_where_they_want_to(tmp_pat
     watchers = [Watching("a", seen), Watching("b", seen, wants=False), Watching("c", seen)]
     async with rig(tmp_path, script, observers=watchers) as r:
         emit = r.events.append
-        await run_turn(r.session, Message(role="user", content="go"), emit)
+        await run_turn(r.session, Message("user", "go"), emit)
         begun = [(name, r.session.id, 1, 2, ["look", "hang"]) for name in "abc"]
         assert seen == [*begun, ("c", r.session.id, emit), ("a", r.session.id, emit)]
 
@@ -161,9 +161,9 @@ async def test_what_is_stored_with_a_turns_end_can_name_its_error(tmp_path: Path
 
 
 def test_what_comes_from_elsewhere_is_read_after_what_was_said_here() -> None:
-    from_elsewhere = [InboxEntry(Message(role="user", content="a"))]
+    from_elsewhere = [InboxEntry(Message("user", "a"))]
     inbox = Inbox(lambda: from_elsewhere[0] if from_elsewhere else None)
-    inbox.put(Message(role="user", content="b"))
+    inbox.put(Message("user", "b"))
     assert [inbox.take().message.text for _ in range(2)] == ["b", "a"] and inbox
     from_elsewhere.clear()
     assert not inbox

@@ -177,9 +177,7 @@ _EASED = {
         ),
     ],
 )
-def test_tests_that_pass_only_with_other_files_than_the_programs_are_asked_about(
-    tmp_path: Path, made: str, command: str
-) -> None:
+def test_tests_that_need_other_files_to_pass_are_asked_about(tmp_path: Path, made: str, command: str) -> None:
     for name, text in _EASED.items():
         (tmp_path / "work").mkdir(exist_ok=True)
         (tmp_path / "work" / name).write_text(text)

@@ -236,9 +236,7 @@ async def _cancel_second_attempt(db: StateDatabase, clock: FixedClock) -> Spende
         return spender
 
 
-def test_a_call_that_is_cancelled_while_its_retry_is_awaited_counts_both_prompts(
-    db: StateDatabase, clock: FixedClock
-) -> None:
+def test_a_call_cancelled_before_its_retry_counts_both_prompts(db: StateDatabase, clock: FixedClock) -> None:
     spender = asyncio.run(_cancel_second_attempt(db, clock))
     first, second = (len(request.body) // 4 for request in spender.server.requests)
     assert spender.counted >= first + second and spender.unsettled == 0

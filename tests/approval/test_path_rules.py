@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +141,10 @@ def _make_table(folder: Path) -> str:
         for way, (name, arguments) in ways.items():
             cells: list[str] = []
             for rule in _RULES:
-                world = _World(folder / f"{name}-{len(list(folder.iterdir()))}", rule, confined=True)
-                try:
+                with closing(
+                    _World(folder / f"{name}-{len(list(folder.iterdir()))}", rule, confined=True)
+                ) as world:
                     cells.append(world.try_call(name, arguments, writes=writes))
-                finally:
-                    world.close()
             ways_of.setdefault(tuple(cells), []).append(way)
     rows = [f"| way | `{_RULES[0]}` | `{_RULES[1]}` |", "|---|---|---|"]
     rows += [f"| {'; '.join(ways)} | {first} | {second} |" for (first, second), ways in ways_of.items()]

@@ -16,7 +16,10 @@ import httpx2
 import pytest
 
 from tests.browser.chromium import PROGRAM, Browser, Page
+from tests.serve.conftest import board
 from tests.support import within
+
+__all__ = ["board"]  # a fixture
 
 
 class Daemon:
@@ -99,7 +102,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
-    """A private page."""
     with chromium.page() as found:
         found.shape(1280, 860)
         yield found

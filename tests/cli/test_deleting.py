@@ -63,9 +63,7 @@ def database(home: Path, clock: FixedClock, session: str) -> Any:
 
 
 @pytest.mark.slow
-def test_no_word_is_left_though_others_have_the_file_open(
-    home: Path, database: StateDatabase, session: str
-) -> None:
+def test_no_word_is_left_if_others_have_it_open(home: Path, database: StateDatabase, session: str) -> None:
     index = sqlite3.connect(home / "state.db")
     pages = b"".join(row[0] for row in index.execute("SELECT block FROM messages_fts_data"))
     index.close()

@@ -288,6 +288,5 @@ def test_learned_shows_a_note_whole_in_a_narrow_terminal(whet: Any, home: Path, 
         tty.wait_for("/help")
         tty.type("/learned today\r")
         shown = " ".join(tty.wait_for("/learned NUMBER", 20).split())
-        tty.type("\x04")
-        tty.wait_for_end()
+        tty.leave("\x04")
     assert "learned memory: We deploy the shop on Tuesdays after the standup" in shown

@@ -69,9 +69,7 @@ def _one_shot(r: Rig, output: Output, events: Sequence[Event], capsys: pytest.Ca
     return err if output == "text" else out
 
 
-async def test_every_kind_of_notice_is_shown_where_the_table_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_every_kind_of_notice_has_its_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with rig(tmp_path) as r:
         surfaces: dict[str, Callable[[Sequence[Event]], str]] = {
             **{name: show for name, show in ANSWERS.items() if name not in LIVE},

@@ -52,9 +52,7 @@ def test_a_file_is_replaced_whole_with_its_mode_and_nothing_beside_it(tmp_path: 
     assert [path.name for path in file.parent.iterdir()] == [".env"]
 
 
-def test_a_home_is_found_made_for_its_owner_only_and_profiles_lie_below(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_is_found_or_made_with_profiles_below(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = find_home()
     assert found.root == home and find_home("my-work_2").root == home / "profiles" / "my-work_2"
     for name in ("../x", "a b", "-", "."):

@@ -201,23 +201,19 @@ class Odd:
 
 
 @pytest.mark.parametrize("failures", [0, 1])
-def test_the_first_failure_is_said_and_the_place_is_kept(
+async def test_the_first_failure_is_said_and_the_place_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, failures: int
 ) -> None:
     desk, sql = Desk(tmp_path), "SELECT value FROM facts WHERE name LIKE 'exported:%'"
-
-    async def main() -> tuple[Odd, LogExport]:
-        made = Odd(failures)
-        export = LogExport(desk.service, "somewhere", made)
-        task = asyncio.create_task(export.run())
-        await asyncio.wait_for(made.tried.wait(), 20)
-        while not (failures or desk.service.database.read_one(sql, ())):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait((task,))
-        return made, export
-
-    made, export = asyncio.run(main())
+    made = Odd(failures)
+    export = LogExport(desk.service, "somewhere", made)
+    task = asyncio.create_task(export.run())
+    await asyncio.wait_for(made.tried.wait(), 20)
+    while not (failures or desk.service.database.read_one(sql, ())):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait((task,))
+    made, export = made, export
     size = desk.service.log.state().size
     assert made.is_closed and made.sent == ([] if failures else [*range(1, size + 1)])
     assert [record.getMessage() for record in caplog.records] == failures * [

@@ -243,12 +243,11 @@ def shell(user: str, text: str, environment: Mapping[str, str], folder: Path) ->
 
 
 def state(folder: Path, request_id: str) -> tuple[object, ...]:
-    db = apsw.Connection(str(folder / "confirmations.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
+    with contextlib.closing(
+        apsw.Connection(str(folder / "confirmations.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    ) as db:
         status = db.execute("SELECT status FROM requests WHERE id = ?", (request_id,)).fetchone()
         counts = (
             db.execute(f"SELECT count(*) FROM {name}").fetchone() for name in ("votes", "tokens", "whitelist")
         )
         return (status and status[0], *(row and row[0] for row in counts))
-    finally:
-        db.close()

@@ -304,6 +304,8 @@ def test_a_quorum_is_read_and_written() -> None:
         ("2 of ops or 1 of sec", "c", True),
         ("1 of ops and 1", "xa", True),
         ("1 of none", "ab", False),
+        ("2 of ops and 1 of sec", "abc", True),
+        ("2 of ops and 1 of sec or 1 of none", "ac", False),
     ],
 )
 def test_each_person_sits_once(quorum: str, people: str, met: bool) -> None:

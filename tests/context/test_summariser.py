@@ -152,9 +152,7 @@ def test_a_record_has_a_quarter_of_a_window_that_is_too_small_for_the_answer() -
         ("abцв", BODY, 2),
     ],
 )
-def test_a_summary_in_another_script_than_the_persons_is_asked_for_once_more(
-    sample: str, answer: str, tries: int
-) -> None:
+def test_a_summary_in_a_foreign_script_is_asked_for_once_more(sample: str, answer: str, tries: int) -> None:
     model = Model(answer)
     assert ask_for_summary(model, None, request(sample=sample), 7.0) == answer
     assert len(model.asked) == tries

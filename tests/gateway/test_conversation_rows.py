@@ -259,7 +259,7 @@ async def left_behind(rig: Rig) -> int:
     rows, ben = await rig.rows(place()), rig.parts.router.find_in_file(place())
     assert ben is not None
     log = await Transcript.open(rig.app.database, await rows.session_id(ben), rig.app.clock)
-    await log.begin_turn(Message(role="user", content="and then?"))
+    await log.begin_turn(Message("user", "and then?"))
     log.close()
     await rows.mark(rig.received(place(), "u0"), "begun")
     return rows.chat.id

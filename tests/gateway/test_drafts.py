@@ -115,9 +115,7 @@ async def test_a_draft_waits_until_what_was_said_before_it_has_been_sent(tmp_pat
         await drafts.end(chat)
 
 
-async def test_an_answer_that_is_given_up_leaves_no_draft_behind_and_another_message_does_not_touch_it(
-    tmp_path: Path,
-) -> None:
+async def test_an_abandoned_answer_leaves_no_draft_and_another_message_keeps_it(tmp_path: Path) -> None:
     def drafts(database: StateDatabase, chat: int) -> str:
         return database.read_now(lambda db: chats.get_chat(db, chat)).draft
 

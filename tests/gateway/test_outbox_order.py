@@ -223,18 +223,6 @@ async def test_what_another_process_puts_into_the_outbox_is_sent(tmp_path: Path)
             await serving
 
 
-async def test_messages_that_are_resent_are_new_ones_and_notices_are_not(tmp_path: Path) -> None:
-    async with posting(tmp_path) as post:
-        notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
-        await post.put(Outgoing("one", edits="r1", since_ms=5), notice)
-        for number in (1, 2):
-            await post.database.append(lambda db, n=number: chats.end_sending(db, n, "unknown"))
-        rows = post.rows("unknown")
-        await post.database.append(lambda db: outbox.resend(db, rows, 7))
-        (queued,) = post.rows("queued")
-        assert msgspec.json.decode(queued.body, type=Outgoing) == Outgoing("one")
-
-
 def test_an_update_that_is_brought_again_changes_nothing(tmp_path: Path) -> None:
     database = StateDatabase.open(tmp_path / "state.db", FixedClock())
     row = database.write_now(lambda db: chats.add_update(db, HERE, "u1", '{"text":"one"}', 1))

@@ -105,7 +105,7 @@ def test_called_in_a_chat_the_prefix_stays_and_rules_are_the_tools_own(tmp_path:
                 ScriptedReply(tool_calls=(PracticeCall("mcp_find", json.dumps({"query": "new issue"})),)),
                 ScriptedReply(tool_calls=(call("create_issue"), call("delete_issue"), call("delete_photo"))),
                 ScriptedReply(tool_calls=(PracticeCall("mcp__big__create_issue", "{}"),)),
-                ScriptedReply(text="Done."),
+                ScriptedReply("Done."),
             ]
         )
         code, out, err = run(["chat", "-q", "File it.", "--json", *flags(server)], folder)

@@ -47,7 +47,6 @@ def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = H
 
 
 def desk_with(world: World, limits: MemorySettings | None = None, writes: str = "auto") -> LearningService:
-    """Give a desk with other settings on the same home."""
     settings = (limits or world.limits, ReviewSettings(writes=writes))  # type: ignore[arg-type]
     return LearningService(MemoryReader(world.database, world.clock, world.folder, settings))
 

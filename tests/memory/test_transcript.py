@@ -97,9 +97,7 @@ def test_the_reply_right_after_a_statement_denies_it_or_gives_another_value(repl
         (True, "The kiln is broken.", False),
     ],
 )
-def test_a_later_no_takes_back_what_was_said_of_it_and_not_what_was_shown(
-    is_said: bool, later: str, is_back: bool
-) -> None:
+def test_a_later_no_takes_back_what_was_said_not_shown(is_said: bool, later: str, is_back: bool) -> None:
     first = User("Use the kiln.") if is_said else shell("cat a", "Use the kiln.")
     said = taken_back(User("Go on."), first, *FINE, User(later), quote="Use the kiln.")
     assert said == (later if is_back else "")

@@ -184,7 +184,7 @@ def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Sta
 
     async def go_on() -> None:
         log = await Transcript.open(database, "s", CLOCK)
-        turn = await log.begin_turn(Message(role="user", content="here"))
+        turn = await log.begin_turn(Message("user", "here"))
         await log.end_turn(turn, "cancelled", "", jobs.queue_nothing)
 
     asyncio.run(go_on())

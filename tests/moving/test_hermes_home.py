@@ -441,7 +441,7 @@ def test_commands_that_were_denied_there_are_denied_here(tmp_path: Path) -> None
     (theirs / "config.yaml").write_text(
         'approvals: {mode: smart, deny: ["touch *", "git push*", "*:(){*", "cp a, b"]}\n'
     )
-    script = [calls(("terminal", '{"command": "touch made"}')), ScriptedReply(text="Not allowed.")]
+    script = [calls(("terminal", '{"command": "touch made"}')), ScriptedReply("Not allowed.")]
     with PracticeServer(script=script) as server:
         settings = {"PROVIDER": "practice", "BASE_URL": server.base_url, "MODEL": "practice"}
         program = Program(tmp_path, environ={f"WHET_MODEL_{key}": value for key, value in settings.items()})

@@ -7,14 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
 from whet.cli.imports.command import importing
 from whet.config.paths import Home
 from whet.moving import claude_code, codex
-from whet.moving.lines import JsonLines
 from whet.moving.pairing import Ending, parse_ending
 
 KEY = "sk-" + "ant0123456789abcdefghijklmnopqrstuvwxyz"
@@ -240,14 +238,6 @@ def test_one_line_that_is_odd_costs_no_other(tmp_path: Path) -> None:
     assert [texts[0], texts[1], texts[-1]] == ["first", "second", "third"] and len(texts) == 4
     assert past.messages[1].usage is None
     assert bad == 4, "too deep, of another kind, no UTF-8, torn"
-
-
-def test_a_line_that_fits_in_no_memory_is_passed_over(tmp_path: Path) -> None:
-    decoder = msgspec.json.Decoder(dict[str, str])
-    path = lines(tmp_path / "x", {"a": "1"}, {"b": "x" * 5_000}, {"c": "3"}, {"d": "y" * 5_000})
-    found = JsonLines(path, decoder, longest_bytes=1_000)
-    assert list(found) == [{"a": "1"}, {"c": "3"}]
-    assert found.bad == 2
 
 
 def test_what_was_compacted_is_kept_and_the_model_sees_what_it_saw(tmp_path: Path) -> None:

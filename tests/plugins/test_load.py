@@ -153,9 +153,7 @@ def test_env_file_and_home_are_in_place_before_a_plugin_runs_and_gone_afterwards
     assert "ONLY_IN_FILE" not in os.environ and os.environ["HERMES_HOME"] == "/another/home"
 
 
-def test_what_a_plugin_prints_while_it_loads_stays_off_stdout(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plugins_prints_at_load_stay_off_stdout(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home, "chatty", "print('at import')\ndef register(ctx):\n    print('in register')\n")
     with loading(home, "chatty"):
         assert capsys.readouterr() == ("", "at import\nin register\n")

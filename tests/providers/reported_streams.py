@@ -21,7 +21,6 @@ class Stream(NamedTuple):
 
 
 def chunk(delta: object = None, finish: str | None = None, **fields: Any) -> bytes:
-    """Return one chunk with a choice."""
     return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **fields}).encode()
 
 

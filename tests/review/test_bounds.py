@@ -89,12 +89,6 @@ def test_the_days_money_is_kept_and_an_unknown_price_can_not_be(database: StateD
     assert "price of the model is not known" in checked(database, fits, daily_usd=1.0)
 
 
-def test_there_is_budget_again_at_the_persons_midnight(database: StateDatabase) -> None:
-    tomorrow = Budget(database, CLOCK, ReviewSettings()).tomorrow()
-    today = day_start(CLOCK.now())
-    assert tomorrow > today and tomorrow[10:] == today[10:]
-
-
 # --- the digest --------------------------------------------------------------------------------------
 
 TALK = [
@@ -209,7 +203,7 @@ def test_a_session_is_reviewed_for_what_it_has_tools_for() -> None:
 
 def test_a_write_of_a_skill_sets_the_steps_back_and_keeps_what_came_after() -> None:
     calls = (
-        TurnCall(1, "terminal", "{}", ""),
+        TurnCall(1, "skill_manage", "{}", ""),
         TurnCall(2, "skill_manage", "{}", ""),
         TurnCall(3, "terminal", "{}", ""),
     )

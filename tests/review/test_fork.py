@@ -63,7 +63,7 @@ async def test_the_first_request_shares_every_byte_of_the_parents_last(tmp_path:
 
 
 async def test_a_review_of_a_session_with_examples_before_it_sends_them_too(tmp_path: Path) -> None:
-    examples = (Message(role="user", content="An example."), Message(role="assistant", content="It worked."))
+    examples = (Message("user", "An example."), Message("assistant", "It worked."))
     prime = encode_prime(Prime(examples))
     settings = {"warm.default": "off"}
     script = [*corrected(), says("nothing")]
@@ -85,13 +85,13 @@ async def test_it_forks_what_the_last_request_showed_also_after_compactions_and_
         await b.turn("second, taken back later")
         await b.session.log.undo_last_turn()
         log = b.session.log
-        smaller = [Message(role="user", content="Summary of it all: héllo"), log.messages[-1]]
+        smaller = [Message("user", "Summary of it all: héllo"), log.messages[-1]]
         await compactions.record(log, None, smaller, "test", 100, 50)
         await b.turn("third")
         await b.turn(SAID)
         parent = b.server.requests[-1]
         # A compaction after the last request was never shown to the model, so it is not in the fork.
-        await compactions.record(log, None, [Message(role="user", content="Later")], "test", 50, 9)
+        await compactions.record(log, None, [Message("user", "Later")], "test", 50, 9)
         await b.review()
         assert_shares_every_byte(parent, b.server.requests[-1])
         assert "taken back later" not in b.server.requests[-1].body.decode()
@@ -161,9 +161,7 @@ class Careful:
         ("learn", "notes", "deny", "learn is denied in a review"),
     ],
 )
-def test_what_reads_is_decided_by_the_policy_and_what_learns_by_the_review(
-    name: str, tag: str, verdict: str, reason: str
-) -> None:
+def test_reads_go_by_policy_and_learning_by_review(name: str, tag: str, verdict: str, reason: str) -> None:
     async def run(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
         raise AssertionError
 

@@ -58,7 +58,6 @@ def spend_day(tmp_path: Path, corrected: Collection[int]) -> tuple[list[reviews.
 
 
 def share_of(day: DayUsage, but: Usage = NOTHING) -> float:
-    """Return the reviews' share of what the day cost, without one of them."""
     reviewed, others, left_out = (weigh(usage, Weights()) for usage in (day.reviews, day.others, but))
     return (reviewed - left_out) / (reviewed + others)
 

@@ -175,12 +175,10 @@ async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp
 
 
 @pytest.mark.parametrize(("free", "queued"), [(67_999, [1]), (68_000, [1, 1]), (136_000, [1, 1, 2])])
-async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
-    tmp_path: Path, free: int, queued: list[int]
-) -> None:
+async def test_what_waits_counts_as_spent_even_widened(tmp_path: Path, free: int, queued: list[int]) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
-    script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 5
+    script = [ScriptedReply("I ran pytest.", usage=usage)] * 5
     settings = {"review.share": "0.5", "review.free_tokens": str(free)}
     async with bench(tmp_path, script, settings=settings) as b:
         await talk(b)  # a review weighs three calls as large as its last one, and what it adds: 34,000
@@ -195,7 +193,7 @@ async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
 async def test_a_waiting_review_without_model_is_0(tmp_path: Path, is_plain: bool, has_room: bool) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
-    script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 2
+    script = [ScriptedReply("I ran pytest.", usage=usage)] * 2
     settings = {"review.share": "0.5", "review.free_tokens": "68000", "review.turns": "2"}
     async with bench(tmp_path, script, settings={**settings, "review.on_correction": "false"}) as b:
         runtime = Runtime(ModelSettings())

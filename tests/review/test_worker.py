@@ -170,7 +170,7 @@ async def test_after_five_failures_it_is_given_up_and_can_be_asked_for_again(tmp
 
 
 async def test_a_refusal_by_the_vendor_is_not_tried_again(tmp_path: Path) -> None:
-    refused = ScriptedReply(text="I can't help with that.", stop="refusal")
+    refused = ScriptedReply("I can't help with that.", stop="refusal")
     async with bench(tmp_path, corrected(refused), wire="anthropic_messages") as b:
         await talk(b)
         assert [done.state for done in await b.review()] == ["failed"]
@@ -268,7 +268,7 @@ async def test_a_limit_in_money_is_not_kept_by_guessing(tmp_path: Path) -> None:
 
 
 async def test_a_stopped_worker_frees_the_job_and_the_next_continues_in_its_child(tmp_path: Path) -> None:
-    stall = ScriptedReply(text="x", fault=Fault(stall_after=-1))
+    stall = ScriptedReply("x", fault=Fault(stall_after=-1))
     async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:
         await talk(b)
         running = asyncio.create_task(b.review())
@@ -286,7 +286,7 @@ async def test_a_stopped_worker_frees_the_job_and_the_next_continues_in_its_chil
 
 @pytest.mark.parametrize("fault", [Fault(stall_after=-1), Fault(stall_after=0, error_after=1)])
 async def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path, fault: Fault) -> None:
-    stall = ScriptedReply(text="Saved.", fault=fault)
+    stall = ScriptedReply("Saved.", fault=fault)
     async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:
         await talk(b)
         slow = asyncio.create_task(b.review())

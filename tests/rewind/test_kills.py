@@ -29,7 +29,6 @@ def child(work: Callable[[], object]) -> int:
 
 
 def killed(work: Callable[[], object], after_s: float) -> None:
-    """Run `work` in a process of its own that is killed after so long."""
     pid = child(work)
     time.sleep(after_s)  # the moment of the kill is what varies
     os.kill(pid, signal.SIGKILL)

@@ -300,11 +300,10 @@ def test_an_opening_is_another_policy(jail: Jail, tmp_path: Path) -> None:
     outside.mkdir()
     assert run(jail, f"echo x > {outside}/f")[0] != 0 or not (outside / "f").exists()
     policy = jail.policy.with_openings([read_opening(f"write {outside}")])
-    other = Jail(JailPlan(jail.plan.engine, policy, jail.plan.scratch, jail.plan.home))
-    try:
+    with contextlib.closing(
+        Jail(JailPlan(jail.plan.engine, policy, jail.plan.scratch, jail.plan.home))
+    ) as other:
         assert run(other, f"echo x > {outside}/f") == (0, "")
-    finally:
-        other.close()
     assert (outside / "f").read_text() == "x\n"
 
 

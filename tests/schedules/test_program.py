@@ -87,9 +87,7 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, ser
         (["@daily", "--prompt", "x", "--to", "telegram:5"], "no conversation"),
     ],
 )
-def test_what_can_not_be_scheduled_is_an_error_with_a_hint(
-    program: Program, arguments: list[str], word: str
-) -> None:
+def test_an_impossible_schedule_is_an_error(program: Program, arguments: list[str], word: str) -> None:
     program.run("cron", "add", *arguments).assert_error(word)
 
 

@@ -146,7 +146,6 @@ def changed() -> dict[tuple[tuple[datetime, timedelta], ...], str]:
 
 
 def around(expression: str, name: str, moment: datetime, hours: int = 48) -> list[datetime]:
-    """What a schedule comes to in the hours around a moment."""
     found, end = [moment - timedelta(hours=hours)], moment + timedelta(hours=hours)
     while found[-1] < end:
         found.append(timing.next_after(schedule(expression, name), found[-1]))

@@ -203,9 +203,7 @@ def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, ser
     assert bench.drain() == []
 
 
-async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
-    bench: Bench, server: PracticeServer
-) -> None:
+async def test_a_long_run_keeps_its_lease_until_it_is_taken(bench: Bench, server: PracticeServer) -> None:
     server.install([says("slow", fault=Fault(stall_after=0))])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -292,9 +290,7 @@ def test_an_answer_is_not_written_through_a_link_that_a_command_left(
     assert sorted(path.name for path in outside.rglob("*")) == ["c", "today.md"]
 
 
-def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_followed(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_an_unwritable_answer_is_noted_and_own_links_followed(bench: Bench, server: PracticeServer) -> None:
     server.install([says("one"), says("two")])
     (bench.work / "file").write_text("")
     bench.add(target=str(bench.work / "file" / "below"))

@@ -7,7 +7,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import httpx2
@@ -18,23 +19,13 @@ from tests.serve.test_board import HOSTILE, csrf
 from whet.store import forks
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 SECRET = "sk-proj-" + "a1B2" * 8
 
 
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("desk"), model, mode="ask", web=True)
-        yield made
-        made.close()
-
-
 def eventually(look: Callable[[], Any]) -> Any:
-    """Look until there is something."""
     until = time.monotonic() + 60
     while not (found := look()):
         assert time.monotonic() < until
@@ -369,8 +360,7 @@ def test_a_session_that_another_program_goes_on_with_is_followed(board: Api, per
     board.say(ScriptedReply("From here."), ScriptedReply("From elsewhere."))
     page = begin(person, "first")
     ended(person, page)
-    follower = Following(person, page)
-    try:
+    with closing(Following(person, page)) as follower:
         eventually(lambda: follower.events)
         before = len(follower.events)
         # Beside the server's own turns: its feed says nothing, as with a program of its own.
@@ -378,8 +368,6 @@ def test_a_session_that_another_program_goes_on_with_is_followed(board: Api, per
         board.call(board.hosted.submit(session_id, "second", emit=lambda event: None))
         eventually(lambda: [one for one in follower.events[before:] if one[0] == "stored"])
         assert "From elsewhere." in ended(person, page, 2)
-    finally:
-        follower.close()
 
 
 @pytest.mark.slow

@@ -45,7 +45,6 @@ def events_of(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def turn(http: httpx2.Client, session_id: str, text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Run a turn and give its events."""
     path, accept = f"/api/sessions/{session_id}/turns", {"accept": "text/event-stream"}
     with http.stream("POST", path, json={"text": text}, headers=accept) as answer:
         assert answer.status_code == 200

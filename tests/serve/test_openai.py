@@ -285,9 +285,7 @@ def test_a_model_that_fails_after_many_beats_is_still_a_status(
     assert not any(line.startswith(":") for line in heard)
 
 
-def test_a_model_that_is_silent_for_too_long_gets_a_stream_that_ends_with_its_failure(
-    hasty: Callable[[float], Api],
-) -> None:
+def test_a_model_that_is_silent_for_too_long_ends_the_stream_failed(hasty: Callable[[float], Api]) -> None:
     api = hasty(0.001)
     heard: list[str] = []
     body = {"messages": [{"role": "user", "content": "q"}]}

@@ -66,9 +66,7 @@ def test_a_turn_is_listed_shown_undone_and_brought_back(http: httpx2.Client, beg
     assert [one["content"] for one in messages if one["role"] == "user"] == ["change it"]
 
 
-def test_a_persons_own_edits_are_asked_about_kept_merged_or_replaced(
-    http: httpx2.Client, begun: tuple[str, Path]
-) -> None:
+def test_own_edits_are_asked_about_kept_or_replaced(http: httpx2.Client, begun: tuple[str, Path]) -> None:
     session_id, file = begun
     rewind = f"/api/sessions/{session_id}/rewind"
     file.write_text("one\nMINE\nthree\n")

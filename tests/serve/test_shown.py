@@ -53,6 +53,7 @@ def test_what_was_spent_says_what_is_not_known() -> None:
     assert spent(2, 1.0, 0) == "$1.00" and spent(2, 1.0, 1) == "$1.00 + unknown"
     assert spent(2, 0, 2) == "unknown"
     assert shown.price(Usage()) == "–" and shown.price(Usage(cost_usd=0.5)) == "$0.50"
+    assert shown.price(Usage(total_tokens=9, cost_usd=None)) == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,7 @@ def test_a_calls_sums_are_those_of_the_session_it_works_for(db, clock):
     assert on(db, wallet.list_scopes, "h", "D") == plain == on(db, wallet.list_scopes, "r", "D")
     assert on(db, wallet.list_scopes, "forked", "D")[1] == ("session", "forked")
     assert on(db, wallet.list_scopes, "gone", "D") == [("day", "D"), ("session", "gone"), ("person", "D ")]
+    assert on(db, wallet.list_scopes, "", "D") == [("day", "D"), ("person", "D ")]
 
     db.write_now(lambda c: c.execute("UPDATE helpers SET budget_usd = 0.5"))
     on(db, schedules.add, Schedule("sch", "n", "2026", "0 * * * *", "", "UTC", "x"), "2026", clock)
@@ -171,6 +172,7 @@ def test_a_sum_is_near_its_cap_by_its_share_or_by_the_next_call(db, cap: Cap, sp
     ("usd", "tokens", "prompt", "shown", "left"),
     [
         (0.5, 100, 40, 10, (0.25, 50)),
+        (0.5, 100, 40, 0, (0.2, 40)),
         (0.5, 100, 40, 90, (0.5, 100)),
         (0.5, 0, 40, 10, (0.5, 0)),
         (None, 100, 40, 10, (0.0, 50)),

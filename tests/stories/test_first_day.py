@@ -163,9 +163,7 @@ def test_even_yes_does_not_allow_what_can_not_be_undone(program: Program, server
     assert (program.work / "keep.txt").exists()
 
 
-def test_two_delegated_tasks_run_at_the_same_time_in_sessions_of_their_own(
-    program: Program, server: PracticeServer
-) -> None:
+def test_two_delegated_tasks_run_at_once_in_own_sessions(program: Program, server: PracticeServer) -> None:
     first, second = "look at the left half", "look at the right half"
     # Each helper waits for a file that the other one makes, so that only two at once can end.
     wait = "touch {0}; for i in $(seq 200); do [ -e {1} ] && break; sleep 0.05; done; ls {1}"

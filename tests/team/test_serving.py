@@ -349,9 +349,7 @@ async def test_what_happens_is_told_to_listeners_followers_and_pages_once(there:
     assert len(heard) == 3, "what was read is told once"
 
 
-async def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
-    there: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_reads_on_after_a_full_page(there: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(team_feed, "MAX_READ", 2)
     monkeypatch.setattr(team_feed, "MAX_TRACKED", 1)
     feeds, heard = TeamFeeds(there.database), list[Event | None]()

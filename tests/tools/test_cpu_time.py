@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,9 @@ from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
 
 def _run(folder: Path, command: str) -> float | None:
-    processes = Processes()
-    try:
+    with closing(Processes()) as processes:
         terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
         return asyncio.run(call(terminal, context(folder), command=command)).cpu_s
-    finally:
-        processes.close()
 
 
 @pytest.mark.slow

@@ -107,9 +107,7 @@ def test_rules_come_from_the_folders_above_up_to_a_repository(tmp_path: Path) ->
         (b"b\n\0", []),
     ],
 )
-def test_lines_that_match_come_with_their_number(
-    tmp_path: Path, data: bytes, expected: list[tuple[int, bytes]]
-) -> None:
+def test_matches_have_their_numbers(tmp_path: Path, data: bytes, expected: list[tuple[int, bytes]]) -> None:
     (tmp_path / "x").write_bytes(data)
     assert walk.matches(str(tmp_path / "x"), re.compile("a")) == expected
 

@@ -19,7 +19,6 @@ from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions, compose
 from whet.warm.label import judge_session
 from whet.warm.mine import MiningScope, mine
-from whet.warm.outline import outline
 from whet.warm.prime import encode_prime, make_prime
 from whet.warm.start import redact_example
 from whet.warm.template import Broken, Example, Template, iter_templates, load, save, staleness
@@ -108,13 +107,6 @@ def test_a_hundred_and_thirty_texts_carry_nothing_over(tmp_path: Path, clock: Fi
     template = built(tmp_path, clock, *turns)
     told = encode_prime(make_prime(template.hash, template.examples)) + msgspec.json.encode(template).decode()
     assert template.examples and [order for order in orders if order[:20] in told] == []
-
-
-def test_an_outline_says_kind_and_length_and_is_its_own() -> None:
-    found = outline('{"a": 1}')
-    assert "JSON object of 1 keys" in found and outline(found) == found
-    assert "2 lines, 7 characters" in outline("abc\ndef")
-    assert "abc" not in outline("[It gave abc. What it said then is left out.]")
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,7 @@ def test_a_call_that_may_not_be_shown_is_counted_with_the_reason(
     assert refused(database, clock, call) == f"{why} (1)"
 
 
-def test_what_the_network_brought_and_what_edits_is_left_out_unless_asked_for(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_network_results_and_edits_are_left_out_unasked(database: StateDatabase, clock: FixedClock) -> None:
     page, edit = Did("web_fetch", {"url": "http://x"}), Did("write_file", {"path": "a/b", "content": "x"})
     wrong = [
         Did("web_fetch", {"url": "http://y/z"}, "no", "failed"),

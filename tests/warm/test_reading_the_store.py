@@ -80,9 +80,7 @@ def test_an_empty_store_has_no_rates(database: StateDatabase) -> None:
     assert (found.sessions, found.calls, found.by_tool, found.by_length, found.compared) == (0, 0, (), (), 0)
 
 
-def test_the_halves_of_a_session_are_compared_tool_by_tool_weighted_by_calls(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_the_halves_of_a_session_are_compared_by_tool(database: StateDatabase, clock: FixedClock) -> None:
     later = [("todo", one) for one in ("ok", "ok", "failed", "failed", "failed")]
     earlier = [("read_file", one) for one in ("failed", "ok", "ok", "ok")]
     short = [("terminal", "failed"), ("terminal", "ok"), ("terminal", "ok")]
@@ -237,9 +235,7 @@ def test_what_hurts_is_switched_off_once_and_stays_so(database: StateDatabase, c
     assert state.off_reason == "first calls failed more often with it (8 sessions)"
 
 
-def test_harm_is_found_within_ten_uses_although_one_in_ten_sessions_is_held_out(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_harm_is_found_within_ten_uses_despite_hold_outs(database: StateDatabase, clock: FixedClock) -> None:
     cold(database, clock, 1, 20)
     used(database, clock, "held_out", 0, 1)
     used(database, clock, "warm", 8, 5)

@@ -178,9 +178,7 @@ def test_rule_4_the_tool_that_fails_more_gets_more(
     assert names.count("read_file") > names.count("terminal")
 
 
-def test_rule_4_nothing_fails_so_nothing_is_taught(
-    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
-) -> None:
+def test_rule_4_no_failure_no_lesson(desk: WarmTemplates, database: StateDatabase, clock: FixedClock) -> None:
     store(database, clock, Turn("go", steps(*(read(f"{n}.txt") for n in range(20)))))
     with pytest.raises(NotFound, match="no tool failed in 2%"):
         build(desk)
@@ -299,9 +297,7 @@ def test_rule_8_the_same_template_gives_the_same_marked_messages() -> None:
 # Rule 9: read-only by default; never one that needed a confirmation.
 
 
-def test_rule_9_only_what_reads_and_needed_no_yes(
-    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
-) -> None:
+def test_rule_9_only_unasked_reads(desk: WarmTemplates, database: StateDatabase, clock: FixedClock) -> None:
     def session(*good: Did) -> None:
         bad = sh("frob", "frob: not found", 127)
         store(database, clock, Turn("go", steps(bad, bad, bad, *good)))
@@ -415,9 +411,7 @@ def test_rule_12_a_difference_between_sessions_alone_is_no_evidence(
 
 
 @pytest.mark.slow
-def test_rule_12_later_calls_of_the_same_session_and_tool_are_the_evidence(
-    database: StateDatabase, clock: FixedClock
-) -> None:
+def test_rule_12_later_calls_of_the_tool_are_the_evidence(database: StateDatabase, clock: FixedClock) -> None:
     for number in range(12):
         bad, good = [read("x", "no", "failed")] * (4 + number % 3), [read("y")] * 6
         store(database, clock, Turn("go", steps(*bad, *good)))

@@ -355,6 +355,7 @@ def test_the_medoid_is_the_nearest_to_all_and_the_first_of_equals() -> None:
         ("[broken", "1 line, 7 characters"),
         ("{\n}", "a JSON object of 0 keys, 3 characters"),
         ("5", "1 line, 1 character"),
+        ("[It gave abc. What it said then is left out.]", "1 line, 45 characters"),
     ],
 )
 def test_an_outline_tells_kind_and_length(text: str, said: str) -> None:

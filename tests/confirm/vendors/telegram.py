@@ -104,7 +104,6 @@ class TelegramServer(Host):
         return self.wait(lambda: self.answers.get(query_id), f"answer to {query_id}")["text"]
 
     def message(self, number: int = 1) -> dict[str, Any]:
-        """Wait for the message with this number."""
         return self.wait(lambda: self.messages.get(number), f"message {number}")
 
     async def _serve(self, request: Request) -> JSONResponse:
