@@ -266,9 +266,7 @@ def main(argv: list[str] | None = None) -> int:
     """Measure the areas named, or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "area",
-        nargs="*",
-        help="folder or module of src/whet or src/whet_lab, or confirm; all without one",
+        "area", nargs="*", help="folder or module of src/whet or src/whet_lab, or confirm; all without one"
     )
     parser.add_argument("--count", type=int, default=20, help="mutants of each area")
     parser.add_argument("--all", action="store_const", const=-1, dest="count", help="every mutant")

@@ -250,9 +250,6 @@ def test_the_locks_hold_what_the_project_names() -> None:
     assert project["project"]["name"] == "whet-agent" and project["project"]["version"] == whet_version
 
 
-@pytest.mark.parametrize(
-    ("name", "limit"),
-    [("README.md", 60), ("AGENTS.md", 60), ("docs/gotchas.md", 150)],
-)
+@pytest.mark.parametrize(("name", "limit"), [("README.md", 60), ("AGENTS.md", 60), ("docs/gotchas.md", 150)])
 def test_pages_stay_short(name: str, limit: int) -> None:
     assert (ROOT / name).read_text("utf-8").count("\n") <= limit

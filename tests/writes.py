@@ -89,14 +89,8 @@ WRITES: dict[str, tuple[PracticeCall, tuple[str, ...]]] = {
         _call("write_file", path="link.txt", content="new\n"),
         ("-behind", "+new", "the file real.txt through the link link.txt (1 line added, 1 removed)"),
     ),
-    "CRLF": (
-        _call("patch", path="dos.txt", old_string="zwei", new_string="drei"),
-        ("-zwei\\r", "+drei\\r"),
-    ),
-    "CRLF in a rewrite": (
-        _call("write_file", path="dos.txt", content="neu\n"),
-        ("-eins\\r", "+neu\\r"),
-    ),
+    "CRLF": (_call("patch", path="dos.txt", old_string="zwei", new_string="drei"), ("-zwei\\r", "+drei\\r")),
+    "CRLF in a rewrite": (_call("write_file", path="dos.txt", content="neu\n"), ("-eins\\r", "+neu\\r")),
     "no newline at the end": (
         _call("patch", path="end.txt", old_string="no end", new_string="some end"),
         ("-no end  (no newline at the end)", "+some end  (no newline at the end)"),

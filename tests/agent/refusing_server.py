@@ -23,7 +23,7 @@ Refusal = tuple[int, Any]
 Rule = Callable[[str, Body], Refusal | None]
 """Returns the status and the body with which a request of a wire format is refused, or None."""
 Plan = Callable[[PracticeRequest], ScriptedReply]
-ANSWER = ScriptedReply(text="All done.")
+ANSWER = ScriptedReply("All done.")
 
 
 def says(message: str, *, status: int = 400, **fields: Any) -> Refusal:
@@ -103,7 +103,6 @@ class RefusingServer:
 async def refusing(
     rules: Sequence[Rule] = (), plan: Plan = lambda request: ANSWER, seed: int = 0
 ) -> AsyncGenerator[RefusingServer, None]:
-    """Run a server for the block."""
     server = RefusingServer(rules, plan, seed)
     async with listening(server.serve) as server.port:
         yield server

@@ -135,7 +135,7 @@ class Rig:
     events: list[Event] = field(default_factory=list)
 
     async def turn(self, content: str | tuple[Part, ...] | None) -> TurnEnd:
-        message = None if content is None else Message(role="user", content=content)
+        message = None if content is None else Message("user", content)
         return await run_turn(self.session, message, self.events.append)
 
     def seen(self, kind: type[E]) -> list[E]:

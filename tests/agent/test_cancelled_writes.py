@@ -18,7 +18,7 @@ from whet.contract.tools import ToolContext
 from whet.tools.signature import tool
 from whet_lab.practice.script import ScriptedReply
 
-ANSWER = ScriptedReply(text="All done.")
+ANSWER = ScriptedReply("All done.")
 
 
 class SlowDisk:
@@ -72,7 +72,7 @@ async def test_a_reply_that_is_stored_after_the_cancel_is_told(tmp_path: Path, t
                 disk.hold()
                 said.set()
 
-        turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
+        turn = asyncio.ensure_future(run_turn(r.session, Message("user", "go"), emit))
         await said.wait()
         await write_is_on_its_way(r)
         await cancelled(turn, disk, times)
@@ -110,7 +110,7 @@ async def test_a_result_that_is_stored_after_the_cancel_is_the_calls_only_one(tm
                 disk.hold()
                 done.set()
 
-        turn = asyncio.ensure_future(run_turn(r.session, Message(role="user", content="go"), emit))
+        turn = asyncio.ensure_future(run_turn(r.session, Message("user", "go"), emit))
         await done.wait()
         await write_is_on_its_way(r)
         await cancelled(turn, disk)

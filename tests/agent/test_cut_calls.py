@@ -22,7 +22,7 @@ from whet.store import facts
 from whet.tools.signature import tool
 from whet_lab.practice.script import ScriptedReply
 
-ANSWER = ScriptedReply(text="All done.")
+ANSWER = ScriptedReply("All done.")
 
 
 def endless(effect: Effect, *tags: str) -> Tool:

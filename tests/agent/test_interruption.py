@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,11 +26,6 @@ async def go_by(seconds: float) -> None:
         await asyncio.sleep(0)
 
 
-def ends(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with pytest.raises(TimeoutError):
-        asyncio.run(main())
-
-
 async def ends_after(clock: TurnClock, left_s: float) -> None:
     """Check that a clock that runs has this much left, to the second."""
     await go_by(left_s - 1)
@@ -41,16 +35,14 @@ async def ends_after(clock: TurnClock, left_s: float) -> None:
     raise AssertionError("the limit has passed")
 
 
-def test_a_turn_ends_when_its_time_is_used_up() -> None:
-    async def main() -> None:
+async def test_a_turn_ends_when_its_time_is_used_up() -> None:
+    with pytest.raises(TimeoutError):
         async with TurnClock(8) as clock:
             await ends_after(clock, 8)
 
-    ends(main)
 
-
-def test_time_in_which_a_person_is_asked_does_not_count() -> None:
-    async def main() -> None:
+async def test_time_in_which_a_person_is_asked_does_not_count() -> None:
+    with pytest.raises(TimeoutError):
         async with TurnClock(8) as clock:
             await go_by(5)
             for _ in range(2):
@@ -58,11 +50,9 @@ def test_time_in_which_a_person_is_asked_does_not_count() -> None:
                     await go_by(100)
             await ends_after(clock, 3)
 
-    ends(main)
 
-
-def test_with_two_questions_at_once_the_clock_goes_on_at_the_last_answer() -> None:
-    async def main() -> None:
+async def test_with_two_questions_at_once_the_clock_goes_on_at_the_last_answer() -> None:
+    with pytest.raises(TimeoutError):
         async with TurnClock(8) as clock:
             with ExitStack() as last:
                 with ExitStack() as first:
@@ -73,11 +63,9 @@ def test_with_two_questions_at_once_the_clock_goes_on_at_the_last_answer() -> No
                 await go_by(20)
             await ends_after(clock, 8)
 
-    ends(main)
 
-
-def test_a_question_of_a_part_stops_the_clocks_up_to_the_root() -> None:
-    async def main() -> None:
+async def test_a_question_of_a_part_stops_the_clocks_up_to_the_root() -> None:
+    with pytest.raises(TimeoutError):
         async with (
             TurnClock(8) as root,
             TurnClock(20, root.paused) as helper,
@@ -87,11 +75,9 @@ def test_a_question_of_a_part_stops_the_clocks_up_to_the_root() -> None:
                 await go_by(100)
             await ends_after(root, 8)
 
-    ends(main)
 
-
-def test_two_parts_that_ask_at_once_hold_their_root_to_the_last_answer() -> None:
-    async def main() -> None:
+async def test_two_parts_that_ask_at_once_hold_their_root_to_the_last_answer() -> None:
+    with pytest.raises(TimeoutError):
         async with (
             TurnClock(8) as root,
             TurnClock(20, root.paused) as one,
@@ -104,41 +90,32 @@ def test_two_parts_that_ask_at_once_hold_their_root_to_the_last_answer() -> None
                 await go_by(15)  # one goes on meanwhile: its person has answered
             await ends_after(root, 8)
 
-    ends(main)
 
-
-def test_a_question_of_the_root_leaves_the_clock_of_its_part_running() -> None:
-    async def main() -> None:
+async def test_a_question_of_the_root_leaves_the_clock_of_its_part_running() -> None:
+    with pytest.raises(TimeoutError):
         async with TurnClock(8) as root, TurnClock(8, root.paused):
             with root.paused():
                 await go_by(9)
 
-    ends(main)
 
-
-def test_asking_does_not_bring_back_time_that_has_run_out() -> None:
-    async def main() -> None:
+async def test_asking_does_not_bring_back_time_that_has_run_out() -> None:
+    with pytest.raises(TimeoutError):
         async with TurnClock(8) as clock:
             let_pass(8)
             with clock.paused():
                 await go_by(1)
                 raise AssertionError("the limit has passed")
 
-    ends(main)
 
-
-def test_a_turn_that_ends_while_somebody_is_asked_stays_ended() -> None:
+async def test_a_turn_that_ends_while_somebody_is_asked_stays_ended() -> None:
     """A helper's own limit is cut off by its parent's; what is left of the pause changes nothing."""
-
-    async def main() -> None:
+    with pytest.raises(TimeoutError):
         async with TurnClock(8) as clock:
             with pytest.raises(asyncio.CancelledError), clock.paused():
                 asyncio.current_task().cancel()  # type: ignore[union-attr]
                 await asyncio.sleep(0)
             asyncio.current_task().uncancel()  # type: ignore[union-attr]
             await ends_after(clock, 8)
-
-    ends(main)
 
 
 async def test_a_turn_without_a_limit_can_be_asked_in_and_has_none_afterwards() -> None:
@@ -168,7 +145,7 @@ def asking() -> Tool:
 
 @pytest.mark.parametrize("steps", [1, 2])
 async def test_a_slow_answer_to_the_models_question_ends_no_turn(tmp_path: Path, steps: int) -> None:
-    script = [calls(*[("wonder", "{}")] * steps), ScriptedReply(text="Done.")]
+    script = [calls(*[("wonder", "{}")] * steps), ScriptedReply("Done.")]
     limits = TurnLimits(steps=9, turn_s=60)
     async with rig(tmp_path, script, limits=limits, person=Slow(), more_tools=[asking()]) as r:
         end = await r.turn("go")
@@ -178,7 +155,7 @@ async def test_a_slow_answer_to_the_models_question_ends_no_turn(tmp_path: Path,
 
 async def test_a_slow_approval_ends_no_turn(tmp_path: Path) -> None:
     limits = TurnLimits(steps=9, turn_s=60)
-    script = [calls(("put", '{"what": "a"}')), ScriptedReply(text="Done.")]
+    script = [calls(("put", '{"what": "a"}')), ScriptedReply("Done.")]
     async with rig(tmp_path, script, limits=limits) as r:
         r.gate.takes = lambda: go_by(100)
         assert (await r.turn("go")).reason == "answered"
@@ -195,22 +172,17 @@ async def test_a_question_that_outlasts_its_turn_ends_nothing_later() -> None:
     assert clock.left_s is None
 
 
-def test_how_long_a_person_was_asked_is_counted_once() -> None:
+async def test_how_long_a_person_was_asked_is_counted_once() -> None:
     now_s = 10.0
-
-    async def main() -> None:
-        nonlocal now_s
-        clock = TurnClock(None, now_s=lambda: now_s)
-        async with clock:
+    clock = TurnClock(None, now_s=lambda: now_s)
+    async with clock:
+        with clock.paused():
+            now_s += 5
             with clock.paused():
-                now_s += 5
-                with clock.paused():
-                    now_s += 2
-                assert clock.paused_s == 7.0
-            now_s += 30
+                now_s += 2
             assert clock.paused_s == 7.0
-
-    asyncio.run(main())
+        now_s += 30
+        assert clock.paused_s == 7.0
 
 
 @pytest.mark.parametrize(("ends", "undone"), [("given", ["it"]), ("cancelled", []), ("failed", [])])

@@ -35,7 +35,7 @@ from whet.tools.signature import tool
 from whet_lab.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply
 from whet_lab.practice.server import PracticeServer
 
-ANSWER = ScriptedReply(text="All done.")
+ANSWER = ScriptedReply("All done.")
 
 
 def roles(messages: list[Message]) -> str:
@@ -122,9 +122,7 @@ async def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path
         assert "was not run again" in r.session.log.messages[-2].text
 
 
-async def test_a_call_that_failed_may_be_made_again_after_another_one_or_a_persons_word(
-    tmp_path: Path,
-) -> None:
+async def test_a_failed_call_may_be_made_again_after_another_call_or_a_persons_word(tmp_path: Path) -> None:
     one, other = calls(("fail", "{}")), calls(("fail", '{"why": "rain"}'))
     script = [one, other] * 4 + [one, one, one, ANSWER, one, ANSWER]
     async with rig(tmp_path, script) as r:
@@ -172,7 +170,7 @@ async def test_time_budget_ends_a_turn_that_waits_on_a_tool(tmp_path: Path) -> N
             if isinstance(event, ToolProgress):
                 let_pass(60)
 
-        assert (await run_turn(r.session, Message(role="user", content="go"), emit)).reason == "budget"
+        assert (await run_turn(r.session, Message("user", "go"), emit)).reason == "budget"
         assert "outcome is unknown" in r.session.log.messages[-1].text
         assert (await r.turn("go on")).reason == "answered"
 
@@ -186,7 +184,7 @@ async def cancel_when(r: Rig, kind: type, text: str = "go") -> None:
         if isinstance(event, kind):
             arrived.set()
 
-    task = asyncio.create_task(run_turn(r.session, Message(role="user", content=text), emit))
+    task = asyncio.create_task(run_turn(r.session, Message("user", text), emit))
     await asyncio.wait_for(arrived.wait(), 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -218,7 +216,7 @@ async def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tm
                 assert held.wait(30)
                 asyncio.get_running_loop().call_later(0.2, go_on.set)
 
-        task = asyncio.create_task(run_turn(r.session, Message(role="user", content="go"), emit))
+        task = asyncio.create_task(run_turn(r.session, Message("user", "go"), emit))
         while not held.is_set():
             await asyncio.sleep(0.001)
         while not task.done():
@@ -236,11 +234,9 @@ async def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tm
         ("The request is too long.", 0),
     ],
 )
-async def test_the_size_that_an_overflow_names_is_the_window_from_then_on(
-    tmp_path: Path, said: str, window: int
-) -> None:
+async def test_the_size_that_an_overflow_names_is_the_window(tmp_path: Path, said: str, window: int) -> None:
     full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
-    script = [ScriptedReply(text="word " * 500), full, ANSWER]
+    script = [ScriptedReply("word " * 500), full, ANSWER]
     async with rig(tmp_path, script, engine=RecordingEngine([])) as r:
         await r.turn("word " * 500)
         before = (await r.session.context.status()).window_tokens
@@ -249,7 +245,7 @@ async def test_the_size_that_an_overflow_names_is_the_window_from_then_on(
 
 
 async def test_cancel_while_text_streams_keeps_what_was_shown(tmp_path: Path) -> None:
-    slow = ScriptedReply(text="one two three or", pieces=4, fault=Fault(stall_after=3))
+    slow = ScriptedReply("one two three or", pieces=4, fault=Fault(stall_after=3))
     async with rig(tmp_path, [slow, ANSWER]) as r:
         await cancel_when(r, TextDelta)
         shown = "".join(e.text for e in r.events if isinstance(e, TextDelta))
@@ -261,7 +257,7 @@ async def test_cancel_while_text_streams_keeps_what_was_shown(tmp_path: Path) ->
 
 
 async def test_text_typed_during_a_turn_is_in_the_next_request(tmp_path: Path) -> None:
-    async with rig(tmp_path, [calls(("look", "{}")), ANSWER, ScriptedReply(text="Noted.")]) as r:
+    async with rig(tmp_path, [calls(("look", "{}")), ANSWER, ScriptedReply("Noted.")]) as r:
 
         def emit(event: object) -> None:
             r.events.append(event)  # type: ignore[arg-type]
@@ -270,7 +266,7 @@ async def test_text_typed_during_a_turn_is_in_the_next_request(tmp_path: Path) -
             if isinstance(event, ToolStarted):
                 r.session.steer("mind the docs")
 
-        end = await run_turn(r.session, Message(role="user", content="go"), emit)
+        end = await run_turn(r.session, Message("user", "go"), emit)
         assert end.text == "Noted."
         assert roles(r.session.log.messages) == "u a t u a u a"
         assert [e.text for e in r.seen(Steered)] == ["mind the docs", "also the tests"]  # type: ignore[union-attr]
@@ -287,7 +283,7 @@ async def test_a_server_that_stays_down_fails_the_turn_and_loses_nothing(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "fault", [rate_limit_reply(), html_page(502), ScriptedReply(text="abc", fault=Fault(cut_after=1))]
+    "fault", [rate_limit_reply(), html_page(502), ScriptedReply("abc", fault=Fault(cut_after=1))]
 )
 async def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: ScriptedReply) -> None:
     async with rig(tmp_path, [fault, ANSWER]) as r:
@@ -297,7 +293,7 @@ async def test_a_fault_that_passes_is_retried(tmp_path: Path, fault: ScriptedRep
 
 
 async def test_a_refusal_and_a_cut_answer_are_named(tmp_path: Path) -> None:
-    async with rig(tmp_path, [ScriptedReply(stop="refusal"), ScriptedReply(text="half", stop="length")]) as r:
+    async with rig(tmp_path, [ScriptedReply(stop="refusal"), ScriptedReply("half", stop="length")]) as r:
         assert (await r.turn("go")).reason == "refused"
         assert (await r.turn("again")).text == "half"
         assert "output limit" in r.seen(Notice)[0].text  # type: ignore[union-attr]
@@ -313,9 +309,7 @@ async def test_resume_without_an_unfinished_turn_says_so(tmp_path: Path) -> None
 
 
 async def test_a_stored_session_goes_on_with_the_same_bytes(tmp_path: Path) -> None:
-    with PracticeServer(
-        script=[calls(("look", '{"at" : "x"}')), ANSWER, ScriptedReply(text="Again.")]
-    ) as server:
+    with PracticeServer(script=[calls(("look", '{"at" : "x"}')), ANSWER, ScriptedReply("Again.")]) as server:
         async with rig(tmp_path, server=server) as r:
             await r.turn("go")
             session_id = r.session.id
@@ -326,7 +320,7 @@ async def test_a_stored_session_goes_on_with_the_same_bytes(tmp_path: Path) -> N
 
 
 async def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
-    async with rig(tmp_path, [calls(("look", '{"at" :  "ü"}')), ScriptedReply(text="Grüße 数据 🙂")]) as r:
+    async with rig(tmp_path, [calls(("look", '{"at" :  "ü"}')), ScriptedReply("Grüße 数据 🙂")]) as r:
         await r.turn("Wo? \x00 \ud83d")
         stored = await Transcript.open(r.database, r.session.id, r.session.clock)
         assert [m.text for m in stored.messages] == [m.text for m in r.session.log.messages]
@@ -342,7 +336,7 @@ async def test_a_result_that_can_not_be_stored_ends_the_turn_and_says_why(tmp_pa
             if isinstance(event, ToolStarted):
                 FullDisk.armed = True
 
-        end = await run_turn(r.session, Message(role="user", content="go"), emit)
+        end = await run_turn(r.session, Message("user", "go"), emit)
         assert (end.reason, end.error, end.hint) == ("failed", "the disk is full", "make room")
         assert r.trace() == ["put a"]
         assert (await r.turn("go on")).reason == "answered"
@@ -362,9 +356,9 @@ async def test_a_turn_that_was_cut_off_is_finished_or_ended_first(
 ) -> None:
     with PracticeServer(script=[ANSWER]) as server:
         async with rig(tmp_path, server=server) as r:
-            turn = await r.session.log.begin_turn(Message(role="user", content="go"))
+            turn = await r.session.log.begin_turn(Message("user", "go"))
             if answered:
-                reply = Message(role="assistant", content="Said.")
+                reply = Message("assistant", "Said.")
                 await r.session.log.append_reply(turn, reply, Usage(), "practice")
             r.session.log.close()  # as a crash would
             session_id = r.session.id
@@ -399,7 +393,7 @@ async def test_a_call_that_may_run_again_is_told_of_once_it_is_on_disk(tmp_path:
                 told.append((type(event).__name__, bool(row[0]), bool(row[1])))
                 release.set()
 
-        end = await run_turn(r.session, Message(role="user", content="go"), emit)
+        end = await run_turn(r.session, Message("user", "go"), emit)
         assert end.reason == "answered", end.error
         ran = (True, not is_slow)
         assert told == [("ToolStarted", *ran), ("ToolProgress", *ran), ("ToolFinished", True, True)]

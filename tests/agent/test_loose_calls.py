@@ -39,11 +39,7 @@ def test_an_object_in_another_coat_is_that_object(text: str):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"html": "' + '<a href=\\"x\\">' * 60_000,
-        TEXT + "<|im_end|>" * 60_000 + "!",
-        "```" + " " * 600_000,
-    ],
+    ['{"html": "' + '<a href=\\"x\\">' * 60_000, TEXT + "<|im_end|>" * 60_000 + "!", "```" + " " * 600_000],
     ids=["cut in a text", "a loop of marks", "a fence without an end"],
 )
 def test_a_call_that_is_not_whole_is_left_as_it_is_in_time_that_grows_with_its_length(text: str):
@@ -95,7 +91,7 @@ def test_another_name_is_no_tool(name: str):
 
 async def test_a_mended_call_is_shown_and_stored_as_it_runs(tmp_path: Path) -> None:
     wanted = calls(("functions.put", '```json\n{"what":"x"}\n```'), ("put", '{"what": "half'))
-    async with rig(tmp_path, [wanted, ScriptedReply(text="Done.")]) as r:
+    async with rig(tmp_path, [wanted, ScriptedReply("Done.")]) as r:
         await r.turn("go")
         assert [(event.name, event.arguments) for event in r.seen(ToolStarted)] == [("put", '{"what":"x"}')]
         assert [event.error_kind for event in r.seen(ToolFinished)] == ["", "bad_input"]

@@ -16,7 +16,7 @@ from whet.contract.events import Retry, StepFinished, TextDelta
 from whet.contract.messages import Usage
 from whet_lab.practice.script import Fault, ScriptedReply, rate_limit_reply
 
-ANSWER = ScriptedReply(text="All done.")
+ANSWER = ScriptedReply("All done.")
 TOO_LONG = ScriptedReply(fault=Fault(status=400, message="too long", code="context_length_exceeded"))
 
 
@@ -32,7 +32,7 @@ async def cancelled_once(r: Rig, is_time: Callable[[], bool]) -> None:
 
 
 async def test_a_call_that_is_cancelled_before_it_said_anything_costs_what_was_sent(tmp_path: Path) -> None:
-    async with rig(tmp_path, [ScriptedReply(text="x", fault=Fault(stall_after=-1)), ANSWER]) as r:
+    async with rig(tmp_path, [ScriptedReply("x", fault=Fault(stall_after=-1)), ANSWER]) as r:
         await cancelled_once(r, lambda: bool(r.server.requests))
         (step,) = r.seen(StepFinished)
         assert r.session.usage.prompt_tokens > 0 == r.session.usage.output_tokens
@@ -47,10 +47,8 @@ async def test_a_call_that_is_cancelled_between_two_tries_costs_nothing(tmp_path
         assert [message.role for message in r.session.log.messages] == ["user"]
 
 
-async def test_a_call_that_is_cancelled_while_its_second_try_is_awaited_costs_what_was_sent(
-    tmp_path: Path,
-) -> None:
-    silent = ScriptedReply(text="x", fault=Fault(stall_after=-1))
+async def test_a_call_cancelled_while_its_second_try_is_awaited_costs_what_was_sent(tmp_path: Path) -> None:
+    silent = ScriptedReply("x", fault=Fault(stall_after=-1))
     async with rig(tmp_path, [rate_limit_reply(), silent], backoff=Machine().backoff(300.0)) as r:
         await cancelled_once(r, lambda: len(r.server.requests) == 2)
         assert r.session.usage.prompt_tokens > 0 == r.session.usage.output_tokens
@@ -73,9 +71,7 @@ async def test_what_no_smaller_view_helps_is_too_long_and_says_so(tmp_path: Path
 @pytest.mark.parametrize(
     ("said", "limit"), [("too long", 0), ("maximum context length is 8192 tokens", 8192)]
 )
-async def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
-    tmp_path: Path, said: str, limit: int
-) -> None:
+async def test_a_context_hears_that_it_exceeds_the_window(tmp_path: Path, said: str, limit: int) -> None:
     told: list[int | None] = []
 
     class Told(RecordingEngine):
@@ -86,7 +82,7 @@ async def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
             return super().compress(messages, current_tokens, focus_topic)
 
     full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
-    script = [ScriptedReply(text="Said."), full, ANSWER]
+    script = [ScriptedReply("Said."), full, ANSWER]
     async with rig(tmp_path, script, engine=Told([])) as r:
         await r.turn("word " * 10)
         assert (await r.turn("go on")).text == "All done."
@@ -95,8 +91,8 @@ async def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
 
 async def test_text_that_was_said_again_after_a_cut_is_kept_and_counted_once(tmp_path: Path) -> None:
     script = [
-        ScriptedReply(text="abcdefgh", pieces=2, fault=Fault(cut_after=1)),
-        ScriptedReply(text="abcdefgh", pieces=8, fault=Fault(stall_after=6)),
+        ScriptedReply("abcdefgh", pieces=2, fault=Fault(cut_after=1)),
+        ScriptedReply("abcdefgh", pieces=8, fault=Fault(stall_after=6)),
     ]
     async with rig(tmp_path, script, backoff=Machine().backoff(300.0)) as r:
 

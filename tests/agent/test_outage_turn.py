@@ -15,9 +15,7 @@ from whet_lab.practice.script import Fault, ScriptedReply, html_page, server_err
 
 
 @pytest.mark.parametrize(("outage_s", "patience_s"), [(30.0, 300.0), (180.0, 300.0), (890.0, 900.0)])
-async def test_the_turn_ends_by_itself_and_nothing_runs_twice(
-    tmp_path: Path, outage_s: float, patience_s: float
-):
+async def test_the_turn_ends_itself_nothing_runs_twice(tmp_path: Path, outage_s: float, patience_s: float):
     machine = Machine()
     # At these waits each answer of a server that is down takes five seconds of the outage.
     down = [server_error(503), html_page(502), ScriptedReply(fault=Fault(drop=True))]
@@ -26,9 +24,9 @@ async def test_the_turn_ends_by_itself_and_nothing_runs_twice(
         calls(("put", '{"what":"a"}')),
         *tries,
         calls(("put", '{"what":"b"}')),
-        ScriptedReply(text="half", pieces=4, fault=Fault(cut_after=2)),
+        ScriptedReply("half", pieces=4, fault=Fault(cut_after=2)),
         *tries[:5],
-        ScriptedReply(text="both are put"),
+        ScriptedReply("both are put"),
     ]
     async with rig(tmp_path, script, backoff=machine.backoff(patience_s)) as at:
         end = await at.turn("put a and b")
@@ -53,7 +51,7 @@ async def test_the_end_of_patience_ends_the_turn_and_keeps_what_was_done(tmp_pat
 
 
 async def test_which_model_answers_from_now_on_is_told(tmp_path: Path):
-    script = [ScriptedReply(fault=Fault(status=401, message="bad key")), ScriptedReply(text="here")]
+    script = [ScriptedReply(fault=Fault(status=401, message="bad key")), ScriptedReply("here")]
     async with rig(tmp_path, script) as at:
         link = FallbackLink(at.session.link, at.session.link)
         at.session = msgspec.structs.replace(at.session, link=link)

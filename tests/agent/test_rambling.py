@@ -17,7 +17,7 @@ LIMITS = TurnLimits(90, 60, 50_000)
 
 @pytest.mark.parametrize("unit", ["I will check the file again. ", "x", "Wait, no.\n" * 30 + "So: yes.\n"])
 async def test_an_answer_that_repeats_itself_is_cut(tmp_path: Path, unit: str):
-    reply = ScriptedReply(text="The answer is 4. " + unit * (40_000 // len(unit)), pieces=400)
+    reply = ScriptedReply("The answer is 4. " + unit * (40_000 // len(unit)), pieces=400)
     async with rig(tmp_path, [calls(("put", '{"what":"a"}')), reply], limits=LIMITS) as at:
         end = await at.turn("go")
         assert end.reason == "failed" and "repeated itself" in end.error and end.hint
@@ -43,25 +43,22 @@ async def test_reasoning_that_repeats_itself_is_cut_too(tmp_path: Path):
     ],
 )
 async def test_what_is_long_and_dull_is_an_answer(tmp_path: Path, text: str):
-    async with rig(tmp_path, [ScriptedReply(text=text, pieces=300)], limits=LIMITS) as at:
+    async with rig(tmp_path, [ScriptedReply(text, pieces=300)], limits=LIMITS) as at:
         end = await at.turn("go")
         assert (end.reason, end.text) == ("answered", text)
 
 
 async def test_the_cap_holds_and_says_which_setting_it_is(tmp_path: Path):
     text = " ".join(str(n * n) for n in range(20_000))
-    async with rig(tmp_path, [ScriptedReply(text=text, pieces=900)], limits=LIMITS) as at:
+    async with rig(tmp_path, [ScriptedReply(text, pieces=900)], limits=LIMITS) as at:
         end = await at.turn("go")
         assert "50,000 characters" in end.error and "agent.answer_cap_chars" in end.hint
         assert at.session.log.messages[-1].text == text[:50_000]
 
 
 def test_the_length_of_what_is_repeated():
-    assert (
-        repetition_period("ab" * 5_000) == 2
-        and repetition_period("ab" * 2_000) == 0
-        and repetition_period("") == 0
-    )
+    assert repetition_period("ab" * 5_000) == 2 and repetition_period("ab" * 2_000) == 0
+    assert repetition_period("") == 0
 
 
 @pytest.mark.parametrize(("times", "period"), [(8, 0), (9, 2_000)])

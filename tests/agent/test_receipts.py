@@ -44,10 +44,7 @@ async def _receipt(rig: Running) -> TurnReceipt | None:
 def test_a_turn_with_effects_says_files_commands_and_exit_codes(tmp_path: Path) -> None:
     (made,) = _receipts(
         tmp_path,
-        [
-            call("write_file", path="a.txt", content="one\ntwo\n"),
-            shell("echo three >> b.txt; exit 3"),
-        ],
+        [call("write_file", path="a.txt", content="one\ntwo\n"), shell("echo three >> b.txt; exit 3")],
     )
     assert made is not None
     assert {(one.path, one.added) for one in made.files} == {("a.txt", 2), ("b.txt", 1)}
@@ -115,9 +112,7 @@ class _Neighbour(list[Event]):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "state"), [("z.py", "stale"), (".cache/z", "fresh")])
-def test_tests_are_stale_where_no_call_changed_a_file_after_them(
-    tmp_path: Path, name: str, state: str
-) -> None:
+def test_tests_are_stale_if_no_call_changed_a_file_after_them(tmp_path: Path, name: str, state: str) -> None:
     async def run() -> tuple[TurnReceipt | None, TurnReceipt | None]:
         script = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
         replies = [

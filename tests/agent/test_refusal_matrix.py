@@ -11,16 +11,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 from msgspec.structs import replace
 
-from tests.agent.refusing_server import (
-    ANSWER,
-    Body,
-    Refusal,
-    Rule,
-    items_of,
-    objects_in,
-    refusing,
-    says,
-)
+from tests.agent.refusing_server import ANSWER, Body, Refusal, Rule, items_of, objects_in, refusing, says
 from tests.agent.rig import Rig, rig
 from whet.context.repair import AS_TEXT, SHORTENED
 from whet.contract.events import Notice, Retry
@@ -284,7 +275,7 @@ def plan_for(case: Case) -> Callable[[PracticeRequest], ScriptedReply]:
         if made:
             return ANSWER
         made.append(case.call)
-        return ScriptedReply(text="I call.", tool_calls=(PracticeCall(case.call, "{}", "call_abcdefghijk"),))
+        return ScriptedReply("I call.", tool_calls=(PracticeCall(case.call, "{}", "call_abcdefghijk"),))
 
     return plan
 
@@ -313,12 +304,7 @@ async def test_a_refusal_ends_neither_the_turn_nor_the_session(tmp_path: Path, n
             tools = with_keyword(tools_for_cases())
             practice = cast("Any", server)
             return rig(
-                tmp_path,
-                server=practice,
-                wire=wire,
-                session_id=session_id,
-                more_tools=tools,
-                backoff=AT_ONCE,
+                tmp_path, server=practice, wire=wire, session_id=session_id, more_tools=tools, backoff=AT_ONCE
             )
 
         async with session() as r:

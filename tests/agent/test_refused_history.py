@@ -20,7 +20,7 @@ from whet.tools.signature import tool
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-ANSWER = ScriptedReply(text="All done.")
+ANSWER = ScriptedReply("All done.")
 AT_ONCE = Backoff(9, uniform=lambda low, high: 0.0)
 WIRES = ["chat_completions", "anthropic_messages", "responses"]
 BAD = "R0lGODlhBADBAD"
@@ -101,9 +101,7 @@ REFUSALS: dict[str, Refusal] = {
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", REFUSALS)
-async def test_a_refused_picture_is_left_out_and_the_session_goes_on(
-    tmp_path: Path, wire: str, kind: str
-) -> None:
+async def test_a_refused_picture_is_left_out_the_session_lasts(tmp_path: Path, wire: str, kind: str) -> None:
     status, body = REFUSALS[kind](wire)
     script = [*refusal(body, status=status), calls(("see", "{}")), *[ANSWER] * 4]
     with PracticeServer(script=script) as server:
@@ -198,12 +196,7 @@ async def test_an_outage_is_waited_out_after_one_request_without_pictures(tmp_pa
 
 
 async def test_a_picture_that_the_server_took_once_is_sent_through_an_outage(tmp_path: Path) -> None:
-    script = [
-        calls(("see", "{}")),
-        ANSWER,
-        *[ScriptedReply(fault=Fault(status=500, body="{}"))] * 4,
-        ANSWER,
-    ]
+    script = [calls(("see", "{}")), ANSWER, *[ScriptedReply(fault=Fault(status=500, body="{}"))] * 4, ANSWER]
     async with rig(tmp_path, script, more_tools=[picture_tool(BAD)], backoff=AT_ONCE) as r:
         assert (await r.turn("look")).text == "All done."
         assert (await r.turn("more")).text == "All done."
@@ -286,11 +279,7 @@ async def test_several_new_pictures_are_tried_one_by_one(tmp_path: Path) -> None
 
 async def test_of_too_many_pictures_the_oldest_go(tmp_path: Path) -> None:
     """The limit is five: the sixth is refused, and is not the one that is left out."""
-    script = [
-        *see_all(5),
-        *refusal(said("Too many images: 6 > 5"), when=f'{GOOD[0]}"', count=1),
-        ANSWER,
-    ]
+    script = [*see_all(5), *refusal(said("Too many images: 6 > 5"), when=f'{GOOD[0]}"', count=1), ANSWER]
     script.insert(5, calls(("see", "{}")))
     async with rig(tmp_path, script, more_tools=[picture_tool(*GOOD[:6])]) as r:
         assert (await r.turn("look")).reason == "answered"

@@ -146,12 +146,12 @@ def plan_for(kind: Kind, numbers: count[int]) -> Any:
 
     def plan(request: PracticeRequest) -> ScriptedReply:
         if request.heard[-1].role == "tool" or "Images from" in request.last_user:
-            return ScriptedReply(text="All done.", reasoning="I know it.")
+            return ScriptedReply("All done.", reasoning="I know it.")
         made = [
             PracticeCall(name, "{}", kind.call_id.replace("{}", str(next(numbers) % 10)))
             for name in ("see", "look")
         ]
-        return ScriptedReply(text="", reasoning="I think.", tool_calls=tuple(made))
+        return ScriptedReply("", reasoning="I think.", tool_calls=tuple(made))
 
     return plan
 

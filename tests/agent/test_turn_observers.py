@@ -16,14 +16,7 @@ from tests.agent.test_loop import ANSWER, roles
 from tests.support import FixedClock
 from whet.agent.loop import run_turn
 from whet.agent.session import CallRound, Inbox, InboxEntry, Session, TurnObserver
-from whet.contract.events import (
-    Emit,
-    EndReason,
-    ReviewQueued,
-    ToolFinished,
-    ToolStarted,
-    TurnEnd,
-)
+from whet.contract.events import Emit, EndReason, ReviewQueued, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
@@ -79,11 +72,11 @@ async def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp
 
         def emit(event: object) -> None:
             if isinstance(event, ToolStarted):
-                r.session.inbox.put(Message(role="user", content="one"), receipt("one"))
-                r.session.inbox.put(Message(role="user", content="two"))
-                r.session.inbox.put(Message(role="user", content="three"), receipt("three"))
+                r.session.inbox.put(Message("user", "one"), receipt("one"))
+                r.session.inbox.put(Message("user", "two"))
+                r.session.inbox.put(Message("user", "three"), receipt("three"))
 
-        incoming = Message(role="user", content="go")
+        incoming = Message("user", "go")
         await run_turn(r.session, incoming, emit, receipt=receipt("go"))
         assert roles(r.session.log.messages) == "u a t u u u a"
         r.session.steer("late")
@@ -138,14 +131,12 @@ async def test_who_sees_calls_begin_sees_them_end_too_where_they_want_to(tmp_pat
     watchers = [Watching("a", seen), Watching("b", seen, wants=False), Watching("c", seen)]
     async with rig(tmp_path, script, observers=watchers) as r:
         emit = r.events.append
-        await run_turn(r.session, Message(role="user", content="go"), emit)
+        await run_turn(r.session, Message("user", "go"), emit)
         begun = [(name, r.session.id, 1, 2, ["look", "hang"]) for name in "abc"]
         assert seen == [*begun, ("c", r.session.id, emit), ("a", r.session.id, emit)]
 
 
-async def test_a_command_that_begins_where_another_one_of_its_reply_ends_is_a_step_of_its_own(
-    tmp_path: Path,
-) -> None:
+async def test_a_command_that_begins_where_another_of_its_reply_ends_is_its_own_step(tmp_path: Path) -> None:
     seen: list[Any] = []
     wanted = [("look", "{}"), ("sh", '{"command": "ls"}'), ("look", "{}"), ("sh", '{"command": "pwd"}')]
     watcher = Watching("a", seen, wants=False)
@@ -170,9 +161,9 @@ async def test_what_is_stored_with_a_turns_end_can_name_its_error(tmp_path: Path
 
 
 def test_what_comes_from_elsewhere_is_read_after_what_was_said_here() -> None:
-    from_elsewhere = [InboxEntry(Message(role="user", content="a"))]
+    from_elsewhere = [InboxEntry(Message("user", "a"))]
     inbox = Inbox(lambda: from_elsewhere[0] if from_elsewhere else None)
-    inbox.put(Message(role="user", content="b"))
+    inbox.put(Message("user", "b"))
     assert [inbox.take().message.text for _ in range(2)] == ["b", "a"] and inbox
     from_elsewhere.clear()
     assert not inbox

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 from tests.app.goal_runs import Judge
@@ -35,8 +36,9 @@ async def main(folder: Path, base_url: str, at: int) -> None:
         approval=ApprovalSettings(mode="auto", allow=("terminal",)),
         sandbox=SandboxSettings(mode="off"),
     )
-    app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
-    try:
+    async with aclosing(
+        await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
+    ) as app:
         runner = GoalRunner(app.sessions, show)
         try:
             row = await app.database.read(lambda db: goals.get(db, ""))
@@ -44,8 +46,6 @@ async def main(folder: Path, base_url: str, at: int) -> None:
         except NotFound:
             row, session = await runner.start(GoalWish("count to three", "sh check.sh"))
         await runner.pursue(row, session)
-    finally:
-        await app.aclose()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ class Judge(Consenting):
     """A person who answers every question the same way."""
 
     def __init__(self, answer: str | None = None) -> None:
+        super().__init__()
         self.answer = answer
         self.questions: list[str] = []
 
@@ -49,7 +51,6 @@ async def pursue(
     *,
     events: list[Event] | None = None,
 ) -> GoalReport:
-    """Pursue a goal in `folder`/work to its end."""
     (folder / "work").mkdir(exist_ok=True)
     with PracticeServer(script=list(script)) as server:
         settings = Settings(
@@ -57,13 +58,12 @@ async def pursue(
             approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
             rewind=RewindSettings(),
         )
-        app = await App.start(Home(folder / "home"), settings, {}, person or Judge(), folder / "work")
-        try:
+        async with aclosing(
+            await App.start(Home(folder / "home"), settings, {}, person or Judge(), folder / "work")
+        ) as app:
             runner = GoalRunner(app.sessions, (events if events is not None else []).append)
             ended = await runner.pursue(*await runner.start(wish))
             return app.database.read_now(lambda db: report(db, ended))
-        finally:
-            await app.aclose()
 
 
 async def pursue_all(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,15 @@ from whet_lab.practice.script import ScriptedReply
 
 
 def steps(*calls: Sequence[tuple[str, dict[str, Any]]], answer: str = "Over.") -> str:
-    """Give a message that has the model make these calls, step by step, and then answer."""
     rows = [[[name, arguments] for name, arguments in step] for step in calls]
     return "STEPS " + json.dumps({"calls": rows, "answer": answer}) + " END"
 
 
 def helper(task: str, **wish: Any) -> tuple[str, dict[str, Any]]:
-    """Give a call that has a helper do a task."""
     return "delegate_task", {"task": task, **wish}
 
 
 def shell(command: str) -> tuple[str, dict[str, Any]]:
-    """Give a call that runs a command."""
     return "terminal", {"command": command}
 
 
@@ -67,8 +64,7 @@ async def program(
         sandbox=SandboxSettings(mode="off"),
         rewind=RewindSettings(record=record),
     )
-    app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
-    try:
+    async with aclosing(
+        await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
+    ) as app:
         yield app
-    finally:
-        await app.aclose()

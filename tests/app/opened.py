@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from whet.agent.loop import run_turn
@@ -21,11 +21,8 @@ async def opened(settings: Mapping[str, object], workspace: Path) -> AsyncGenera
     """Start an App in the test's home, and close it."""
     home = find_home()
     loaded = load(home, settings, environ=os.environ).settings
-    app = await App.start(home, loaded, {}, NobodyPresent(), workspace, source="api")
-    try:
+    async with aclosing(await App.start(home, loaded, {}, NobodyPresent(), workspace, source="api")) as app:
         yield app
-    finally:
-        await app.aclose()
 
 
 async def ask(session: Session, text: str, events: list[Event] | None = None) -> TurnEnd:

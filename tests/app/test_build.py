@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -21,16 +20,12 @@ LEAVES_A_NOTE = """
 PRACTICE = {"model.provider": "practice", "model.model": "practice"}
 
 
-def test_a_start_that_fails_unloads_the_plugins(home: Path, tmp_path: Path) -> None:
+async def test_a_start_that_fails_unloads_the_plugins(home: Path, tmp_path: Path) -> None:
     write(home, "note", LEAVES_A_NOTE)
     wrong = {"mcp.servers": '{"no name": {"command": "true"}}'}
     settings = load(Home(home), {**PRACTICE, **wrong, "plugins.enabled": ["note"]}, environ={}).settings
-
-    async def start() -> None:
-        await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)
-
     with pytest.raises(ConfigError, match="not a name for a server"):
-        asyncio.run(start())
+        await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)
     assert (home / "unloaded").exists()
 
 

@@ -132,12 +132,12 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
 
     script = [
         calls(("rec_find", '{"q": "x"}')),
-        ScriptedReply(text="Found."),
-        ScriptedReply(text="Smaller."),
-        ScriptedReply(text="", tool_calls=calls(("delegate_task", '{"task": "dig"}')).tool_calls),
-        ScriptedReply(text="Dug."),
-        ScriptedReply(text="Handed on."),
-        ScriptedReply(text="New."),
+        ScriptedReply("Found."),
+        ScriptedReply("Smaller."),
+        ScriptedReply("", tool_calls=calls(("delegate_task", '{"task": "dig"}')).tool_calls),
+        ScriptedReply("Dug."),
+        ScriptedReply("Handed on."),
+        ScriptedReply("New."),
     ]
     ids: dict[str, str] = {}
 
@@ -175,12 +175,13 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
     assert helpers_apart(text) == helpers_apart(GOLDEN)
 
 
-def test_resume_in_a_new_process_has_the_same_conversation_and_list(tmp_path: Path) -> None:
+async def test_resume_in_a_new_process_has_the_same_conversation_and_list(tmp_path: Path) -> None:
     """Failures 15, 21: the compacted list comes back, not the one before it."""
     first: list[str] = []
     second: list[str] = []
-
-    async def main(server: PracticeServer) -> None:
+    with PracticeServer(
+        script=[ScriptedReply("One."), ScriptedReply("Two."), ScriptedReply("Yes.")]
+    ) as server:
         engine = RecordingEngine(first)
         async with opened(server, tmp_path, recording(lambda: engine)) as app:
             session = await app.new_session()
@@ -191,11 +192,6 @@ def test_resume_in_a_new_process_has_the_same_conversation_and_list(tmp_path: Pa
         async with opened(server, tmp_path, recording(lambda: RecordingEngine(second))) as app:
             again = await app.open_session(session.id)
             await turn(again, "still there?")
-
-    with PracticeServer(
-        script=[ScriptedReply(text="One."), ScriptedReply(text="Two."), ScriptedReply(text="Yes.")]
-    ) as server:
-        asyncio.run(main(server))
     started = [line for line in [*first, *second] if "on_session_start" in line]
     assert len(started) == 2 and started[0] == started[1]
     assert first[-2].startswith("on_session_end") and first[-2].endswith(" ua")
@@ -225,7 +221,7 @@ async def seats(
 
 
 @pytest.mark.slow
-def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
+async def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
     """Failure 31: an engine that can't be copied is made again or shared, never silently dropped."""
     trace: list[str] = []
     plain, holding = RecordingEngine(trace), Unclonable(trace)
@@ -233,7 +229,7 @@ def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
     def broken() -> ContextEngine:
         raise OSError("disk")
 
-    async def main(server: PracticeServer) -> None:
+    with PracticeServer(script=[ScriptedReply("Hi.") for _ in range(4)]) as server:
         for prototype, fresh, origin in [
             (Cloning(trace), None, "clone"),
             (plain, None, "copy"),
@@ -250,15 +246,12 @@ def test_each_way_to_an_instance_of_its_own(tmp_path: Path) -> None:
                 app.services.models.provider.info, foreground=False
             )
             assert seat.name == "compressor" and "recording is not used" in seat.notices[0]
-
-    with PracticeServer(script=[ScriptedReply(text="Hi.") for _ in range(4)]) as server:
-        asyncio.run(main(server))
     assert copy.copy(plain) is not plain
 
 
 def test_an_unknown_engine_is_said_at_once(tmp_path: Path) -> None:
     """Failure 31: the person is told in the first turn."""
-    with PracticeServer(script=[ScriptedReply(text="Hi.")]) as server:
+    with PracticeServer(script=[ScriptedReply("Hi.")]) as server:
         offer = recording(lambda: RecordingEngine([]))
         engine, _, notices = asyncio.run(seats(server, tmp_path, offer, "recordin"))
     assert engine.name == "compressor"
@@ -267,11 +260,10 @@ def test_an_unknown_engine_is_said_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_status_tells_no_engine_of_a_session(tmp_path: Path) -> None:
+async def test_status_tells_no_engine_of_a_session(tmp_path: Path) -> None:
     """Failures 35, 37: looking stores nothing twice; window and threshold are the engine's own."""
     trace: list[str] = []
-
-    async def main(server: PracticeServer) -> None:
+    with PracticeServer(script=[ScriptedReply("Hi.")]) as server:
         async with opened(server, tmp_path, recording(lambda: RecordingEngine(trace))) as app:
             session = await app.new_session()
             await turn(session, "hello")
@@ -282,9 +274,6 @@ def test_status_tells_no_engine_of_a_session(tmp_path: Path) -> None:
         assert (live.window_tokens, live.threshold_tokens, live.counted) == (50_000, 37_500, True)
         assert (seen.threshold_tokens, seen.messages, seen.counted) == (37_500, 2, False)
         assert abs(seen.used_tokens - live.used_tokens) < live.used_tokens / 3
-
-    with PracticeServer(script=[ScriptedReply(text="Hi.")]) as server:
-        asyncio.run(main(server))
     assert [line.split()[0] for line in trace] == ["update_model", "shutdown"]
 
 
@@ -304,7 +293,7 @@ def test_engine_tools_are_part_of_the_frozen_prefix(tmp_path: Path) -> None:
             await turn(await app.open_session(session.id), "again")
 
     with PracticeServer(
-        script=[ScriptedReply(text="One."), ScriptedReply(text="Two."), ScriptedReply(text="Three.")]
+        script=[ScriptedReply("One."), ScriptedReply("Two."), ScriptedReply("Three.")]
     ) as server:
         asyncio.run(main(server))
         bodies = [json.loads(bytes(request.body)) for request in server.requests]

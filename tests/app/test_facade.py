@@ -29,8 +29,8 @@ def settings(server: PracticeServer) -> dict[str, object]:
 def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
     script = [
         calls(("read_file", '{"path":"a.txt"}')),
-        ScriptedReply(text="It says hello."),
-        ScriptedReply(text="Bye."),
+        ScriptedReply("It says hello."),
+        ScriptedReply("Bye."),
     ]
     (tmp_path / "a.txt").write_text("hello")
     with (
@@ -43,7 +43,7 @@ def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
         assert agent.run("bye").text == "Bye."
         session_id = agent.session_id
     with (
-        PracticeServer(script=[ScriptedReply(text="Yes.")]) as server,
+        PracticeServer(script=[ScriptedReply("Yes.")]) as server,
         whet.Agent(settings=settings(server), workspace=tmp_path, session_id=session_id) as agent,
     ):
         assert agent.run("still there?").text == "Yes."
@@ -67,9 +67,9 @@ def test_what_reviews_learned_meanwhile_is_told_once(home: Path, tmp_path: Path)
 
 
 def test_leaving_a_stream_early_cancels_the_turn(tmp_path: Path) -> None:
-    slow = ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
+    slow = ScriptedReply("a b c d", pieces=4, fault=Fault(stall_after=2))
     with (
-        PracticeServer(script=[slow, ScriptedReply(text="Again.")]) as server,
+        PracticeServer(script=[slow, ScriptedReply("Again.")]) as server,
         whet.Agent(settings=settings(server), workspace=tmp_path) as agent,
     ):
         for _ in agent.stream("go"):
@@ -77,12 +77,9 @@ def test_leaving_a_stream_early_cancels_the_turn(tmp_path: Path) -> None:
         assert agent.run("again").text == "Again."
 
 
-def test_it_refuses_to_block_an_event_loop_and_names_what_does_not(tmp_path: Path) -> None:
-    async def main() -> None:
-        whet.Agent()
-
+async def test_it_refuses_to_block_an_event_loop_and_names_what_does_not(tmp_path: Path) -> None:
     with pytest.raises(whet.WhetError) as refused:
-        asyncio.run(main())
+        whet.Agent()
     assert "whet.AsyncAgent" in refused.value.hint
 
 
@@ -100,15 +97,14 @@ def test_turns_of_one_agent_run_one_after_another(tmp_path: Path) -> None:
             first, second = await asyncio.gather(agent.run("one"), agent.run("two"))
             return [first.text, second.text, *(m.text for m in agent.messages if m.role == "user")]
 
-    with PracticeServer(script=[ScriptedReply(text="1"), ScriptedReply(text="2")]) as server:
+    with PracticeServer(script=[ScriptedReply("1"), ScriptedReply("2")]) as server:
         assert asyncio.run(main(server)) == ["1", "2", "one", "two"]
 
 
 @pytest.mark.slow
-def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp_path: Path) -> None:
-    slow = ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))
-
-    async def main(server: PracticeServer) -> None:
+async def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp_path: Path) -> None:
+    slow = ScriptedReply("a b c d", pieces=4, fault=Fault(stall_after=2))
+    with PracticeServer(script=[slow, slow, slow, ScriptedReply("Again.")]) as server:
         async with whet.AsyncAgent(settings=settings(server), workspace=tmp_path) as agent:
             assert not agent.cancel()
             with pytest.raises(whet.WhetError, match="no turn"):
@@ -127,12 +123,9 @@ def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp_path:
             await agent.run("closed")
         await agent.aclose()
 
-    with PracticeServer(script=[slow, slow, slow, ScriptedReply(text="Again.")]) as server:
-        asyncio.run(main(server))
-
 
 def test_a_turn_is_steered_from_another_thread_and_what_is_read_is_told(tmp_path: Path) -> None:
-    script = [calls(("wait", "{}")), ScriptedReply(text="Brief.")]
+    script = [calls(("wait", "{}")), ScriptedReply("Brief.")]
     with PracticeServer(script=script) as server:
 
         def wait() -> str:
@@ -154,7 +147,7 @@ def test_a_programs_tools_are_there_when_its_session_is_opened_again(tmp_path: P
     use = calls(("double", '{"number":"21"}'))
     texts: list[str] = []
     session_id = ""
-    for script in ([use, ScriptedReply(text="42.")], [use, ScriptedReply(text="42 again.")]):
+    for script in ([use, ScriptedReply("42.")], [use, ScriptedReply("42 again.")]):
         with (
             PracticeServer(script=script) as server,
             whet.Agent(
@@ -177,7 +170,7 @@ def test_a_programs_tool_can_be_denied_by_rule_and_must_have_a_name_of_its_own(t
         """Read."""
         return ""
 
-    with PracticeServer(script=[calls(("wipe", "{}")), ScriptedReply(text="No.")]) as server:
+    with PracticeServer(script=[calls(("wipe", "{}")), ScriptedReply("No.")]) as server:
         given = settings(server) | {"approval.deny": ["wipe"]}
         with whet.Agent(settings=given, workspace=tmp_path, tools=[wipe]) as agent:
             events = list(agent.stream("wipe"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -23,12 +24,8 @@ pytestmark = pytest.mark.unconfined
 
 @pytest.mark.slow
 def test_a_fork_goes_on_from_its_turn_and_leaves_the_other_alone(tmp_path: Path) -> None:
-    with PracticeServer() as model:
-        api = Api(tmp_path, model)
-        try:
-            _fork_and_go_on(api)
-        finally:
-            api.close()
+    with PracticeServer() as model, closing(Api(tmp_path, model)) as api:
+        _fork_and_go_on(api)
 
 
 def _fork_and_go_on(api: Api) -> None:
@@ -80,14 +77,11 @@ def _fork_and_go_on(api: Api) -> None:
 
 
 def test_all_of_a_turn_is_copied_but_what_was_judged_of_it(tmp_path: Path) -> None:
-    database = StateDatabase.open(tmp_path / "state.db", FixedClock())
-    try:
+    with closing(StateDatabase.open(tmp_path / "state.db", FixedClock())) as database:
         for table, copied in forks.COPIED.items():
             told = database.read_now(lambda db, table=table: list(db.execute(f"PRAGMA table_info({table})")))  # type: ignore[misc]
             left = {row[1] for row in told} - set(copied.split(", "))
             assert left <= {"id", "session", "outcome", "outcome_reason"}, table
-    finally:
-        database.close()
 
 
 def _tree(database: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:

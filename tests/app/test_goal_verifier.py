@@ -41,8 +41,9 @@ async def _pursued(
             approval=ApprovalSettings(mode="auto", allow=("terminal",)),
             sandbox=SandboxSettings(mode="off" if mode == "off" else "auto"),
         )
-        app = await App.start(Home(folder / "home"), settings, {}, person, folder)
-        try:
+        async with contextlib.aclosing(
+            await App.start(Home(folder / "home"), settings, {}, person, folder)
+        ) as app:
             for name, case in cases.items():
                 workspace = folder / name.replace(" ", "-").replace("'", "")
                 (folder / "check-elsewhere.sh").write_text("python -m pytest -q\n")
@@ -54,8 +55,6 @@ async def _pursued(
                 wish = GoalWish(case.text, case.verify, steps=len(case.commands) + 1)
                 found[name] = await runner.pursue(*await runner.start(wish))
             return found
-        finally:
-            await app.aclose()
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
@@ -86,15 +86,6 @@ async def hosted(
         await app.aclose()
 
 
-def run(server: PracticeServer, main: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(60):
-            await main()
-
-    with server:
-        asyncio.run(limited())
-
-
 def ignore(event: Event) -> None:
     pass
 
@@ -112,15 +103,14 @@ def text_of(end: TurnEnd | None) -> str:
 STALLED = Fault(stall_after=0)
 
 
-def test_two_conversations_run_side_by_side(tmp_path: Path) -> None:
+async def test_two_conversations_run_side_by_side(tmp_path: Path) -> None:
     server = PracticeServer(
         script=[
-            ScriptedReply(text="One.", when="first thing", fault=STALLED),
-            ScriptedReply(text="Two.", when="second thing", fault=STALLED),
+            ScriptedReply("One.", when="first thing", fault=STALLED),
+            ScriptedReply("Two.", when="second thing", fault=STALLED),
         ]
     )
-
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path) as many:
             one, two = await many.new_session(), await many.new_session()
             turns = [
@@ -134,19 +124,16 @@ def test_two_conversations_run_side_by_side(tmp_path: Path) -> None:
             titles = [(await many.open_session(id_)).log.session.title for id_ in (one, two)]
             assert titles == ["first thing", "second thing"]
 
-    run(server, main)
 
-
-def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path: Path) -> None:
+async def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path: Path) -> None:
     server = PracticeServer(
         script=[
             calls(("todo", '{"items": []}')),
-            ScriptedReply(text="With both.", fault=STALLED),
-            ScriptedReply(text="Later."),
+            ScriptedReply("With both.", fault=STALLED),
+            ScriptedReply("Later."),
         ]
     )
-
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             first = asyncio.create_task(many.submit(id_, "begin", emit=ignore))
@@ -159,15 +146,10 @@ def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path
             said = [row.text for row in (await many.open_session(id_)).log.messages if row.role == "user"]
             assert said == ["begin", "after that"]
 
-    run(server, main)
 
-
-def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Path) -> None:
+async def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Path) -> None:
     server = PracticeServer(
-        script=[
-            ScriptedReply(text="Too late for more.", fault=STALLED),
-            ScriptedReply(text="Then this."),
-        ]
+        script=[ScriptedReply("Too late for more.", fault=STALLED), ScriptedReply("Then this.")]
     )
     stored: list[str] = []
 
@@ -183,7 +165,7 @@ def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Pat
 
         return Receipt(store, ended)
 
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             events: list[Event] = []
@@ -195,13 +177,10 @@ def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Pat
             assert stored == ["a", "b", "end Then this."]
             assert [type(event).__name__ for event in events].count("Steered") == 1
 
-    run(server, main)
 
-
-def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Path) -> None:
-    server = PracticeServer(script=[ScriptedReply(text="never", fault=STALLED), ScriptedReply(text="Fresh.")])
-
-    async def main() -> None:
+async def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Path) -> None:
+    server = PracticeServer(script=[ScriptedReply("never", fault=STALLED), ScriptedReply("Fresh.")])
+    with server:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             assert not many.cancel(id_)
@@ -215,13 +194,10 @@ def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Path) -> 
             log = (await many.open_session(id_)).log
             assert [row.text for row in log.messages if row.role == "user"] == ["a", "c"]
 
-    run(server, main)
 
-
-def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
-    server = PracticeServer(script=[ScriptedReply(text="never", fault=STALLED), ScriptedReply(text="Fresh.")])
-
-    async def main() -> None:
+async def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
+    server = PracticeServer(script=[ScriptedReply("never", fault=STALLED), ScriptedReply("Fresh.")])
+    with server:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
@@ -233,11 +209,9 @@ def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
                 await many.submit(id_, None, emit=ignore)
             assert text_of(await many.submit(id_, "b", emit=ignore)) == "Fresh."
 
-    run(server, main)
 
-
-def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path) -> None:
-    server = PracticeServer(script=[ScriptedReply(text="Noted."), ScriptedReply(text="Again.")])
+async def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path) -> None:
+    server = PracticeServer(script=[ScriptedReply("Noted."), ScriptedReply("Again.")])
 
     def kept(id_: str) -> list[object]:
         """What is still there of the conversation, among all objects."""
@@ -248,7 +222,7 @@ def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path
             or (isinstance(one, Message) and "zyzzogeton" in one.text)
         ]
 
-    async def main() -> None:
+    with server:
         gc.freeze()  # what is there already need not be looked through
         async with hosted(server, tmp_path, idle_after_s=0.0) as many:
             id_ = await many.new_session(profile="ann")
@@ -265,13 +239,10 @@ def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path
         first, second = (json.loads(request.body)["messages"] for request in server.requests)
         assert second[: len(first)] == first  # the same bytes went out before the new message
 
-    run(server, main)
 
-
-def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
+async def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
     server = PracticeServer()
-
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path, max_open=2, max_turns=2) as many:
             ids = [await many.new_session() for _ in range(2)]
             await many.open_session(ids[0])
@@ -281,15 +252,12 @@ def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
             await many.open_session(ids[1])
             assert many.open_count == 2
 
-    run(server, main)
-
 
 @pytest.mark.slow
-def test_one_that_made_room_leaves_no_timer_behind(tmp_path: Path) -> None:
+async def test_one_that_made_room_leaves_no_timer_behind(tmp_path: Path) -> None:
     """Its timer would close the conversation under a turn that has begun since."""
-    server = PracticeServer(script=[ScriptedReply(text="Slow.", fault=STALLED)])
-
-    async def main() -> None:
+    server = PracticeServer(script=[ScriptedReply("Slow.", fault=STALLED)])
+    with server:
         async with hosted(server, tmp_path, idle_after_s=0.2, max_open=1, max_turns=1) as many:
             first = await many.new_session()
             await many.open_session(
@@ -302,23 +270,20 @@ def test_one_that_made_room_leaves_no_timer_behind(tmp_path: Path) -> None:
             server.release()
             assert text_of(await turn) == "Slow."
 
-    run(server, main)
 
-
-def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
+async def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
     """Neither the prompt, nor the memory tool, nor the search through conversations crosses over."""
     server = PracticeServer(
         script=[
             calls(("memory", '{"action": "add", "target": "user", "content": "Anna likes kumquats"}')),
-            ScriptedReply(text="Saved."),
+            ScriptedReply("Saved."),
             calls(("session_search", '{"query": "kumquats"}')),
-            ScriptedReply(text="Nothing."),
+            ScriptedReply("Nothing."),
             calls(("session_search", '{"query": "kumquats"}')),
-            ScriptedReply(text="Found."),
+            ScriptedReply("Found."),
         ]
     )
-
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path, idle_after_s=0.0) as many:
             hers = await many.new_session(profile="anna")
             await many.submit(hers, "I am Anna and I like kumquats", emit=ignore)
@@ -346,14 +311,11 @@ def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
             assert mine.ok, mine.text
             assert "rows" not in await prompt("anna") and "rows" in await prompt("")
 
-    run(server, main)
 
-
-def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
+async def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
     """Over the end of the process, into what follows in the conversation, and back to the configured one."""
-    server = PracticeServer(responder=lambda ask: ScriptedReply(text="Here."))
-
-    async def main() -> None:
+    server = PracticeServer(responder=lambda ask: ScriptedReply("Here."))
+    with server:
         async with hosted(server, tmp_path) as many:
             id_, other = await many.new_session(), await many.new_session()
             async with many.using(id_) as session:
@@ -371,17 +333,14 @@ def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
                 await many.switch_model(session, "")
                 assert not session.log.session.model_chosen
             await many.submit(following, "f", emit=ignore)
-
-    run(server, main)
     asked = [json.loads(request.body)["model"] for request in server.requests]
     assert [name == "practice-large" for name in asked] == [True, False, True, True, True, False]
 
 
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="only Linux lists connections there")
-def test_connections_to_chosen_models_are_closed_when_nobody_uses_them(tmp_path: Path) -> None:
-    server = PracticeServer(responder=lambda ask: ScriptedReply(text="Here."))
-
-    async def main() -> None:
+async def test_connections_to_chosen_models_are_closed_when_nobody_uses_them(tmp_path: Path) -> None:
+    server = PracticeServer(responder=lambda ask: ScriptedReply("Here."))
+    with server:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             for number in range(9):
@@ -389,8 +348,6 @@ def test_connections_to_chosen_models_are_closed_when_nobody_uses_them(tmp_path:
                     await many.switch_model(session, f"practice-{number}")
                 await many.submit(id_, "hello", emit=ignore)
             await until(lambda: 0 < connections_to(server) <= 5)
-
-    run(server, main)
 
 
 def connections_to(server: PracticeServer) -> int:
@@ -400,10 +357,9 @@ def connections_to(server: PracticeServer) -> int:
     return sum(place.endswith(f":{port:04X}") and state == "01" for place, state in there)
 
 
-def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> None:
-    server = PracticeServer(script=[ScriptedReply(text="In time.", fault=STALLED)])
-
-    async def main() -> None:
+async def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> None:
+    server = PracticeServer(script=[ScriptedReply("In time.", fault=STALLED)])
+    with server:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
@@ -420,18 +376,15 @@ def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> N
             with pytest.raises(WhetError, match="ending"):
                 await many.submit(id_, "c", emit=ignore)
 
-    run(server, main)
-
 
 @pytest.mark.slow
-def test_sessions_that_ran_commands_leave_few_folders_and_descriptors(tmp_path, monkeypatch):
+async def test_sessions_that_ran_commands_leave_few_folders_and_descriptors(tmp_path, monkeypatch):
     """Each had a folder and a descriptor until the program ended, so a server ran out of them."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     call = calls(("terminal", json.dumps({"command": "true"})))
     script = [reply for _ in range(24) for reply in (call, ScriptedReply("done"))]
     server = PracticeServer(script=script)
-
-    async def main() -> None:
+    with server:
         counts: list[int] = []
         async with hosted(server, tmp_path, max_open=1, max_turns=1, sandbox="auto") as many:
             if not many.services.confinement.get().command_status().holds:
@@ -443,5 +396,3 @@ def test_sessions_that_ran_commands_leave_few_folders_and_descriptors(tmp_path, 
             assert len([*tmp_path.glob("whet-jail-*")]) in range(1, 20)
             assert counts[-1] - counts[18] < 3
         assert [*tmp_path.glob("whet-jail-*")] == []
-
-    run(server, main)

@@ -7,7 +7,7 @@ import gc
 from pathlib import Path
 
 from tests.agent.rig import calls
-from tests.app.test_hosted import Asked, hosted, ignore, run, text_of, until
+from tests.app.test_hosted import Asked, hosted, ignore, text_of, until
 from tests.support import let_pass
 from whet.agent.session import Session
 from whet.contract.protocols import Answer, ApprovalRequest
@@ -18,18 +18,17 @@ from whet_lab.practice.server import PracticeServer
 RISKY = '{"command": "touch made"}'
 
 
-def test_a_question_goes_to_the_person_of_its_own_session(tmp_path: Path) -> None:
+async def test_a_question_goes_to_the_person_of_its_own_session(tmp_path: Path) -> None:
     """Also one that waits for hours holds up nobody else."""
     server = PracticeServer(
         script=[
-            ScriptedReply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ann"),
-            ScriptedReply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ben"),
-            ScriptedReply(text="Ben's is done.", when="for ben"),
-            ScriptedReply(text="Ann's is done.", when="for ann"),
+            ScriptedReply("", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ann"),
+            ScriptedReply("", tool_calls=calls(("terminal", RISKY)).tool_calls, when="for ben"),
+            ScriptedReply("Ben's is done.", when="for ben"),
+            ScriptedReply("Ann's is done.", when="for ann"),
         ]
     )
-
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path, mode="ask") as many:
             ann, ben = Asked(), Asked("no")
             ann.wait = asyncio.Event()
@@ -43,23 +42,20 @@ def test_a_question_goes_to_the_person_of_its_own_session(tmp_path: Path) -> Non
             assert (tmp_path / "made").exists()
             assert [len(person.requests) for person in (ann, ben)] == [1, 1]
 
-    run(server, main)
 
-
-def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path: Path) -> None:
+async def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path: Path) -> None:
     task = '{"task": "dig here"}'
     server = PracticeServer(
         script=[
             calls(("delegate_task", task)),
-            ScriptedReply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="dig here"),
-            ScriptedReply(text="Dug."),
-            ScriptedReply(text="Handed on."),
+            ScriptedReply("", tool_calls=calls(("terminal", RISKY)).tool_calls, when="dig here"),
+            ScriptedReply("Dug."),
+            ScriptedReply("Handed on."),
             calls(("terminal", RISKY)),
-            ScriptedReply(text="Not allowed."),
+            ScriptedReply("Not allowed."),
         ]
     )
-
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path, mode="ask") as many:
             ann = Asked()
             id_ = await many.new_session(source="telegram", workspace=tmp_path)
@@ -73,8 +69,6 @@ def test_a_helper_asks_its_parents_person_and_nobody_there_is_a_denial(tmp_path:
             result = (await many.open_session(id_)).log.messages[-2]
             assert result.is_error and "Nobody was there to ask" in result.text
 
-    run(server, main)
-
 
 class Thinks(Asked):
     """A person who answers after a while."""
@@ -86,17 +80,16 @@ class Thinks(Asked):
         return await super().approve(request)
 
 
-def test_a_helpers_question_stops_the_clocks_of_its_parents_too(tmp_path: Path) -> None:
+async def test_a_helpers_question_stops_the_clocks_of_its_parents_too(tmp_path: Path) -> None:
     server = PracticeServer(
         script=[
             calls(("delegate_task", '{"task": "dig here"}')),
-            ScriptedReply(text="", tool_calls=calls(("terminal", RISKY)).tool_calls, when="dig here"),
-            ScriptedReply(text="Dug."),
-            ScriptedReply(text="Handed on."),
+            ScriptedReply("", tool_calls=calls(("terminal", RISKY)).tool_calls, when="dig here"),
+            ScriptedReply("Dug."),
+            ScriptedReply("Handed on."),
         ]
     )
-
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path, mode="ask", turn_timeout_s=20) as many:
             id_ = await many.new_session()
             end = await many.submit(id_, "delegate", emit=ignore, person=Thinks())
@@ -104,16 +97,14 @@ def test_a_helpers_question_stops_the_clocks_of_its_parents_too(tmp_path: Path) 
             assert (end.reason, end.text) == ("answered", "Handed on."), end.error
             assert (tmp_path / "made").exists()
 
-    run(server, main)
 
-
-def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
+async def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
     """Its parent may be open for hours; nothing of the helper waits for the collector."""
     server = PracticeServer(
         script=[
             calls(("delegate_task", '{"task": "look"}')),
-            ScriptedReply(text="Seen by the xylotheque."),
-            ScriptedReply(text="Handed on."),
+            ScriptedReply("Seen by the xylotheque."),
+            ScriptedReply("Handed on."),
         ]
     )
 
@@ -125,7 +116,7 @@ def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
             if isinstance(one, Session) and one.log.session.parent_session_id == parent_id
         ]
 
-    async def main() -> None:
+    with server:
         async with hosted(server, tmp_path) as many:
             gc.disable()
             try:
@@ -135,18 +126,11 @@ def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
             finally:
                 gc.enable()
 
-    run(server, main)
 
-
-def test_the_model_asks_the_person_of_its_session(tmp_path: Path) -> None:
-    server = PracticeServer(
-        script=[calls(("clarify", '{"question": "Which?"}')), ScriptedReply(text="Thanks.")]
-    )
-
-    async def main() -> None:
+async def test_the_model_asks_the_person_of_its_session(tmp_path: Path) -> None:
+    server = PracticeServer(script=[calls(("clarify", '{"question": "Which?"}')), ScriptedReply("Thanks.")])
+    with server:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             await many.submit(id_, "choose", emit=ignore, person=Asked("once"))
             assert "Which? once" in (await many.open_session(id_)).log.messages[-2].text
-
-    run(server, main)

@@ -14,26 +14,20 @@ from whet_lab.practice.server import PracticeServer
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 ORDER = calls(("order_parts", '{"item":"nut"}'))
 SCRIPTS = {
-    "From Python": ([ScriptedReply(text="A file.")], "A file.\n"),
-    "In an event loop": (
-        [ScriptedReply(text="Hello."), ScriptedReply(text="1 2 3")],
-        "answered Hello.\n1 2 3",
-    ),
+    "From Python": ([ScriptedReply("A file.")], "A file.\n"),
+    "In an event loop": ([ScriptedReply("Hello."), ScriptedReply("1 2 3")], "answered Hello.\n1 2 3"),
     "Events": (
-        [calls(("read_file", '{"path":"notes.txt"}')), ScriptedReply(text="It says hi.")],
+        [calls(("read_file", '{"path":"notes.txt"}')), ScriptedReply("It says hi.")],
         'runs read_file {"path":"notes.txt"}\ndone\nIt says hi.\n',
     ),
     "Your functions as tools": (
-        [calls(("stock", '{"item":"nut"}')), ORDER, ScriptedReply(text="I could not order.")],
+        [calls(("stock", '{"item":"nut"}')), ORDER, ScriptedReply("I could not order.")],
         "I could not order.\n['0', \"Nobody was there to ask",
     ),
-    "Answer approvals": ([ORDER, ScriptedReply(text="Done.")], 'asked: order_parts {"item": "nut"}\nDone.\n'),
-    "Continue a session": (
-        [ScriptedReply(text="Noted."), ScriptedReply(text="Heron.")],
-        "Heron.\n4 True\n",
-    ),
+    "Answer approvals": ([ORDER, ScriptedReply("Done.")], 'asked: order_parts {"item": "nut"}\nDone.\n'),
+    "Continue a session": ([ScriptedReply("Noted."), ScriptedReply("Heron.")], "Heron.\n4 True\n"),
     "Images, steering, cancelling": (
-        [ScriptedReply(text="A plan."), ScriptedReply(text="a b c d", pieces=4, fault=Fault(stall_after=2))],
+        [ScriptedReply("A plan."), ScriptedReply("a b c d", pieces=4, fault=Fault(stall_after=2))],
         "A plan.\ncancelled\n",
     ),
     "Errors": ([], "there is no session no-such-session"),

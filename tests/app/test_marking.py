@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -41,8 +42,9 @@ def _ended(
                 approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file")),
                 wallet=msgspec.convert(caps, WalletSettings),
             )
-            app = await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder / "work")
-            try:
+            async with aclosing(
+                await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder / "work")
+            ) as app:
                 session = await app.new_session()
                 events: list[Event] = []
                 await run_turn(session, session.user_message("go"), events.append)
@@ -51,8 +53,6 @@ def _ended(
                 asked = app.database.read_now(lambda db: sessions.list_sessions(db, 9, kinds=("review",)))
                 [end] = [one for one in events if isinstance(one, TurnEnd)]
                 return end, stored, sum(one.usage.total_tokens for one in asked)
-            finally:
-                await app.aclose()
 
     return asyncio.run(main())
 

@@ -94,8 +94,8 @@ def test_what_was_done_for_a_step_is_read_from_its_calls(tmp_path: Path) -> None
     run(tmp_path, work)
 
 
-def test_a_session_plans_on_after_a_restart(tmp_path: Path) -> None:
-    async def main(server: PracticeServer) -> None:
+async def test_a_session_plans_on_after_a_restart(tmp_path: Path) -> None:
+    with PracticeServer(responder=mind) as server:
         async with program(tmp_path, server.base_url) as app:
             session = await app.new_session()
             await say(session, steps())
@@ -107,6 +107,3 @@ def test_a_session_plans_on_after_a_restart(tmp_path: Path) -> None:
         async with program(tmp_path, server.base_url) as app:
             await say(await app.open_session(session.id), steps([shell("touch x")]))
             assert (tmp_path / "work" / "x").exists()
-
-    with PracticeServer(responder=mind) as server:
-        asyncio.run(main(server))

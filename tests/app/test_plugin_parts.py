@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,7 @@ def settings(home: Path) -> dict[str, object]:
     return {"model.provider": "practice", "model.model": "practice-echo"}
 
 
-async def test_hooks_tools_and_an_engine_take_part(
-    home: Path, tmp_path: Path, settings: dict[str, object]
-) -> None:
+async def test_hooks_tools_and_engines_join(home: Path, tmp_path: Path, settings: dict[str, object]) -> None:
     settings |= {
         "plugins.enabled": ["house-rules", "word-count", "last-words"],
         "context.engine": "last-words",
@@ -122,9 +121,9 @@ def test_hooks_of_a_life_and_which_session_is_served(home: Path, tmp_path: Path)
     write(home, "life", LIFE)
     script = [
         calls(("who", "{}"), ("delegate_task", '{"task": "dig"}')),
-        ScriptedReply(text="Dug."),
-        ScriptedReply(text="One."),
-        ScriptedReply(text="Two."),
+        ScriptedReply("Dug."),
+        ScriptedReply("One."),
+        ScriptedReply("Two."),
     ]
 
     async def main(server: PracticeServer) -> tuple[str, str, str]:
@@ -132,15 +131,12 @@ def test_hooks_of_a_life_and_which_session_is_served(home: Path, tmp_path: Path)
         settings = Settings(
             model=model, plugins=PluginSettings(enabled=("life",)), approval=ApprovalSettings(mode="auto")
         )
-        app = await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)
-        try:
+        async with aclosing(await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)) as app:
             session = await app.new_session()
             await run_turn(session, session.user_message("go"), lambda event: None)
             assert session.log.messages[2].text == session.id
             new = await app.new_session(leaving=session)
             await run_turn(new, new.user_message("more"), lambda event: None)
-        finally:
-            await app.aclose()
         return (
             session.id,
             new.id,
@@ -181,21 +177,18 @@ COMPANY = """
 
 
 @pytest.mark.slow
-def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_plugins_provider_answers_and_a_broken_one_is_a_one_line_error(home: Path, tmp_path: Path) -> None:
     write(home, "company", COMPANY)
 
     async def main(provider: str, where: str) -> str:
         model = ModelSettings(provider=provider, model="practice-echo")
         settings = Settings(model=model, plugins=PluginSettings(enabled=("company",)))
-        app = await App.start(Home(home), settings, {"WHERE": where}, NobodyPresent(), tmp_path)
-        try:
+        async with aclosing(
+            await App.start(Home(home), settings, {"WHERE": where}, NobodyPresent(), tmp_path)
+        ) as app:
             assert any("openai is refused" in line for line in app.services.plugins.loaded.take_news())  # type: ignore[union-attr]
             session = await app.new_session()
             return (await run_turn(session, session.user_message("hello there"), lambda event: None)).text
-        finally:
-            await app.aclose()
 
     with PracticeServer() as server:
         assert "hello there" in asyncio.run(main("company", server.base_url))
@@ -209,9 +202,7 @@ class Yes(NobodyPresent):
         return "once"
 
 
-def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
-    home: Path, tmp_path: Path
-) -> None:
+def test_notifiers_hear_of_questions_and_long_turns_and_delay_nothing(home: Path, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "log-file", home / "plugins" / "log-file")
     write(home, "mute", "def register(ctx):\n    ctx.register_notifier('mute', lambda title, text: 1 / 0)\n")
 
@@ -230,7 +221,7 @@ def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
             await app.aclose()
         return app.services.plugins.loaded.take_news()  # type: ignore[union-attr] (plugins are loaded)
 
-    script = [calls(("terminal", '{"command": "touch a"}')), ScriptedReply(text="Touched.")]
+    script = [calls(("terminal", '{"command": "touch a"}')), ScriptedReply("Touched.")]
     with PracticeServer(script=script) as server:
         news = asyncio.run(main(server))
     lines = (home / "notifications.txt").read_text().splitlines()

@@ -10,21 +10,9 @@ import pytest
 
 from tests.rewind.running import ANSWER, Consenting, Running, running, shell
 from whet.contract.events import ToolStarted
-from whet.contract.protocols import Answer, ApprovalRequest
 from whet.rewind.rewinding import Point
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
-
-
-class Asked(Consenting):
-    """A person who keeps what they were asked."""
-
-    def __init__(self) -> None:
-        self.requests: list[ApprovalRequest] = []
-
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        self.requests.append(request)
-        return await super().approve(request)
 
 
 def results(r: Running) -> list[str]:
@@ -43,7 +31,7 @@ async def test_the_next_command_is_judged_shown_and_run_where_cd_led(tmp_path: P
         shell("touch last"),
         ANSWER,
     ]
-    person = Asked()
+    person = Consenting()
     async with running(tmp_path, script, person=person) as r:
         work = r.app.services.workspace
         (work / "a" / "b").mkdir(parents=True)

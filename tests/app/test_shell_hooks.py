@@ -24,7 +24,7 @@ from whet.hooks.repository import accept, is_accepted, read_repository_hooks, re
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-DONE = ScriptedReply(text="done")
+DONE = ScriptedReply("done")
 WRITE = calls(("write_file", '{"path":"a.txt","content":"hi"}'))
 
 

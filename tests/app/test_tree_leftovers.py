@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.helper_runs import helper, shell, steps
-from tests.app.test_helpers import repository, results, run, turn
-from whet.agent.session import Session
-from whet.app.build import App
+from tests.app.test_helpers import repository, results, turn, working
 from whet.app.helpers import worktrees
 from whet.app.helpers.task_runs import ListedTask, TaskList, run_tasks
 from whet.store.helper_rows import MergePlan, WorkingTree
@@ -28,7 +26,6 @@ def _work(folder: Path) -> Path:
 
 
 def _merge(folder: Path, work: Path, command: str) -> tuple[WorkingTree, MergePlan]:
-    """Have a command work in a tree and merge it."""
     tree = worktrees.plan_tree(work, "one", folder / "trees")
     inside = worktrees.check_out_tree(tree, "one", work)
     subprocess.run(command, shell=True, cwd=inside, check=True)
@@ -98,9 +95,7 @@ def test_what_is_not_copied_keeps_the_tree(tmp_path: Path, command: str, kept: s
         ("git init -q out; rm sub/b.txt; ln -s ../out sub/b.txt", ("out/",)),
     ],
 )
-def test_a_repository_in_the_place_of_a_tracked_file_or_folder_is_kept(
-    tmp_path: Path, command: str, kept: tuple[str, ...]
-) -> None:
+def test_a_repository_in_a_tracked_place_is_kept(tmp_path: Path, command: str, kept: tuple[str, ...]) -> None:
     work = _work(tmp_path)
     (work / "sub").mkdir()
     (work / "sub/b.txt").write_text("b\n")
@@ -248,11 +243,10 @@ def test_a_file_with_the_name_of_an_ignored_folder_is_a_conflict(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_result_names_what_git_does_not_carry_and_where_a_tree_is_kept(tmp_path: Path) -> None:
+async def test_the_result_names_what_git_does_not_carry_and_where_a_tree_is_kept(tmp_path: Path) -> None:
     folder = _work(tmp_path)
     (folder / ".env").write_text("mine")
-
-    async def work(app: App, session: Session) -> None:
+    async with working(tmp_path) as (_app, session):
         task = steps([shell("mkdir out; echo x > out/x; echo theirs > .env")])
         [said] = results(await turn(session, steps([helper(task, worktree=True)])))
         [place] = (tmp_path / "home-worktrees").glob("*/work")
@@ -260,14 +254,11 @@ def test_the_result_names_what_git_does_not_carry_and_where_a_tree_is_kept(tmp_p
         assert f"not copied: .env; its working tree is kept in {place}" in said
         assert (place / ".env").read_text() == "theirs\n" and (folder / "out/x").read_text() == "x\n"
 
-    run(tmp_path, work)
-
 
 @pytest.mark.slow
-def test_tasks_that_run_beside_each_other_lose_no_ignored_file(tmp_path: Path) -> None:
+async def test_tasks_that_run_beside_each_other_lose_no_ignored_file(tmp_path: Path) -> None:
     folder = _work(tmp_path)
-
-    async def work(app: App, session: Session) -> None:
+    async with working(tmp_path) as (app, _session):
         tasks = tuple(
             ListedTask(
                 steps([shell(f"mkdir out; for file in same {name}; do echo {name} > out/$file; done")]),
@@ -283,5 +274,3 @@ def test_tasks_that_run_beside_each_other_lose_no_ignored_file(tmp_path: Path) -
         second = rows[1]
         assert second.merge is not None and second.merge.kept == ("out/same",) and second.tree is not None
         assert (Path(second.tree.place) / "out/same").read_text() == "right\n"
-
-    run(tmp_path, work)

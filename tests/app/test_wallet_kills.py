@@ -133,7 +133,6 @@ def _pid(request: Request) -> int:
 async def _serve(
     script: Script, children: list[tuple[BaseProcess, Connection]], point: str, lasts: dict[int, int]
 ) -> list[Request]:
-    """Answer the children until all of them have ended, and return the requests."""
     async with running(*[script] * 20_000) as server:
         counts: Counter[int] = Counter()
 

@@ -95,11 +95,7 @@ from tests.support import each
         ("curl https://a.b/c; cp c d; sh d", "dangerous", ("runs a download that nobody has read: d",)),
         ("cp c d; sh d", "normal", ()),
         ("tee y; sh y", "normal", ()),
-        (
-            "curl https://a.b/c; tar xf c; sh c/x",
-            "dangerous",
-            ("runs a download that nobody has read: c/x",),
-        ),
+        ("curl https://a.b/c; tar xf c; sh c/x", "dangerous", ("runs a download that nobody has read: c/x",)),
         ("git clone https://a.b/c.git; sh c/x", "dangerous", ("runs a download that nobody has read: c/x",)),
         (
             "git clone https://a.b/c.git d; sh d/x",
@@ -114,9 +110,7 @@ from tests.support import each
         ("ls $(base64 x)", "normal", ()),
     ],
 )
-def test_what_a_command_brings_together_is_told_with_its_reasons(
-    command: str, level: str, reasons: tuple[str, ...]
-) -> None:
+def test_what_a_command_brings_together_is_told(command: str, level: str, reasons: tuple[str, ...]) -> None:
     risk = judge(command)
     assert (risk.level, risk.reasons) == (level, reasons)
 

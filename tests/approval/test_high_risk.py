@@ -66,19 +66,10 @@ def test_the_default_table_names_the_action(tmp_path: Path, command: str, name: 
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "ls -la",
-        "npm install left-pad",
-        "git push origin main",
-        "rm -rf build",
-        "psql -c 'select 1'",
-        "kubectl get pods",
-        "terraform plan",
-        "echo npm publish",
-        "grep -rn 'drop table' migrations",
-        "pytest -q",
-    ],
-)
+    ["ls -la", "npm install left-pad", "git push origin main", "rm -rf build", "psql -c 'select 1'",
+     "kubectl get pods", "terraform plan", "echo npm publish", "grep -rn 'drop table' migrations",
+     "pytest -q"],
+)  # fmt: skip
 def test_ordinary_work_does_not_need_the_service(tmp_path: Path, command: str) -> None:
     assert name_of(tmp_path, command) == ""
 

@@ -23,7 +23,6 @@ ATTEMPTS = [*CLAIMS, *OTHER_HOSTS, *LINKS, *map(str, ORIGINS)]
 
 @pytest.fixture(scope="module")
 def page_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """An API with its page."""
     with PracticeServer() as model:
         api = Api(Path(tmp_path_factory.mktemp("api")), model, web=True)
         yield api

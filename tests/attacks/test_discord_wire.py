@@ -99,11 +99,10 @@ ATTEMPTS: dict[str, Callable[[str], tuple[str, Any]]] = {
 
 def test_no_frame_of_others_answers_the_owners_question(tmp_path: Path) -> None:
     discord = DiscordChat()
-    script = [ScriptedReply(tool_calls=RISKY), ScriptedReply(text="Denied then.")]
+    script = [ScriptedReply(tool_calls=RISKY), ScriptedReply("Denied then.")]
     with on(discord, DISCORD, tmp_path, script, mode="ask") as gateway:
         discord.wait_connected()
-        discord.write("make it")
-        discord.wait_said("touch made")
+        discord.ask("make it", "touch made")
         buttons = [
             button
             for message in discord.messages.values()

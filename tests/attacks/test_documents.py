@@ -110,10 +110,7 @@ ATTEMPTS: dict[str, tuple[str, Callable[[str, str], bytes]]] = {
             word___rels__settings_xml_rels=f'<R><Relationship Target="{url}" TargetMode="External"/></R>',
         ),
     ),
-    "an outer picture": (
-        "a.docx",
-        lambda _, url: _docx(_word(f'<w:pict r:link="{url}" xmlns:r="urn:r"/>')),
-    ),
+    "an outer picture": ("a.docx", lambda _, url: _docx(_word(f'<w:pict r:link="{url}" xmlns:r="urn:r"/>'))),
     "an outer include": (
         "a.docx",
         lambda d, _: _docx(
@@ -205,7 +202,7 @@ ATTEMPTS: dict[str, tuple[str, Callable[[str, str], bytes]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTEMPTS)
-def test_a_hostile_document_reads_fetches_and_writes_nothing(tmp_path: Path, name: str) -> None:
+async def test_a_hostile_document_reads_fetches_and_writes_nothing(tmp_path: Path, name: str) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "secret.txt").write_text(SECRET)
@@ -216,18 +213,14 @@ def test_a_hostile_document_reads_fetches_and_writes_nothing(tmp_path: Path, nam
         fetched.append(await reader.read(100))
         writer.close()
 
-    async def main() -> str:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
-        (work / file_name).write_bytes(make(str(tmp_path), url))
-        before = sorted(tmp_path.rglob("*"))
-        async with server:
-            try:
-                text = (await Desk(work).acall("read_file", path=file_name)).text
-            except ToolError as error:
-                text = error.message
-        assert sorted(tmp_path.rglob("*")) == before
-        return text
-
-    text = asyncio.run(main())
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+    (work / file_name).write_bytes(make(str(tmp_path), url))
+    before = sorted(tmp_path.rglob("*"))
+    async with server:
+        try:
+            text = (await Desk(work).acall("read_file", path=file_name)).text
+        except ToolError as error:
+            text = error.message
+    assert sorted(tmp_path.rglob("*")) == before
     assert SECRET not in text and fetched == [] and len(text) < 200_000

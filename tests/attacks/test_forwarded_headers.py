@@ -141,7 +141,6 @@ def test_another_sites_page_sends_nothing(server: Running, odd: dict[str, str]) 
 
 
 def send_raw(port: int, data: bytes) -> bytes:
-    """Send bytes to a port of loopback and return all of the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
         sock.sendall(data)
         parts: list[bytes] = []

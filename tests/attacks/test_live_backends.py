@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -173,8 +174,7 @@ def ssh_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.usefixtures("canary")
 @pytest.mark.timeout(600)
 def test_nothing_gets_out_of_a_container(tmp_path: Path) -> None:
-    world = World(tmp_path, CommandBackend("container", IMAGE))
-    try:
+    with closing(World(tmp_path, CommandBackend("container", IMAGE))) as world:
         if not world.confinement.command_status().holds:
             pytest.skip(world.confinement.command_status().line)
         effects: dict[str, list[str]] = {}
@@ -183,8 +183,6 @@ def test_nothing_gets_out_of_a_container(tmp_path: Path) -> None:
             if found := world.attack(text):
                 effects[name] = found
         assert effects == {}
-    finally:
-        world.close()
 
 
 @pytest.mark.usefixtures("canary")
@@ -198,8 +196,7 @@ def test_nothing_that_a_host_sends_back_gets_out(
     (tools / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {tools / "config"} "$@"\n')
     (tools / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    world = World(tmp_path, CommandBackend("ssh", "box", str(tmp_path / "there")))
-    try:
+    with closing(World(tmp_path, CommandBackend("ssh", "box", str(tmp_path / "there")))) as world:
         effects: dict[str, list[str]] = {}
         world.jail = world.confinement.shell_jail(world.workspace, "s")
         for name, text in SSH.items():
@@ -221,5 +218,3 @@ def test_nothing_that_a_host_sends_back_gets_out(
             subprocess.run(["git", "init", "-q", "--template=", world.workspace], check=True)
         assert effects == {}
         assert world.attack("echo evil > {out}/made")  # this host is this machine: the harness sees it
-    finally:
-        world.close()

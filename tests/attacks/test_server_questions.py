@@ -68,24 +68,20 @@ FLOOD = ["six questions in one call"]
 ATTEMPTS = [*NOT_OURS, *FORMS, *HIDDEN, *FLOOD]
 
 
-def test_no_request_of_a_server_is_carried_out() -> None:
-    async def main() -> list[dict[str, Any]]:
-        sent: list[dict[str, Any]] = []
+async def test_no_request_of_a_server_is_carried_out() -> None:
+    sent: list[dict[str, Any]] = []
 
-        async def send(data: bytes) -> None:
-            sent.append(json.loads(data))
+    async def send(data: bytes) -> None:
+        sent.append(json.loads(data))
 
-        async def ask(_text: str, _choices: Sequence[str]) -> str | None:
-            raise AssertionError("nobody is to be asked")
+    async def ask(_text: str, _choices: Sequence[str]) -> str | None:
+        raise AssertionError("nobody is to be asked")
 
-        requests = ServerRequests("x", send, lambda _method: None)
-        with requests.during(CallPerson("owner", ask)):
-            for method in NOT_OURS:
-                requests.answer(method, method[:50], {"messages": [], "uri": "file:///etc/passwd"})
-                await asyncio.sleep(0.001)
-        return sent
-
-    sent = asyncio.run(main())
+    requests = ServerRequests("x", send, lambda _method: None)
+    with requests.during(CallPerson("owner", ask)):
+        for method in NOT_OURS:
+            requests.answer(method, method[:50], {"messages": [], "uri": "file:///etc/passwd"})
+            await asyncio.sleep(0.001)
     assert len(sent) == len(NOT_OURS) and not [one for one in sent if "result" in one]
 
 

@@ -124,7 +124,7 @@ ATTEMPTS: dict[str, Callable[[str], dict[str, Any]]] = {
 
 def test_no_event_of_others_answers_the_owners_question(tmp_path: Path) -> None:
     slack = SlackChat()
-    script = [ScriptedReply(tool_calls=RISKY), ScriptedReply(text="Denied then.")]
+    script = [ScriptedReply(tool_calls=RISKY), ScriptedReply("Denied then.")]
     with on(slack, SLACK, tmp_path, script, mode="ask") as gateway:
         FIRST[0] = slack.write("make it")
         slack.wait_said("touch made")

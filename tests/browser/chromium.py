@@ -94,7 +94,6 @@ class Page:
         self.loaded(before)
 
     def loaded(self, before: int) -> None:
-        """Wait for the next load after there were `before`."""
         with self._changed:
             if self._changed.wait_for(lambda: self._loads() > before, _ANSWER_S):
                 return
@@ -154,7 +153,6 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
         self.call("Input.insertText", text=text)
 
     def key(self, key: str, code: int = 0) -> None:

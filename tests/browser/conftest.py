@@ -16,7 +16,10 @@ import httpx2
 import pytest
 
 from tests.browser.chromium import PROGRAM, Browser, Page
+from tests.serve.conftest import board
 from tests.support import within
+
+__all__ = ["board"]  # a fixture
 
 
 class Daemon:
@@ -30,16 +33,7 @@ class Daemon:
         program: Sequence[str] = (sys.executable, "-m", "whet"),
     ) -> None:
         self.home = home
-        command = [
-            *program,
-            "confirm",
-            "serve",
-            "--port",
-            "0",
-            "--web-port",
-            "0",
-            *options,
-        ]
+        command = [*program, "confirm", "serve", "--port", "0", "--web-port", "0", *options]
         variables = {**os.environ, "WHET_HOME": str(home), **(environ or {})}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
@@ -108,7 +102,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture
 def page(chromium: Browser) -> Iterator[Page]:
-    """A private page."""
     with chromium.page() as found:
         found.shape(1280, 860)
         yield found

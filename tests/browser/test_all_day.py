@@ -6,7 +6,6 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,18 +14,9 @@ from tests.browser.test_dashboard import converse, enter
 from tests.serve.conftest import Api
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined, pytest.mark.slow]
 ANSWER = "Read https://docs.example/a and:\n\n```python\nreturn 1  # one\n```\n"
-
-
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("day"), model, mode="ask", web=True)
-        yield made
-        made.close()
 
 
 def png(width: int, height: int) -> bytes:

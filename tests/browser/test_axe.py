@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import axe_core_python
@@ -15,7 +14,6 @@ from tests.serve.conftest import Api
 from tests.serve.test_board import PAGES, remember
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("browser"), pytest.mark.unconfined]
 AXE = (Path(axe_core_python.__file__).parent / "axe.min.js").read_text("utf-8")
@@ -25,14 +23,6 @@ RUN = (
 )
 LINKS = "See [the docs](https://docs.example/x) and https://example.org/a."
 MARKDOWN = "## Done\n\n- `one`\n\n```py\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
-
-
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("axe"), model, mode="ask", web=True)
-        yield made
-        made.close()
 
 
 def test_axe_finds_nothing(page: Page, board: Api) -> None:

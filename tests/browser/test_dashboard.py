@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.browser.chromium import Page
@@ -11,17 +9,8 @@ from tests.serve.conftest import Api
 from tests.serve.test_board import HOSTILE, PAGES, remember
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined]
-
-
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("board"), model, mode="ask", web=True)
-        yield made
-        made.close()
 
 
 def enter(page: Page, board: Api, path: str = "/") -> None:

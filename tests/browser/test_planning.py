@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,19 +12,10 @@ from tests.browser.test_dashboard import enter
 from tests.serve.conftest import Api
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined, pytest.mark.slow]
 
 IDLE = "!document.querySelector('#state').dataset.running"
-
-
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("planning"), model, mode="ask", web=True)
-        yield made
-        made.close()
 
 
 def _listed(*items: tuple[str, str]) -> ScriptedReply:

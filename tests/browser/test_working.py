@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,17 +12,8 @@ from tests.serve.conftest import Api
 from tests.serve.test_board import HOSTILE
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("working"), model, mode="ask", web=True)
-        yield made
-        made.close()
 
 
 def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:

@@ -29,12 +29,10 @@ WHET = [sys.executable, "-m", "whet"]
 
 
 def flags(server: PracticeServer, model: str = "practice-echo") -> list[str]:
-    """The flags that make the practice server answer."""
     return ["--provider", "practice", "--base-url", server.base_url, "--model", model]
 
 
 def start(arguments: Sequence[str], folder: Path, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """Start `whet` with these arguments in `folder`."""
     return subprocess.Popen(
         [*WHET, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder
     )
@@ -75,21 +73,26 @@ class Tty:
         """Change the terminal's size."""
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def type(self, text: str) -> None:
-        """Type `text`; return is \\r."""
+    def type(self, text: str, *shown: str) -> None:
+        """Type `text`, where return is \\r, and wait until each of `shown` was printed, in their order."""
         data = text.encode()
         while data:
             self.read(0.0)
             data = data[os.write(self._fd, data[:1000]) :]
+        self.wait_for(*shown)
 
-    def wait_for(self, text: str, timeout_s: float = 60.0) -> str:
-        """Read until `text` was printed after the last wait; gives what was printed up to it."""
-        deadline = time.monotonic() + timeout_s
-        while text not in bare(self.seen):
-            if time.monotonic() > deadline or not self.read(0.2, ends=True):
-                raise AssertionError(f"{text!r} did not come; there is:\n{bare(self.seen)[-3000:]}")
-        before, _, self.seen = bare(self.seen).partition(text)
-        return before + text
+    def wait_for(self, *texts: str, timeout_s: float = 60.0) -> str:
+        """Read until each of `texts` was printed, in their order, after the last wait; gives what was printed
+        up to the last of them."""
+        printed = ""
+        for text in texts:
+            deadline = time.monotonic() + timeout_s
+            while text not in bare(self.seen):
+                if time.monotonic() > deadline or not self.read(0.2, ends=True):
+                    raise AssertionError(f"{text!r} did not come; there is:\n{bare(self.seen)[-3000:]}")
+            before, _, self.seen = bare(self.seen).partition(text)
+            printed += before + text
+        return printed
 
     def wait_drawn(self, sequence: str, times: int = 1, timeout_s: float = 60.0) -> None:
         """Read until a control sequence came so often."""
@@ -106,7 +109,6 @@ class Tty:
         return len(self.drawn) - before
 
     def wait_for_end(self, timeout_s: float = 60.0) -> int:
-        """Wait until the program ended and give its exit code."""
         deadline = time.monotonic() + timeout_s
         while self.code is None and time.monotonic() < deadline:
             self.read(0.05)
@@ -115,6 +117,11 @@ class Tty:
                 self.code = os.waitstatus_to_exitcode(status)
         assert self.code is not None, f"it did not end; there is:\n{bare(self.seen)[-3000:]}"
         return self.code
+
+    def leave(self, keys: str) -> int:
+        """Type what ends the program, and return its exit code."""
+        self.type(keys)
+        return self.wait_for_end()
 
     def close(self) -> None:
         """End the program whatever it does."""
@@ -156,7 +163,6 @@ def chatting(
 
 
 def terminal(command: str) -> PracticeCall:
-    """A call that runs a command."""
     return PracticeCall("terminal", json.dumps({"command": command}))
 
 

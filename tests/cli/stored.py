@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +35,7 @@ def store(
 ) -> str:
     """Store a session and give its id."""
     home.mkdir(exist_ok=True, mode=0o700)
-    database = StateDatabase.open(home / "state.db", clock)
-    try:
+    with closing(StateDatabase.open(home / "state.db", clock)) as database:
         new = NewSession(
             id=clock.new_id(),
             title=title,
@@ -46,8 +46,6 @@ def store(
         )
         asyncio.run(_store(database, clock, new, turns))
         return new.id
-    finally:
-        database.close()
 
 
 async def _store(
@@ -56,7 +54,7 @@ async def _store(
     log = await Transcript.create(database, new, clock)
     for said in turns:
         clock.advance(60)
-        turn = await log.begin_turn(Message(role="user", content=said.question))
+        turn = await log.begin_turn(Message("user", said.question))
         if said.command:
             call = ToolCall(id=clock.new_id(), name="terminal", arguments=f'{{"command": "{said.command}"}}')
             await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "practice")
@@ -71,5 +69,5 @@ async def _store(
                 )
                 output = ToolOutput(said.result, error_kind=said.error_kind)
                 await log.store_call_result(turn, open_call, result, output=output, duration_s=0.5)
-        await log.append_reply(turn, Message(role="assistant", content=said.answer), USAGE, "practice")
+        await log.append_reply(turn, Message("assistant", said.answer), USAGE, "practice")
         await log.end_turn(turn, "answered", "")

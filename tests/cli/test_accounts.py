@@ -44,11 +44,7 @@ def configure(home: Path, text: str) -> Home:
         ("  provider: openai\n", {"WHET_MODEL_ACCOUNT": "work"}, ("OPENAI_WORK_KEY",)),
         ("  provider: own\n  base_url: http://a.example/v1\n  account: a\n", {}, ("A_KEY",)),
         # the keys of the file do not go to an address of the environment
-        (
-            "  provider: openai\n  account: work\n",
-            {"WHET_MODEL_BASE_URL": "http://evil.example/v1"},
-            (),
-        ),
+        ("  provider: openai\n  account: work\n", {"WHET_MODEL_BASE_URL": "http://evil.example/v1"}, ()),
         (
             "  provider: own\n  base_url: http://a.example/v1\n  account: a\n",
             {"WHET_MODEL_BASE_URL": "http://evil.example/v1"},
@@ -117,9 +113,7 @@ def test_the_command_lists_and_chooses_accounts_and_doctor_says_whose_key_is_mis
 
 @pytest.mark.slow
 @pytest.mark.unconfined
-def test_the_chat_switches_accounts_and_keeps_its_prefix(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chat_switches_accounts_only(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORK_KEY", SECRET)
     monkeypatch.setenv("MINE_KEY", "sk-mine-0123456789abcdef")
     replies = [ScriptedReply(f"Answer {number}.") for number in range(3)]
@@ -132,21 +126,13 @@ def test_the_chat_switches_accounts_and_keeps_its_prefix(
         )
         with Tty(["chat"], folder, columns=100) as tty:
             tty.wait_for("Ctrl-D")
-            tty.type("one\r")
-            tty.wait_for("Answer 0.")
-            tty.type("/account\r")
-            tty.wait_for("* mine: MINE_KEY")
-            tty.type("/account empty\r")
-            tty.wait_for("no key for practice")
-            tty.type("/account work\r")
-            tty.wait_for("* work: WORK_KEY")
-            tty.type("two\r")
-            tty.wait_for("Answer 1.")
-            tty.type("/model\r")
-            tty.wait_for("(practice, account work)")
-            tty.wait_for("practice (work)")
-            tty.type("/account nobody\r")
-            tty.wait_for("no account 'nobody'")
+            tty.type("one\r", "Answer 0.")
+            tty.type("/account\r", "* mine: MINE_KEY")
+            tty.type("/account empty\r", "no key for practice")
+            tty.type("/account work\r", "* work: WORK_KEY")
+            tty.type("two\r", "Answer 1.")
+            tty.type("/model\r", "(practice, account work)", "practice (work)")
+            tty.type("/account nobody\r", "no account 'nobody'")
             assert SECRET not in tty.seen
         first, second = server.requests
         assert [one.headers["authorization"] for one in (first, second)] == [

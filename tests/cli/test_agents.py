@@ -35,8 +35,7 @@ def test_a_session_is_seen_from_elsewhere_while_it_waits_and_can_be_stopped(fold
         ScriptedReply("", tool_calls=(ask,)),
     ]
     with chatting(folder, script) as (_, tty):
-        tty.type("write it\r")
-        tty.wait_for("Enter alone is no:")
+        tty.type("write it\r", "Enter alone is no:")
         [row] = agents(folder)
         assert (row["state"], row["detail"], row["title"]) == (
             "waiting",
@@ -44,24 +43,17 @@ def test_a_session_is_seen_from_elsewhere_while_it_waits_and_can_be_stopped(fold
             "write it",
         )
         code, shown, _ = run(["agents", "show", row["id"]], folder)
-        assert (
-            code == 0
-            and "waiting: a decision on write_file" in shown
-            and "answer it at its terminal" in shown
-        )
-        tty.type("1")
-        tty.wait_for("Done.")
-        tty.wait_for("2 steps")
+        assert code == 0 and "waiting: a decision on write_file" in shown
+        assert "answer it at its terminal" in shown
+        tty.type("1", "Done.", "2 steps")
         assert [row["state"] for row in agents(folder)] == ["done"]
         assert run(["agents", "stop", row["id"]], folder)[0] == 1
-        tty.type("now ask\r")
-        tty.wait_for("Which colour?")
+        tty.type("now ask\r", "Which colour?")
         assert [row["detail"] for row in agents(folder)] == ["an answer to its question"]
         assert run(["agents", "stop", row["id"]], folder)[0] == 0
         tty.wait_for("cancelled")
         assert [row["state"] for row in agents(folder)] == ["stopped"]
-        tty.type("/quit\r")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("/quit\r") == 0
 
 
 @pytest.mark.slow
@@ -70,31 +62,21 @@ def test_a_turn_whose_process_was_killed_is_cut_off(folder: Path) -> None:
     with PracticeServer(script=[ScriptedReply("", tool_calls=(write,))]) as server:
         with Tty(["chat", *flags(server)], folder) as tty:
             tty.wait_for("Ctrl-D")
-            tty.type("write it\r")
-            tty.wait_for("Enter alone is no:")
+            tty.type("write it\r", "Enter alone is no:")
         assert [row["state"] for row in agents(folder)] == ["cut off"]
 
 
 @pytest.mark.slow
 def test_commands_of_whet_run_inside_the_chat(folder: Path) -> None:
     with chatting(folder, [ScriptedReply("Written.")]) as (server, tty):
-        tty.type("/mcp\r")
-        tty.wait_for("no MCP servers")
-        tty.type("/hooks\r")
-        tty.wait_for("no hooks")
-        tty.type("/theme light\r")
-        tty.wait_for("ui.theme = light")
-        tty.type("/config\r")
-        tty.wait_for("ui.theme")
-        tty.type("/config ui.keys vi\r")
-        tty.wait_for("from the next start")
-        tty.type("/agents\r")
-        tty.wait_for("  new ")
-        tty.type("/theme pink\r")
-        tty.wait_for("there is no theme 'pink'")
-        tty.type("/init\r")
-        tty.wait_for("Written.")
+        tty.type("/mcp\r", "no MCP servers")
+        tty.type("/hooks\r", "no hooks")
+        tty.type("/theme light\r", "ui.theme = light")
+        tty.type("/config\r", "ui.theme")
+        tty.type("/config ui.keys vi\r", "from the next start")
+        tty.type("/agents\r", "  new ")
+        tty.type("/theme pink\r", "there is no theme 'pink'")
+        tty.type("/init\r", "Written.")
         assert "AGENTS.md" in server.requests[-1].body.decode()
-        tty.type("/quit\r")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("/quit\r") == 0
     assert "light" in run(["config", "get", "ui.theme"], folder)[1]

@@ -56,8 +56,7 @@ def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None
     with chatting(folder, script, columns=100, environ=editor) as (server, tty):
         tty.type("go\r")
         for shown in ("Whet wants to change the file sums.py", "echo before"):
-            tty.wait_for(shown)
-            tty.wait_for("Enter alone is no:")
+            tty.wait_for(shown, "Enter alone is no:")
             tty.type("e")
         tty.wait_for("All done.")
         told = results(server)
@@ -68,19 +67,15 @@ def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_none_of_the_models(
-    folder: Path,
-) -> None:
+def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_no_model_text(folder: Path) -> None:
     script = [
         call("terminal", command="touch made"),
         call("terminal", command="touch two"),
         ScriptedReply("Fine."),
     ]
     with chatting(folder, script, columns=100) as (server, tty):
-        tty.type("go\r")
-        tty.wait_for("Enter alone is no:")
-        tty.type("b")
-        tty.wait_for("No, because:")
+        tty.type("go\r", "Enter alone is no:")
+        tty.type("b", "No, because:")
         tty.type("it is Friday\r")
         said = tty.wait_for("Enter alone is no:")
         tty.type("n")
@@ -124,10 +119,8 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
         tty.type("always 3\r")
         tty.wait_for("not asked again in this folder (undo: whet approvals): any change to files below src/")
         assert "c.py" in tty.wait_for("Enter alone is no:")
-        tty.type("n")
-        tty.wait_for("All done.")
-        tty.type("/quit\r")
-        tty.wait_for_end()
+        tty.type("n", "All done.")
+        tty.leave("/quit\r")
     code, out, _ = run(["approvals", "list"], folder)
     assert code == 0 and "src/*" in out and "c.py" not in out
 
@@ -144,10 +137,8 @@ def test_a_long_question_is_folded_and_shown_whole_on_demand(folder: Path) -> No
         tty.wait_for("Enter alone is no:")
         tty.type("v\r")
         assert "\x1b[32m" not in tty.seen
-        tty.wait_for("+line 100")
-        tty.wait_for("Enter alone is no:")
-        tty.type("no, because it is long\r")
-        tty.wait_for("All done.")
+        tty.wait_for("+line 100", "Enter alone is no:")
+        tty.type("no, because it is long\r", "All done.")
         assert "Their words: it is long" in results(server)[0]
     assert not (folder / "long.txt").exists()
 
@@ -164,8 +155,7 @@ def test_what_the_screen_has_no_room_for_is_shown_by_the_key_that_is_named(folde
         tty.type("v")
         shown = tty.wait_for("word100") + tty.wait_for("word249")
         assert all(word in shown for word in words)
-        tty.type("n")
-        tty.wait_for("Done.")
+        tty.type("n", "Done.")
 
 
 @pytest.mark.slow
@@ -190,8 +180,7 @@ def test_a_yes_counts_only_once_the_question_was_shown_whole(
         shown = tty.wait_for("not an answer yet")
         assert "line 45" in shown and not (folder / "long.txt").exists() and len(server.requests) == 1
         tty.wait_for("Enter alone is no:")
-        tty.type(f"{answer}\r")
-        tty.wait_for("All done.")
+        tty.type(f"{answer}\r", "All done.")
     assert (folder / "long.txt").read_text() == content
 
 
@@ -199,20 +188,13 @@ def test_a_yes_counts_only_once_the_question_was_shown_whole(
 def test_a_small_screen_shows_every_answer_of_a_question(folder: Path) -> None:
     content = "".join(f"line {n}\n" for n in range(90))
     script = [call("write_file", path="docs/long.txt", content=content), ScriptedReply("All done.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server)], folder, columns=40) as tty,
-    ):
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=40) as tty:
         tty.resize(40, 20)
         tty.wait_for("Ctrl-D")
-        tty.type("go\r")
-        tty.wait_for("(v shows all) ...")
-        tty.wait_for("1  Yes, once")
-        tty.wait_for("2  Yes, also for any change to docs/…")
-        tty.wait_for("No: nothing is changed (Enter and…")
+        tty.type("go\r", "(v shows all) ...", "1  Yes, once")
+        tty.wait_for("2  Yes, also for any change to docs/…", "No: nothing is changed (Enter and…")
         tty.wait_for("Enter alone")
-        tty.type("n\r")
-        tty.wait_for("All done.")
+        tty.type("n\r", "All done.")
 
 
 @pytest.mark.slow
@@ -243,13 +225,11 @@ def test_what_is_said_at_a_question_is_broken_at_words(folder: Path) -> None:
     content = "".join(f"line {n}\n" for n in range(90))
     script = [call("write_file", path="long.txt", content=content), ScriptedReply("All done.")]
     with chatting(folder, script, columns=40, environ={"PAGER": "cat"}) as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("Enter alone")
+        tty.type("go\r", "Enter alone")
         tty.type("o\r")
         tty.wait_for("not an answer yet: only a part was\nshown. Now all of it was; answer again")
         tty.wait_for("Enter alone")
-        tty.type("n\r")
-        tty.wait_for("All done.")
+        tty.type("n\r", "All done.")
 
 
 WORDS = (
@@ -268,12 +248,7 @@ WORDS = (
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("environ", "question"),
-    [
-        ({}, []),
-        ({"WHET_UI_KEYS": "vi"}, []),
-        ({"TERM": "dumb"}, []),
-        ({}, ["-q", "go"]),
-    ],
+    [({}, []), ({"WHET_UI_KEYS": "vi"}, []), ({"TERM": "dumb"}, []), ({}, ["-q", "go"])],
 )
 def test_words_at_a_question_are_a_no_that_the_model_reads(
     folder: Path, environ: dict[str, str], question: list[str]
@@ -290,8 +265,7 @@ def test_words_at_a_question_are_a_no_that_the_model_reads(
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
         for number, words in enumerate(WORDS):
-            tty.wait_for(f"touch made{number}")
-            tty.wait_for("Enter alone is no:")
+            tty.wait_for(f"touch made{number}", "Enter alone is no:")
             tty.type(f"{words}\r")
         tty.wait_for("All done.")
         told = results(server)
@@ -314,8 +288,7 @@ def test_stop_at_a_question_stops_the_turn(folder: Path, term: str, question: li
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
         tty.wait_for("Enter alone is no:")
-        tty.type("stop\r")
-        tty.wait_for("cancelled")
+        tty.type("stop\r", "cancelled")
         if question:
             assert tty.wait_for_end() == 130
     assert list(folder.glob("*made*")) == [] and not (folder / "two").exists()
@@ -325,10 +298,8 @@ def test_stop_at_a_question_stops_the_turn(folder: Path, term: str, question: li
 def test_what_was_typed_before_a_question_or_pasted_answers_nothing(folder: Path) -> None:
     script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
     with PracticeServer(script=script) as server, Tty(["chat", *flags(server), "-q", "go"], folder) as tty:
-        tty.type("yes\r")
-        tty.wait_for("Enter alone is no:")
-        tty.type("yes\ralways\r")
-        tty.wait_for("All done.")
+        tty.type("yes\r", "Enter alone is no:")
+        tty.type("yes\ralways\r", "All done.")
         assert "Their words: yes" in results(server)[0]
     assert not (folder / "made").exists()
 
@@ -338,10 +309,8 @@ def test_a_paste_is_no_answer(folder: Path) -> None:
     script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
     with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=100) as tty:
         tty.wait_for("Ctrl-D")
-        tty.type("go\r")
-        tty.wait_for("Enter alone is no:")
+        tty.type("go\r", "Enter alone is no:")
         tty.type("\x1b[200~once\x1b[201~")
-        tty.type("not this\r")
-        tty.wait_for("All done.")
+        tty.type("not this\r", "All done.")
         assert "Their words: not this" in results(server)[0]
     assert not (folder / "made").exists()

@@ -75,23 +75,14 @@ def test_the_status_is_told_where_no_model_is_set_any_more(tmp_path: Path) -> No
 def test_context_compress_new_and_resume_in_the_chat(tmp_path: Path) -> None:
     script = [ScriptedReply("One."), ScriptedReply("Two.")]
     with chatting(tmp_path, script) as (_, tty):
-        tty.type("hello\r")
-        tty.wait_for("1 step")
-        tty.type("/context\r")
-        tty.wait_for("cache hit")
-        tty.type("/compress the plan\r")
-        tty.wait_for("nothing to compress yet")
-        tty.type("/new\r")
-        tty.wait_for("new session")
-        tty.type("second\r")
-        tty.wait_for("Two.")
-        tty.wait_for("1 step")
-        tty.type("/resume hello\r")
-        tty.wait_for("2 messages")
-        tty.type("/resume hello\r")
-        tty.wait_for("is open already")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("hello\r", "1 step")
+        tty.type("/context\r", "cache hit")
+        tty.type("/compress the plan\r", "nothing to compress yet")
+        tty.type("/new\r", "new session")
+        tty.type("second\r", "Two.", "1 step")
+        tty.type("/resume hello\r", "2 messages")
+        tty.type("/resume hello\r", "is open already")
+        assert tty.leave("\x04") == 0
 
 
 SUMMARY = "## 2. Goal\nTalk.\n## 4. Completed actions\n1. Talked about many things [#2]."
@@ -106,22 +97,15 @@ def test_compress_leaves_the_input_free_and_ctrl_c_ends_the_wait(tmp_path: Path,
     script = [*talk, ScriptedReply(SUMMARY, fault=Fault(stall_after=0)), ScriptedReply("Heard.")]
     with chatting(tmp_path, script) as (server, tty):
         for number in range(4):
-            tty.type(f"question {number}\r")
-            tty.wait_for("1 step")
+            tty.type(f"question {number}\r", "1 step")
         tty.type("/compress\r")
         server.wait_for_stall(1)
         tty.wait_for("compacting")
-        tty.type("are you there\r")
-        tty.wait_for("queued: are you there")
+        tty.type("are you there\r", "queued: are you there")
         assert server.count == 5
         if cancelled:
-            tty.type("\x03")
-            tty.wait_for("cancelled")
-            tty.type("\r")
-            tty.wait_for("waiting for it")
+            tty.type("\x03", "cancelled")
+            tty.type("\r", "waiting for it")
         server.release()
-        tty.wait_for("compressor")
-        tty.wait_for("Heard.")
-        tty.wait_for("1 step")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.wait_for("compressor", "Heard.", "1 step")
+        assert tty.leave("\x04") == 0

@@ -20,8 +20,7 @@ def test_the_input_line_is_drawn_first_and_keys_typed_meanwhile_count(tmp_path: 
         }  # printed to the terminal
         with Tty(["chat", *flags(server)], tmp_path, environ=environ) as tty:
             before = tty.wait_for("› ")
-            tty.type("hello there\r")
-            tty.wait_for("prompt_toolkit.application")
+            tty.type("hello there\r", "prompt_toolkit.application")
             assert "prompt_toolkit" not in before and "whet.app.build" not in before
             tty.wait_for("1 step")
 
@@ -32,8 +31,7 @@ def test_an_error_takes_the_place_of_the_input_line(tmp_path: Path) -> None:
         arguments = ["chat", *flags(server), "--workspace", str(tmp_path / "none")]
         environ = {"WHET_HOME": str(tmp_path / "home")}
         with Tty(arguments, tmp_path, environ=environ, under=under) as tty:
-            tty.wait_for("› ")
-            tty.wait_for("is not a folder")
+            tty.wait_for("› ", "is not a folder")
             settings = tty.wait_for("ended")
             assert tty.drawn.index("\x1b[J") < tty.drawn.index("is not a folder")
             assert " echo " in settings and " icanon " in settings

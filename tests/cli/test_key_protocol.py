@@ -27,11 +27,8 @@ def test_a_terminal_that_answers_gets_it_until_the_end(reply: str, on: str, off:
     with chatting(tmp_path, [ScriptedReply("Back.")]) as (server, tty):
         assert "\x1b[?u" in tty.drawn and on not in tty.drawn
         tty.type(reply)
-        tty.type("first\x1b[13;2usecond\r")
-        tty.wait_for("Back.")
-        tty.wait_for("1 step")
-        tty.type("\x04")
-        tty.wait_for_end()
+        tty.type("first\x1b[13;2usecond\r", "Back.", "1 step")
+        tty.leave("\x04")
         assert tty.drawn.count(on) == tty.drawn.count(off) == 1
         assert tty.drawn.index(on) < tty.drawn.index(off)
         (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
@@ -40,10 +37,8 @@ def test_a_terminal_that_answers_gets_it_until_the_end(reply: str, on: str, off:
 
 def test_a_terminal_that_does_not_answer_is_left_alone(tmp_path: Path) -> None:
     with chatting(tmp_path, [ScriptedReply("Back.")]) as (_, tty):
-        tty.type("hello\r")
-        tty.wait_for("1 step")
-        tty.type("\x04")
-        tty.wait_for_end()
+        tty.type("hello\r", "1 step")
+        tty.leave("\x04")
         assert not any(switch in tty.drawn for switch in (*KITTY[1:], *XTERM[1:]))
 
 

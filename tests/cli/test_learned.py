@@ -188,9 +188,7 @@ def test_only_a_yes_that_was_typed_after_the_text_accepts(tmp_path: Path) -> Non
     assert (home / "skills/tidy").exists()
 
 
-def test_the_question_shows_a_skills_text_and_a_no_installs_nothing(
-    whet: Any, home: Path, tmp_path: Path
-) -> None:
+def test_the_question_shows_a_skills_text_no_installs_nothing(whet: Any, home: Path, tmp_path: Path) -> None:
     (tmp_path / "SKILL.md").write_text("---\nname: tidy\ndescription: d\n---\nRun `make tidy` and look.\n")
     asked = whet("skills install", str(tmp_path))  # nobody answers
     assert asked.exit_code == 1 and "Run `make tidy` and look." in asked.output
@@ -290,6 +288,5 @@ def test_learned_shows_a_note_whole_in_a_narrow_terminal(whet: Any, home: Path, 
         tty.wait_for("/help")
         tty.type("/learned today\r")
         shown = " ".join(tty.wait_for("/learned NUMBER", 20).split())
-        tty.type("\x04")
-        tty.wait_for_end()
+        tty.leave("\x04")
     assert "learned memory: We deploy the shop on Tuesdays after the standup" in shown

@@ -52,7 +52,6 @@ def test_the_version_imports_next_to_nothing(argument: str) -> None:
 
 
 def command_paths(command: click.Command, context: click.Context) -> Iterator[list[str]]:
-    """Yield the words of every command below `command`."""
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -21,8 +22,7 @@ def test_the_server_is_headless_isolated_and_confined() -> None:
 
 
 def test_what_every_jail_may_read_is_not_opened_for_a_server(tmp_path: Path) -> None:
-    confinement = confine(Home(tmp_path / "home"), SandboxSettings())
-    try:
+    with closing(confine(Home(tmp_path / "home"), SandboxSettings())) as confinement:
         jail = server_jail(confinement, tmp_path, McpServerSettings(command="/usr/bin/env", args=("x",)))
         assert jail is None or jail.policy.unix, "Chromium makes Unix sockets of its own"
         own = tmp_path / "own" / "server.py"
@@ -32,5 +32,3 @@ def test_what_every_jail_may_read_is_not_opened_for_a_server(tmp_path: Path) -> 
             confinement, tmp_path / "work", McpServerSettings(command="python3", args=(str(own),))
         )
         assert jail is None or jail.policy.may_read(own)
-    finally:
-        confinement.close()

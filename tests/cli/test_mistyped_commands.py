@@ -28,27 +28,22 @@ def test_a_mistyped_command_is_no_question(tmp_path: Path, question: str, hint: 
     path = tmp_path / ".whet" / "commands" / "git" / "pr.md"
     path.parent.mkdir(parents=True)
     path.write_text("Open a pull request.\n")
-    with PracticeServer(script=[ScriptedReply(text="asked")]) as server:
+    with PracticeServer(script=[ScriptedReply("asked")]) as server:
         code, out, err = run(["chat", "-q", question, *flags(server)], tmp_path)
         assert (code, out, len(server.requests)) == ((1, "", 0) if hint else (0, "asked\n", 1)), err
         assert hint in err
 
 
 def test_a_peer_s_word_means_the_same_in_the_chat_if_it_is_a_command_of_the_shell(tmp_path: Path) -> None:
-    with (
-        PracticeServer() as server,
-        Tty(["chat", *flags(server)], tmp_path, environ={"TERM": "dumb"}) as tty,
-    ):
+    with PracticeServer() as server, Tty(["chat", *flags(server)], tmp_path, environ={"TERM": "dumb"}) as tty:
         tty.wait_for("Ctrl-D")
         for typed, hint in (
             ("/review", "ask for it: review the changes"),
             ("/run make test", "!command runs a command here"),
             ("/cron", "`whet cron` does that"),
         ):
-            tty.type(f"{typed}\r")
-            tty.wait_for(hint)
-        tty.type("/quit\r")
-        assert tty.wait_for_end() == 0
+            tty.type(f"{typed}\r", hint)
+        assert tty.leave("/quit\r") == 0
 
 
 @pytest.mark.parametrize(

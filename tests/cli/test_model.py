@@ -102,9 +102,8 @@ def test_probe_and_doctor_show_what_was_learned_of_a_server(home: Path) -> None:
         memory.write_text(json.dumps({facts["entry"]: mine, "other": {"dialect": 3}}))
         output = run(home, "probe", **env).output
         assert "left_out stream_options (set by hand)" in output
-        assert (
-            f"no effect: {facts['entry']}: there is no short_id" in output and "no effect: other: " in output
-        )
+        assert f"no effect: {facts['entry']}: there is no short_id" in output
+        assert "no effect: other: " in output
         kept = json.loads(memory.read_text())
         memory.write_text(json.dumps({**kept, "old": {"day": datetime.now(UTC).date().isoformat()}}))
         assert "set by hand" in run(home, "probe", "--forget", **env).output

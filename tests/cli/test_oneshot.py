@@ -334,10 +334,7 @@ def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) ->
         Tty(["chat", "-q", "x", "--approvals", "ask", *flags(server)], folder) as tty,
     ):
         tty.wait_for("Enter alone is no:")
-        tty.type("o\n")
-        tty.wait_for("write_file")
-        tty.wait_for("Finished.")
-        tty.wait_for("2 steps")
+        tty.type("o\n", "write_file", "Finished.", "2 steps")
         assert tty.wait_for_end() == 0
     assert (folder / "a.txt").exists()
 

@@ -47,9 +47,8 @@ def test_enable_disable_and_list(home: Path) -> None:
     assert enabled(home) == ("one", "two")
     listed = run(home, "list").output
     assert "one     1.5      on      1 tool" in listed
-    assert (
-        "two     1.2      broken" in listed and "plugin two: disabled (import): ZeroDivisionError" in listed
-    )
+    assert "two     1.2      broken" in listed
+    assert "plugin two: disabled (import): ZeroDivisionError" in listed
     rows = json.loads(run(home, "list", "--json").stdout)["plugins"]
     assert rows[0]["has"] == {"tools": ["a_tool"]} and not rows[1]["loaded"] and rows[1]["enabled"]
     assert "two is off from the next start" in run(home, "disable", "two").output

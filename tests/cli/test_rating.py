@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,8 @@ from whet_lab.practice.server import PracticeServer
 
 
 def signals(home: Path, clock: FixedClock) -> list[list[str]]:
-    database = StateDatabase.open(home / "state.db", clock)
-    try:
+    with closing(StateDatabase.open(home / "state.db", clock)) as database:
         found = database.read_now(lambda db: outcomes.list_turn_outcomes(db))
-    finally:
-        database.close()
     return [sorted(turn.signals) for turn in found]
 
 
@@ -43,17 +41,11 @@ def test_the_chat_takes_good_bad_and_retry(home: Path, tmp_path: Path, clock: Fi
     with PracticeServer() as server:
         tty = Tty(["chat", *flags(server)], tmp_path)
         tty.wait_for("›")
-        tty.type("/good\r")
-        tty.wait_for("no turn yet")
-        tty.type("hello\r")
-        tty.wait_for("1 step")
-        tty.type("/bad\r")
-        tty.wait_for("turn 1 is noted as bad")
-        tty.type("/retry\r")
-        tty.wait_for("1 step")
-        tty.type("/good\r")
-        tty.wait_for("turn 2 is noted as good")
-        tty.type("/quit\r")
-        tty.wait_for_end()
+        tty.type("/good\r", "no turn yet")
+        tty.type("hello\r", "1 step")
+        tty.type("/bad\r", "turn 1 is noted as bad")
+        tty.type("/retry\r", "1 step")
+        tty.type("/good\r", "turn 2 is noted as good")
+        tty.leave("/quit\r")
         tty.close()
     assert signals(home, clock) == [["bad", "retry"], ["good"]]

@@ -31,8 +31,7 @@ def test_edits_of_a_resumed_session_are_shown_with_their_diffs_as_they_were_live
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
             live = tty.wait_for("Changed.")
-            tty.type("\x04")
-            tty.wait_for_end()
+            tty.leave("\x04")
         with Tty(["chat", "-c", *flags(server)], folder, environ=environ) as tty:
             resumed = tty.wait_for("Changed.")
     rows = re.findall(r"^ +\d+ \| .*", live.replace("\r", ""), re.MULTILINE)

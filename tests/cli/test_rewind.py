@@ -67,8 +67,7 @@ def test_what_the_person_changed_is_asked_about_at_a_terminal(work: Path, typed:
     (work / "f").write_text("mine\n")
     with Tty(["rewind", ":1", "--files"], work) as tty:
         assert "f (" in tty.wait_for("lose what others made of them?")
-        tty.type(typed)
-        assert tty.wait_for_end() == 0
+        assert tty.leave(typed) == 0
     assert (work / "f").read_text() == left
 
 
@@ -104,20 +103,12 @@ def test_rewind_and_diff_in_the_chat(work: Path) -> None:
     script = [shell("echo two >> f"), ScriptedReply("One."), ScriptedReply("Two.")]
     with PracticeServer(script=script) as server, Tty(["chat", "--yes", *flags(server)], work) as tty:
         tty.wait_for("Ctrl-D")
-        tty.type("change it\r")
-        tty.wait_for("2 steps")
-        tty.type("/diff\r")
-        tty.wait_for("+two")
-        tty.wait_for("1 path changed")
-        tty.type("/rewind 1 files\r")
-        tty.wait_for("restored 1 path")
+        tty.type("change it\r", "2 steps")
+        tty.type("/diff\r", "+two", "1 path changed")
+        tty.type("/rewind 1 files\r", "restored 1 path")
         assert (work / "f").read_text() == "one\n"
-        tty.type("/rewind undo\r")
-        tty.wait_for("restored 1 path")
-        tty.type("/rewind 9\r")
-        tty.wait_for("there is no point 9")
-        tty.type("/undo\r")
-        tty.wait_for("its files were not restored")
+        tty.type("/rewind undo\r", "restored 1 path")
+        tty.type("/rewind 9\r", "there is no point 9")
+        tty.type("/undo\r", "its files were not restored")
         assert (work / "f").read_text() == "one\ntwo\n"
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("\x04") == 0

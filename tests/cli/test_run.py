@@ -61,16 +61,11 @@ def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_g
             (row,) = await asyncio.wait_for(running, 30)
             assert (row.reason, row.answer) == ("answered", "said")
 
-    with (
-        PracticeServer(responder=mind) as server,
-        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other,
-    ):
+    with PracticeServer(responder=mind) as server, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
         asyncio.run(main(server.base_url, other))
 
 
-def test_the_command_prints_a_table_and_says_by_its_code_what_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_a_table_and_exits_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     schema = {"type": "object"}
     path = tasks(tmp_path, {"name": "one", "task": steps(answer="first")}, {"task": "x", "schema": schema})

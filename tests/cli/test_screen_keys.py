@@ -45,21 +45,14 @@ def test_a_plan_is_made_by_reading_only_and_carried_out_after_a_yes(folder: Path
         ScriptedReply("Written."),
     ]
     with chatting(folder, script, "--yes") as (server, tty):
-        tty.type("\x1b[Z")
-        tty.wait_for("mode ask")
-        tty.type("\x1b[Z")
-        tty.wait_for("mode plan")
-        tty.type("write a.txt\r")
-        tty.wait_for("denied")
-        tty.wait_for("Carry this plan out?")
+        tty.type("\x1b[Z", "mode ask")
+        tty.type("\x1b[Z", "mode plan")
+        tty.type("write a.txt\r", "denied", "Carry this plan out?")
         assert not (folder / "a.txt").exists()
         tty.wait_for("Esc leaves")
         assert "2. Go ahead, ask only before" in bare(tty.drawn)
-        tty.type("2\r")
-        tty.wait_for("mode auto")
-        tty.wait_for("Written.")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("2\r", "mode auto", "Written.")
+        assert tty.leave("\x04") == 0
     assert (folder / "a.txt").read_text() == "x"
     assert "[Plan mode: only read" in said(server, 0)[-1]
     assert "The plan is approved" in said(server)[-1]
@@ -72,17 +65,10 @@ def test_words_at_a_plan_go_to_the_model_and_carry_nothing_out(folder: Path, ter
     """ "change" is a word of the choice that would carry the plan out."""
     script = [ScriptedReply("1. Write a.txt."), ScriptedReply("1. Write b.txt.")]
     with chatting(folder, script, "--approvals", "plan", environ={"TERM": term}) as (server, tty):
-        tty.type("plan it\r")
-        tty.wait_for("Carry this plan out?")
-        tty.wait_for(shown)
-        tty.type("change\r")
-        tty.wait_for("Write b.txt.")
-        tty.wait_for("Carry this plan out?")
-        tty.wait_for(shown)
-        tty.type("stop\r")
-        tty.wait_for("still planning")
-        tty.type("/quit\r")
-        assert tty.wait_for_end() == 0
+        tty.type("plan it\r", "Carry this plan out?", shown)
+        tty.type("change\r", "Write b.txt.", "Carry this plan out?", shown)
+        tty.type("stop\r", "still planning")
+        assert tty.leave("/quit\r") == 0
     assert len(server.requests) == 2 and said(server)[-1].startswith("change")
     assert "The plan is approved" not in said(server)[-1]
 
@@ -90,12 +76,9 @@ def test_words_at_a_plan_go_to_the_model_and_carry_nothing_out(folder: Path, ter
 @pytest.mark.slow
 def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> None:
     with chatting(folder, [ScriptedReply("I see.")]) as (server, tty):
-        tty.type("!echo one; echo two\r")
-        tty.wait_for("│ two")
-        tty.type("what was that\r")
-        tty.wait_for("I see.")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("!echo one; echo two\r", "│ two")
+        tty.type("what was that\r", "I see.")
+        assert tty.leave("\x04") == 0
     assert len(server.requests) == 1
     assert said(server)[-1].startswith(
         "what was that\n\nI ran this here myself:\n<pasted>$ echo one; echo two\none\ntwo</pasted>"
@@ -106,20 +89,12 @@ def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> 
 def test_a_command_goes_into_the_background_and_leaving_asks(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),)), ScriptedReply("Going on.")]
     with chatting(folder, script, "--yes") as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("│ up")
-        tty.type("\x02")
-        tty.wait_for("Going on.")
-        tty.wait_for("2 steps")
-        tty.type("\x0f")
-        tty.wait_for("runs on as p1")
-        tty.type("/quit\r")
-        tty.wait_for("still running in the background")
-        tty.wait_for("sleep 60")
-        tty.type("/jobs stop 1\r")
-        tty.wait_for("stopped p1")
-        tty.type("/quit\r")
-        assert tty.wait_for_end() == 0
+        tty.type("go\r", "│ up")
+        tty.type("\x02", "Going on.", "2 steps")
+        tty.type("\x0f", "runs on as p1")
+        tty.type("/quit\r", "still running in the background", "sleep 60")
+        tty.type("/jobs stop 1\r", "stopped p1")
+        assert tty.leave("/quit\r") == 0
 
 
 @pytest.mark.slow
@@ -127,16 +102,11 @@ def test_going_back_says_of_each_message_whether_files_go_back_with_it(folder: P
     script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Written."), ScriptedReply("Nothing.")]
     with chatting(folder, script, "--yes", columns=100) as (_, tty):
         for text in ("write it\r", "now rest\r"):
-            tty.type(text)
-            tty.wait_for("step")
-        tty.type("\x1b\x1b")
-        tty.wait_for("before this message. No recorded file has changed since.")
-        tty.type("\x1b[B")
-        tty.wait_for("before this message. Files go back, too.")
-        tty.type("\r")
-        tty.wait_for("restored 1 path")
-        tty.type("\x03\x04")
-        assert tty.wait_for_end() == 0
+            tty.type(text, "step")
+        tty.type("\x1b\x1b", "before this message. No recorded file has changed since.")
+        tty.type("\x1b[B", "before this message. Files go back, too.")
+        tty.type("\r", "restored 1 path")
+        assert tty.leave("\x03\x04") == 0
     assert not (folder / "a.txt").exists()
 
 
@@ -144,20 +114,15 @@ def test_going_back_says_of_each_message_whether_files_go_back_with_it(folder: P
 def test_esc_stops_a_turn_and_says_what_was_stopped_and_done(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE, terminal("echo up; sleep 60"))), ScriptedReply("Again.")]
     with chatting(folder, script, "--yes") as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("│ up")
+        tty.type("go\r", "│ up")
         tty.type("\x1b")
         stopped = tty.wait_for("a.txt +1 −0")
         assert "✗ terminal  echo up; sleep 60  stopped" in stopped
         assert "1 call done" in stopped
         tty.type("\x1b")
-        tty.type("\x1b")
-        tty.wait_for("Go back to before which message?")
-        tty.wait_for("Esc leaves")
-        tty.type("\r")
-        tty.wait_for("restored 1 path")
-        tty.type("\x03\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("\x1b", "Go back to before which message?", "Esc leaves")
+        tty.type("\r", "restored 1 path")
+        assert tty.leave("\x03\x04") == 0
     assert not (folder / "a.txt").exists()
 
 
@@ -174,40 +139,29 @@ def test_no_colour_leaves_none(folder: Path) -> None:
         assert "[0;36" not in seen
         assert "[36" not in seen
         tty.wait_for("Ctrl-D")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("\x04") == 0
 
 
 @pytest.mark.slow
 def test_esc_at_a_question_is_a_no(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Then not.")]
     with chatting(folder, script) as (_, tty):
-        tty.type("write it\r")
-        tty.wait_for("nce")
-        tty.type("\x1b")
-        tty.wait_for("you said no")
-        tty.wait_for("Then not.")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("write it\r", "nce")
+        tty.type("\x1b", "you said no", "Then not.")
+        assert tty.leave("\x04") == 0
     assert not (folder / "a.txt").exists()
 
 
 @pytest.mark.slow
 def test_a_command_gets_the_text_that_was_pasted_and_not_what_stands_for_it(folder: Path) -> None:
     with chatting(folder, [ScriptedReply("I see.")], columns=100) as (server, tty):
-        tty.type("/title \x1b[200~" + "x" * 1_200 + "\x1b[201~")
-        tty.wait_for("pasted 1,200 characters")
-        tty.type("\r")
-        tty.wait_for("x" * 90)
-        tty.type("!cat <<E\x1b[200~" + "\nrow" * 12 + "\nE\n\x1b[201~\r")
-        tty.wait_for("pasted 15 lines")
-        tty.wait_for("● !")
+        tty.type("/title \x1b[200~" + "x" * 1_200 + "\x1b[201~", "pasted 1,200 characters")
+        tty.type("\r", "x" * 90)
+        tty.type("!cat <<E\x1b[200~" + "\nrow" * 12 + "\nE\n\x1b[201~\r", "pasted 15 lines", "● !")
         for _ in range(12):  # the person's own command is shown whole, not its last three lines
             tty.wait_for("│ row")
-        tty.type("so?\r")
-        tty.wait_for("I see.")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("so?\r", "I see.")
+        assert tty.leave("\x04") == 0
     assert "cat <<E\nrow\nrow" in said(server)[-1]
 
 
@@ -225,19 +179,12 @@ def test_the_clipboards_image_goes_along(folder: Path, tmp_path: Path) -> None:
         tty,
     ):
         tty.type("what is this ")
-        tty.type("\x16")
-        tty.wait_for("clipboard-1.png")
-        tty.type("\r")
-        tty.wait_for("sent with it: clipboard-1.png, 48 B")
-        tty.wait_for("A dot.")
+        tty.type("\x16", "clipboard-1.png")
+        tty.type("\r", "sent with it: clipboard-1.png, 48 B", "A dot.")
         (folder / "clip.png").write_text("no image")
-        tty.type("\x16")
-        tty.wait_for("no image on the clipboard")
-        tty.type("and @none.png?\r")
-        tty.wait_for("there is no image none.png")
-        tty.wait_for("No.")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("\x16", "no image on the clipboard")
+        tty.type("and @none.png?\r", "there is no image none.png", "No.")
+        assert tty.leave("\x04") == 0
     first = json.loads(server.requests[0].body)["messages"][-1]["content"]
     kept = next(part["image_url"]["url"] for part in first if part["type"] == "image_url")
     assert base64.b64decode(kept.partition(",")[2]) == pixels
@@ -248,12 +195,9 @@ def test_the_clipboards_image_goes_along(folder: Path, tmp_path: Path) -> None:
 def test_in_vi_keys_one_esc_stops_a_turn_while_nothing_is_typed(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),))]
     with chatting(folder, script, "--yes", environ={"WHET_UI_KEYS": "vi"}) as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("│ up")
-        tty.type("\x1b")
-        tty.wait_for("sleep 60  stopped")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("go\r", "│ up")
+        tty.type("\x1b", "sleep 60  stopped")
+        assert tty.leave("\x04") == 0
 
 
 async def test_the_first_at_waits_for_the_list_of_files(folder: Path) -> None:
@@ -354,24 +298,15 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
             assert run(["chat", "-q", question, *flags(server)], folder)[0] == 0
         with Tty(["chat", "--resume", *flags(server)], folder, columns=60) as tty:
             tty.wait_for("of 2")
-            tty.type("2")
-            tty.wait_for("1 of 2")
-            tty.type("\x7f")
-            tty.wait_for("2 of 2")
-            tty.type("colour")
-            tty.wait_for("1 of 2")
-            tty.type("\r")
-            tty.wait_for("› which colour")
-            tty.wait_for("Blue, I think.")
-            tty.type("# the sky is blue\r")
-            tty.wait_for("remembered")
-            tty.type("/export a.html\r")
-            tty.wait_for("written to")
+            tty.type("2", "1 of 2")
+            tty.type("\x7f", "2 of 2")
+            tty.type("colour", "1 of 2")
+            tty.type("\r", "› which colour", "Blue, I think.")
+            tty.type("# the sky is blue\r", "remembered")
+            tty.type("/export a.html\r", "written to")
             (folder / "b.html").symlink_to(folder.parent / "outside.html")  # as a command may leave it
-            tty.type("/export b.html\r")
-            tty.wait_for("links are not followed")
-            tty.type("\x04")
-            assert tty.wait_for_end() == 0
+            tty.type("/export b.html\r", "links are not followed")
+            assert tty.leave("\x04") == 0
     assert not (folder.parent / "outside.html").exists()
     page = (folder / "a.html").read_text()
     assert "Blue, I think." in page
@@ -390,13 +325,9 @@ def test_a_long_paste_is_a_placeholder_in_the_list_of_messages() -> None:
 def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Never.")]
     with chatting(folder, script, columns=100) as (_, tty):
-        tty.type("write it\r")
-        tty.wait_for("Enter alone is no:")
-        tty.type("\x03")
-        tty.wait_for("✗ write_file  a.txt  not run")
-        tty.wait_for("cancelled after")
-        tty.type("/quit\r")
-        tty.wait_for_end()
+        tty.type("write it\r", "Enter alone is no:")
+        tty.type("\x03", "✗ write_file  a.txt  not run", "cancelled after")
+        tty.leave("/quit\r")
     assert not (folder / "a.txt").exists()
 
 
@@ -404,12 +335,8 @@ def test_ctrl_c_at_a_question_says_that_the_call_was_not_run(folder: Path) -> No
 def test_in_vi_keys_two_esc_list_the_messages_to_go_back_to(folder: Path) -> None:
     assert run(["config", "set", "ui.keys", "vi"], folder)[0] == 0
     with chatting(folder, [ScriptedReply("Here.")], columns=100) as (_, tty):
-        tty.type("hello\r")
-        tty.wait_for("1 step")
-        tty.type("\x1b\x1b")
-        tty.wait_for("Go back to before which message?")
-        tty.type("\r")
-        tty.wait_for("the conversation goes on from there")
+        tty.type("hello\r", "1 step")
+        tty.type("\x1b\x1b", "Go back to before which message?")
+        tty.type("\r", "the conversation goes on from there")
         tty.type("\x03")
-        tty.type("\x04")
-        tty.wait_for_end()
+        tty.leave("\x04")

@@ -33,36 +33,19 @@ def test_a_day_at_the_terminal(folder: Path, columns: int, term: str) -> None:
     ]
     with (
         PracticeServer(script=script) as server,
-        Tty(
-            ["chat", *flags(server)],
-            folder,
-            columns=columns,
-            environ={"TERM": term},
-        ) as tty,
+        Tty(["chat", *flags(server)], folder, columns=columns, environ={"TERM": term}) as tty,
     ):
         first = tty.wait_for("Ctrl-D")
         first = first[first.index("whet ·") :].strip()
         assert len(first.split("\n")) <= (6 if columns > 40 else 7)
         assert "practice-echo" in first
         assert "stand-in" in first
-        tty.type("do it\r")
-        tty.wait_for("I write it.")
-        tty.wait_for("a.txt")
-        tty.wait_for("is no:")
-        tty.type("o\r")
-        tty.wait_for("write_file")
-        tty.wait_for("rm -rf a.txt")
-        tty.wait_for("is no:")
-        tty.type("\r")
-        tty.wait_for("denied")
-        tty.wait_for("Done, mostly.")
-        tty.wait_for("3 steps")
-        tty.type("/titel\r")
-        tty.wait_for("did you mean /title?")
-        tty.type("/title\r")
-        tty.wait_for("do it")
-        tty.type("/quit\r")
-        assert tty.wait_for_end() == 0
+        tty.type("do it\r", "I write it.", "a.txt", "is no:")
+        tty.type("o\r", "write_file", "rm -rf a.txt", "is no:")
+        tty.type("\r", "denied", "Done, mostly.", "3 steps")
+        tty.type("/titel\r", "did you mean /title?")
+        tty.type("/title\r", "do it")
+        assert tty.leave("/quit\r") == 0
     assert (folder / "a.txt").read_text() == "x"
     if term == "dumb":  # it shows itself what is typed
         assert bare(tty.drawn).count("/titel") == 2
@@ -78,14 +61,12 @@ def test_a_turn_that_a_kill_cut_off_can_be_taken_back(folder: Path, command: str
     with PracticeServer(script=script) as server:
         with Tty(["chat", *flags(server)], folder) as tty:
             tty.wait_for("Ctrl-D")
-            tty.type("write it\r")
-            tty.wait_for("is no:")
+            tty.type("write it\r", "is no:")
             os.kill(tty.pid, signal.SIGKILL)
             tty.wait_for_end()
         with Tty(["chat", "--continue", *flags(server)], folder) as tty:
             tty.wait_for("The last turn was cut off.")
-            tty.type(f"{command}\r")
-            tty.wait_for(shown)
+            tty.type(f"{command}\r", shown)
     assert not (folder / "made").exists()
 
 
@@ -98,19 +79,14 @@ def test_a_message_that_was_shown_as_queued_outlives_a_kill(folder: Path) -> Non
     with PracticeServer(script=script) as server:
         with Tty(["chat", "--yes", *flags(server)], folder) as tty:
             tty.wait_for("Ctrl-D")
-            tty.type("go\r")
-            tty.wait_for("│ up")
-            tty.type("left zebra\r")
-            tty.wait_for("queued: left zebra")
+            tty.type("go\r", "│ up")
+            tty.type("left zebra\r", "queued: left zebra")
             os.kill(tty.pid, signal.SIGKILL)
             tty.wait_for_end()
         with Tty(["chat", "--yes", "--continue", *flags(server)], folder) as tty:
-            tty.wait_for("1 message not read yet")
-            tty.wait_for("left zebra")
-            tty.type("new words\r")
-            tty.wait_for("I see.")
-            tty.type("/quit\r")
-            tty.wait_for_end()
+            tty.wait_for("1 message not read yet", "left zebra")
+            tty.type("new words\r", "I see.")
+            tty.leave("/quit\r")
         messages = json.loads(server.requests[-1].body)["messages"]
     said = [str(message["content"]) for message in messages if message["role"] == "user"]
     assert [text.split("\n")[0] for text in said[-3:]] == ["go", "left zebra", "new words"]
@@ -125,15 +101,10 @@ def test_a_plan_is_approved_by_its_number_where_nothing_can_be_drawn(folder: Pat
         PracticeServer(script=script) as server,
         Tty(["chat", "--approvals", "plan", *flags(server)], folder, environ={"TERM": "dumb"}) as tty,
     ):
-        tty.wait_for("approvals plan")
-        tty.wait_for("Ctrl-D")
-        tty.type("plan it\r")
-        tty.wait_for("Enter none: ")
-        tty.type("2\r")
-        tty.wait_for("mode auto")
-        tty.wait_for("Written.")
-        tty.type("/quit\r")
-        assert tty.wait_for_end() == 0
+        tty.wait_for("approvals plan", "Ctrl-D")
+        tty.type("plan it\r", "Enter none: ")
+        tty.type("2\r", "mode auto", "Written.")
+        assert tty.leave("/quit\r") == 0
     assert (folder / "a.txt").read_text() == "x"
 
 
@@ -145,36 +116,23 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(folder: Path) -> None:
         ScriptedReply("Still here."),
     ]
     with chatting(folder, script, "--yes") as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("up")
-        tty.type("\x03")
-        tty.wait_for("cancelled")
-        tty.type("again\r")
-        tty.wait_for("words")
-        tty.type("\x03")
-        tty.wait_for("cancelled")
-        tty.type("and now\r")
-        tty.wait_for("Still here.")
-        tty.wait_for("1 step")
-        tty.type("\x03")
-        tty.wait_for("quits")
-        tty.type("\x03")
-        assert tty.wait_for_end() == 0
+        tty.type("go\r", "up")
+        tty.type("\x03", "cancelled")
+        tty.type("again\r", "words")
+        tty.type("\x03", "cancelled")
+        tty.type("and now\r", "Still here.", "1 step")
+        tty.type("\x03", "quits")
+        assert tty.leave("\x03") == 0
 
 
 @pytest.mark.slow
 def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
     shell = ["bash", "-c", 'set -m; "$@"; echo "shell has it"; read line; fg; echo "ended with $?"', "bash"]
     with chatting(folder, [ScriptedReply("Back.")], under=shell) as (server, tty):
-        tty.type("half\x1a")
-        tty.wait_for("shell has it")
-        tty.type("on\n")
-        tty.wait_for("half")
-        tty.type(" typed\r")
-        tty.wait_for("Back.")
-        tty.wait_for("1 step")
-        tty.type("\x04")
-        tty.wait_for("ended with 0")
+        tty.type("half\x1a", "shell has it")
+        tty.type("on\n", "half")
+        tty.type(" typed\r", "Back.", "1 step")
+        tty.type("\x04", "ended with 0")
         assert tty.wait_for_end() == 0
         (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
     assert user["content"].startswith("half typed\n")
@@ -183,15 +141,10 @@ def test_ctrl_z_gives_the_shell_back_until_fg(folder: Path) -> None:
 @pytest.mark.slow
 def test_what_was_typed_before_is_searched_and_never_sent_by_it(folder: Path) -> None:
     with chatting(folder, [ScriptedReply("One."), ScriptedReply("Two.")]) as (server, tty):
-        tty.type("first question\r")
-        tty.wait_for("1 step")
-        tty.type("\x12")
-        tty.wait_for("I-search")
-        tty.type("\x03\x12quest\r again\r")
-        tty.wait_for("Two.")
-        tty.wait_for("1 step")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("first question\r", "1 step")
+        tty.type("\x12", "I-search")
+        tty.type("\x03\x12quest\r again\r", "Two.", "1 step")
+        assert tty.leave("\x04") == 0
         users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
     assert [m["content"].split("\n")[0] for m in users] == ["first question", "first question again"]
 
@@ -214,10 +167,8 @@ def test_a_session_that_is_opened_shows_its_last_exchange_without_a_colour(folde
             tty.wait_for("Ctrl-D")
             for text in ("4 messages", "› the last question", "The last answer."):
                 assert "old answer" not in tty.wait_for(text)
-            tty.type("/help\r")
-            tty.wait_for("your editor")
-            tty.type("\x04")
-            assert tty.wait_for_end() == 0
+            tty.type("/help\r", "your editor")
+            assert tty.leave("\x04") == 0
     colours = re.findall(r"\x1b\[(?:\d+;)*(?:[34][0-8]|9[0-7]|10[0-7])(?:;\d+)*m", tty.drawn)
     assert not colours, "NO_COLOR was set"
 
@@ -230,14 +181,11 @@ def test_what_is_typed_during_a_turn_steers_it(folder: Path) -> None:
     ]
     os.mkfifo(folder / "go")
     with chatting(folder, script, "--yes") as (server, tty):
-        tty.type("go\r")
-        tty.wait_for("up")
-        tty.type("turn left\r")
-        tty.wait_for("queued: turn left")
+        tty.type("go\r", "up")
+        tty.type("turn left\r", "queued: turn left")
         (folder / "go").write_text("now\n")
         tty.wait_for("Turned left.")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("\x04") == 0
         users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
     assert [m["content"].split("\n")[0] for m in users] == ["go", "turn left"]
 
@@ -247,20 +195,14 @@ def test_commands_typed_during_a_turn_run_at_its_end(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),)), ScriptedReply("Done.")]
     os.mkfifo(folder / "go")
     with chatting(folder, script, "--yes") as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("up")
-        tty.type("/undo\r")
-        tty.wait_for("queued: /undo")
+        tty.type("go\r", "up")
+        tty.type("/undo\r", "queued: /undo")
         tty.type("/undo 7\r")  # this one fails, and the next one runs
         tty.wait_for("queued: /undo 7")
-        tty.type("!echo mine\r")
-        tty.wait_for("queued: !echo mine")
+        tty.type("!echo mine\r", "queued: !echo mine")
         (folder / "go").write_text("now\n")
-        tty.wait_for("Done.")
-        tty.wait_for("taken back: go")
-        tty.wait_for("mine")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.wait_for("Done.", "taken back: go", "mine")
+        assert tty.leave("\x04") == 0
 
 
 @pytest.mark.slow
@@ -268,27 +210,20 @@ def test_commands_that_wait_come_back_into_the_input_when_the_turn_is_stopped(fo
     script = [ScriptedReply("", tool_calls=(terminal("echo up; read line < go"),))]
     os.mkfifo(folder / "go")
     with chatting(folder, script, "--yes") as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("up")
-        tty.type("/undo\r")
-        tty.wait_for("queued: /undo")
-        tty.type("\x03")
-        tty.wait_for("› /undo")
-        tty.type("\x03\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("go\r", "up")
+        tty.type("/undo\r", "queued: /undo")
+        tty.type("\x03", "› /undo")
+        assert tty.leave("\x03\x04") == 0
 
 
 @pytest.mark.slow
 def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
     text = "\r".join(f"line {number}" for number in range(1234))
     with chatting(folder, [ScriptedReply("Got it.")]) as (server, tty):
-        tty.type(f"look: \x1b[200~{text}\x1b[201~")
-        tty.wait_for("[pasted 1,234 lines]")
-        tty.type(" thanks\\\rsecond line\r")
-        tty.wait_for("Got it.")
+        tty.type(f"look: \x1b[200~{text}\x1b[201~", "[pasted 1,234 lines]")
+        tty.type(" thanks\\\rsecond line\r", "Got it.")
         (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
-        tty.type("\x04")
-        tty.wait_for_end()
+        tty.leave("\x04")
     assert user["content"].startswith("look: <pasted>line 0\nline 1\n")
     assert "line 1233</pasted> thanks\nsecond line" in user["content"]
 
@@ -296,14 +231,11 @@ def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_paste_that_never_ends_becomes_text_and_leaves_the_keys(folder: Path) -> None:
     with chatting(folder, [ScriptedReply("Got it.")]) as (server, tty):
-        tty.type("\x1b[200~first line\rsecond line")
-        tty.wait_for("second line")
+        tty.type("\x1b[200~first line\rsecond line", "second line")
         assert not server.requests
-        tty.type("\r")
-        tty.wait_for("Got it.")
+        tty.type("\r", "Got it.")
         (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("\x04") == 0
     assert "first line\nsecond line" in user["content"]
 
 
@@ -322,13 +254,10 @@ def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
         process.communicate(timeout=60)
         with Tty(["chat", "--continue", *flags(server)], folder) as tty:
             tty.wait_for("cut off")
-            tty.type("/resume\r")
-            tty.wait_for("Back again.")
+            tty.type("/resume\r", "Back again.")
             tty.resize(40)
-            tty.type("/usage\r")
-            tty.wait_for("prompt")
-            tty.type("\x04")
-            assert tty.wait_for_end() == 0
+            tty.type("/usage\r", "prompt")
+            assert tty.leave("\x04") == 0
     code, out, _ = run(["sessions", "list", "--json"], folder)
     assert code == 0
     assert len(json.loads(out)) >= 1
@@ -338,8 +267,7 @@ def test_a_turn_that_was_killed_is_offered_again(folder: Path) -> None:
 def test_sigterm_ends_the_chat_and_its_turn(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("echo up; sleep 60"),))]
     with chatting(folder, script, "--yes") as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("up")
+        tty.type("go\r", "up")
         os.kill(tty.pid, signal.SIGTERM)
         assert tty.wait_for_end() == 143
 
@@ -348,8 +276,7 @@ def test_sigterm_ends_the_chat_and_its_turn(folder: Path) -> None:
 def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
     with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
         tty.wait_for("Ctrl-D")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("\x04") == 0
         code, _, err = run(["chat", "--continue", "-q", "x", *flags(server)], folder)
     assert code == 1
     assert "no session" in err
@@ -359,8 +286,7 @@ def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
 def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folder: Path) -> None:
     huge = "9" * 5_000
     with chatting(folder, [ScriptedReply("Here I am.")], columns=100) as (_, tty):
-        tty.type("hello\r")
-        tty.wait_for("1 step")
+        tty.type("hello\r", "1 step")
         for typed, told in (
             ("/undo 3", "only the last turn is taken back"),
             ("/retry 3", "only the last turn is taken back"),
@@ -372,14 +298,10 @@ def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folde
             ("/jobs 99999999999999999999", "no background process"),
             ("/sessions שלום 🎉", "there is no such session"),
         ):
-            tty.type(f"{typed}\r")
-            tty.wait_for(told)
-        tty.type(f"/calls \x1b[200~{huge}\x1b[201~\r")
-        tty.wait_for("no call was made yet")
-        tty.type("/usage\r")
-        tty.wait_for("output")
-        tty.type("/quit\r")
-        assert tty.wait_for_end() == 0
+            tty.type(f"{typed}\r", told)
+        tty.type(f"/calls \x1b[200~{huge}\x1b[201~\r", "no call was made yet")
+        tty.type("/usage\r", "output")
+        assert tty.leave("/quit\r") == 0
 
 
 @pytest.mark.slow
@@ -395,8 +317,7 @@ def test_a_plugin_hears_of_a_command_before_it_runs(folder: Path, home: Path) ->
     (home / "config.yaml").write_text("plugins:\n  enabled: [watch]\n")
     with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
         tty.wait_for("Ctrl-D")
-        tty.type("/clear my own\r")
-        tty.wait_for("new session")
+        tty.type("/clear my own\r", "new session")
         assert (home / "heard").read_text() == "cli new clear my own cli True"
 
 
@@ -425,8 +346,7 @@ def test_a_turn_looks_the_same_while_it_runs_when_it_is_opened_and_when_it_is_sh
                 if not screens:
                     tty.type("write it\r")
                 screens.append(tty.wait_for("3 steps"))
-                tty.type("/quit\r")
-                assert tty.wait_for_end() == 0
+                assert tty.leave("/quit\r") == 0
     code, shown, _ = run(["sessions", "show", "write it"], folder)
     assert code == 0
     live, opened, listed = (_answered_rows(screen) for screen in (*screens, shown))

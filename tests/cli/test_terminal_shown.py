@@ -22,16 +22,12 @@ def test_a_sent_paste_is_shown_as_it_was(folder: Path) -> None:
     with PracticeServer(script=[ScriptedReply("One.")]) as server:
         with Tty(["chat", *flags(server)], folder) as tty:
             tty.wait_for("Ctrl-D")
-            tty.type(f"read \x1b[200~{paste}\x1b[201~\r")
-            tty.wait_for("1 step")
-            tty.type("/quit\r")
-            tty.wait_for_end()
+            tty.type(f"read \x1b[200~{paste}\x1b[201~\r", "1 step")
+            tty.leave("/quit\r")
         with Tty(["chat", "--continue", *flags(server)], folder) as tty:
             tty.wait_for("› read [pasted 40 lines]")
-            tty.type("/undo\r")
-            tty.wait_for("taken back: read [pasted 40 lines]")
-            tty.type("/quit\r")
-            assert tty.wait_for_end() == 0
+            tty.type("/undo\r", "taken back: read [pasted 40 lines]")
+            assert tty.leave("/quit\r") == 0
             assert "<pasted>" not in tty.drawn
 
 
@@ -39,15 +35,10 @@ def test_a_sent_paste_is_shown_as_it_was(folder: Path) -> None:
 def test_a_paste_that_goes_back_into_the_input_is_sent_as_a_paste(folder: Path) -> None:
     paste = "\n".join(f"row {number} of the log" for number in range(40))
     with chatting(folder, [ScriptedReply("One."), ScriptedReply("Two.")]) as (server, tty):
-        tty.type(f"read \x1b[200~{paste}\x1b[201~\r")
-        tty.wait_for("1 step")
-        tty.type("\x1b\x1b")
-        tty.wait_for("Esc leaves")
-        tty.type("1\r")
-        tty.wait_for("you had said: read [pasted 40 lines]")
-        tty.wait_for("› read [pasted 40 lines]")
-        tty.type("\r")
-        tty.wait_for("Two.")
+        tty.type(f"read \x1b[200~{paste}\x1b[201~\r", "1 step")
+        tty.type("\x1b\x1b", "Esc leaves")
+        tty.type("1\r", "you had said: read [pasted 40 lines]", "› read [pasted 40 lines]")
+        tty.type("\r", "Two.")
         assert "<pasted>" not in tty.drawn
         messages = json.loads(server.requests[-1].body)["messages"]
     users = [str(message["content"]) for message in messages if message["role"] == "user"]
@@ -58,25 +49,19 @@ def test_a_paste_that_goes_back_into_the_input_is_sent_as_a_paste(folder: Path) 
 def test_ctrl_o_shows_every_line_of_a_call(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("seq 1 900"),)), ScriptedReply("Done.")]
     with chatting(folder, script, "--yes") as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("2 steps")
-        tty.type("\x0f")
-        tty.wait_for("(1 of 1)")
-        tty.wait_for("q leaves")
+        tty.type("go\r", "2 steps")
+        tty.type("\x0f", "(1 of 1)", "q leaves")
         tty.type("/890\r")
         assert "\n600\n" not in tty.wait_for("\n899\n")
-        tty.type("q/quit\r")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("q/quit\r") == 0
 
 
 @pytest.mark.slow
 def test_a_call_is_printed_whole_without_a_pager(folder: Path) -> None:
     script = [ScriptedReply("", tool_calls=(terminal("seq 1 900"),)), ScriptedReply("Done.")]
     with chatting(folder, script, "--yes", environ={"PAGER": "cat"}) as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("2 steps")
-        tty.type("\x0f")
-        tty.wait_for("(1 of 1)")
+        tty.type("go\r", "2 steps")
+        tty.type("\x0f", "(1 of 1)")
         assert "\n600\n" in tty.wait_for("\n899\n")
 
 
@@ -84,8 +69,7 @@ def test_a_call_is_printed_whole_without_a_pager(folder: Path) -> None:
 def test_what_the_terminal_answers_late_is_not_sent(folder: Path) -> None:
     with chatting(folder, [ScriptedReply("Seen.")]) as (server, tty):
         tty.type("al\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\pha\x1b[I\x1b[O\x1b]10;rgb:ff/ff/ff\x07\x1b[?62;4c")
-        tty.type("\x1b[13;2ubeta\r")
-        tty.wait_for("Seen.")
+        tty.type("\x1b[13;2ubeta\r", "Seen.")
         [message] = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
     assert message["content"].startswith("alpha\nbeta")
 
@@ -99,14 +83,10 @@ def test_the_terminal_rings_at_a_question_and_after_a_long_turn(
     (home / "config.yaml").write_text(f"notify:\n  questions: {setting}\n  turns_over_s: 0.001\n")
     script = [ScriptedReply("", tool_calls=(terminal("rm -rf a.txt"),)), ScriptedReply("Done.")]
     with chatting(folder, script) as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("Enter alone is no:")
+        tty.type("go\r", "Enter alone is no:")
         assert ("\x1b]9;Whet asks for approval: terminal: rm -rf a.txt\a\a" in tty.drawn) is rings
-        tty.type("\r")
-        tty.wait_for("Done.")
-        tty.wait_for("2 steps")
-        tty.type("\x04")
-        tty.wait_for_end()
+        tty.type("\r", "Done.", "2 steps")
+        tty.leave("\x04")
         assert "\x1b]9;Whet: the turn ended (answered): Done.\a\a" in tty.drawn
 
 
@@ -128,9 +108,7 @@ def test_a_message_to_a_session_in_use_elsewhere_comes_back_into_the_input(folde
         server.wait_for_stall()
         with Tty(["chat", "--continue", *flags(server)], folder) as second:
             second.wait_for("Ctrl-D")
-            second.type("do not lose this\r")
-            second.wait_for("is in use by process")
-            second.wait_for("› do not lose this")
+            second.type("do not lose this\r", "is in use by process", "› do not lose this")
         server.release()
 
 
@@ -144,8 +122,7 @@ def test_a_reopened_session_shows_the_calls_of_a_turn_that_was_killed(folder: Pa
     with PracticeServer(script=script) as server:
         with Tty(["chat", "--yes", *flags(server)], folder) as tty:
             tty.wait_for("Ctrl-D")
-            tty.type("first\r")
-            tty.wait_for("1 step")
+            tty.type("first\r", "1 step")
             tty.type("second\r")
             server.wait_for_stall()
         with Tty(["chat", "--continue", *flags(server)], folder) as tty:
@@ -157,6 +134,5 @@ def test_a_reopened_session_shows_the_calls_of_a_turn_that_was_killed(folder: Pa
 def test_nothing_is_drawn_while_a_question_waits(folder: Path) -> None:
     script = [ScriptedReply(tool_calls=(PracticeCall("write_file", '{"path": "a", "content": "b"}'),))]
     with chatting(folder, script) as (_, tty):
-        tty.type("go\r")
-        tty.wait_for("Enter alone is no:")
+        tty.type("go\r", "Enter alone is no:")
         assert any(tty.count_later_bytes(1.0) == 0 for _ in range(15))

@@ -169,9 +169,7 @@ async def test_a_key_of_a_slowly_typed_word_does_not_answer_the_next_question(
     keys.typing = TypingGuard(lambda: now[0])
     with create_pipe_input() as pipe:
         prompt: PromptSession[str] = PromptSession(
-            input=pipe,
-            output=DummyOutput(),
-            key_bindings=keys.bindings(lambda: prompt.default_buffer),
+            input=pipe, output=DummyOutput(), key_bindings=keys.bindings(lambda: prompt.default_buffer)
         )
         task = asyncio.create_task(prompt.prompt_async())
         given: list[str | None] = []

@@ -84,11 +84,7 @@ def planted(seed: int = 7, each: int = 7) -> list[tuple[str, str, str]]:
             "Server=tcp:db,1433;Database=main;User ID=app;Password=@@;Encrypt=True",
         )
         query = ("token", "api_key", "access_token", "sig", "key", "secret", "sid")[index % 7]
-        add(
-            "query",
-            some(_B62, 22),
-            f"GET https://example.org/x?id=4&{query}=@@1&page=2",
-        )
+        add("query", some(_B62, 22), f"GET https://example.org/x?id=4&{query}=@@1&page=2")
         add("netrc", some(_B62, 11), "machine example.org login app password @@\n")
         add("random token", some(_B62, 40), "export done\n@@\nline after")
         add("hash", "$2b$12$" + some("./" + _B62, 53), "root:@@:19000:0:99999:7:::")

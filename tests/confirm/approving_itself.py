@@ -5,9 +5,9 @@ In variables: ID and DIGEST (of its request), TOKEN (its own, which submits), WH
 Python that runs Whet) and OTHER (an empty file of the agent's own).
 """
 
-# ruff: noqa: E501 - an attempt a line reads better
-
 from __future__ import annotations
+
+# ruff: noqa: E501 - an attempt a line reads better
 
 _BODY = "-s -m 5 -X POST -H 'Content-Type: application/json' -d '{}'"
 _URLLIB = "import urllib.request as u,os;e=os.environ;"

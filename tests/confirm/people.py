@@ -55,7 +55,6 @@ class Desk:
         return found
 
     async def submit(self, action: str = "deploy_production", **fields: Any) -> ConfirmRequest:
-        """Submit as the agent."""
         fields = {"description": "Release 2.4 to all regions", "details": {"version": "2.4"}, **fields}
         made = await self.service.submit(AGENT, Submission(action, **fields))
         assert made.request is not None, made
@@ -90,7 +89,6 @@ class Desk:
     async def notifying(
         self, channels: str = "", secrets: dict[str, str] | None = None
     ) -> AsyncIterator[ConfirmNotifier]:
-        """Run a notifier with this channels file."""
         path = self.folder / "channels.toml"
         path.write_text(channels)
         notifier = ConfirmNotifier(self.service, read_channels(path), secrets or {}, PAGE)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,12 @@ class Served:
         timeout_s: float = 30,
     ) -> tuple[int, dict[str, Any]]:
         """One call on a connection of its own; raises OSError where nobody answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)) as connection:
             headers = {"Authorization": f"Bearer {self.token(role)}"} if role else {}
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             answer = connection.getresponse()
             text = answer.read()
             return answer.status, json.loads(text) if text.startswith(b"{") else {"text": text.decode()}
-        finally:
-            connection.close()
 
     def client(self, role: str | None) -> httpx2.Client:
         """A client with the first token of `role`, with none for None; closed with the service."""

@@ -131,7 +131,6 @@ def _fill(text: str, values: dict[str, str]) -> str:
 
 
 def _write_files(program: AgentProgram, values: dict[str, str]) -> None:
-    """Write the program's files, and keep what else is in them."""
     for name, content in program.files.items():
         file = Path(values["home"]) / name
         old = json.loads(file.read_text()) if file.exists() else {}
@@ -188,7 +187,6 @@ def find_fault(server: Running, agent: str, home: Path, path: str = "") -> str:
 
 
 def adopt_by_command(agent: str, home: Path, url: str) -> None:
-    """Run `whet confirm adopt` with this home."""
     environ = os.environ | {"HOME": str(home), "WHET_HOME": str(home / "whet"), "WHET_CONFIRM_URL": url}
     command = [sys.executable, "-m", "whet", "confirm", "adopt", agent]
     subprocess.run(command, env=environ, check=True, stdout=subprocess.DEVNULL)

@@ -6,7 +6,10 @@ import asyncio
 import json
 import re
 import socket
+import sqlite3
 import threading
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -141,7 +144,6 @@ class Running:
         return self.service.database.read_now(lambda db: db.execute(sql, values).fetchall())
 
     def stored(self, request_id: str) -> ConfirmRequest:
-        """A request that is there."""
         found = self.service.get(request_id)
         assert found is not None
         return found
@@ -188,10 +190,15 @@ def outside(places: ServicePaths) -> apsw.Connection:
 
 
 def field_of(page: str, name: str) -> str:
-    """Give the value of a form's field on a page."""
     found = re.search(rf'name="{name}" value="([^"]+)"', page)
     assert found is not None, page
     return found[1]
+
+
+def alter(database: Path, sql: str, values: Sequence[Any] = ()) -> None:
+    """Change a database file as somebody who has no key does."""
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute(sql, values)
 
 
 def touch(places: ServicePaths, sql: str, *values: apsw.SQLiteValue) -> None:
@@ -202,7 +209,6 @@ def touch(places: ServicePaths, sql: str, *values: apsw.SQLiteValue) -> None:
 
 
 def request(port: int, method: str, path: str, body: bytes = b"", *headers: str) -> bytes:
-    """The bytes of a request that closes its connection."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close", *headers]
     if body:
         lines.append(f"Content-Length: {len(body)}")
@@ -210,6 +216,5 @@ def request(port: int, method: str, path: str, body: bytes = b"", *headers: str)
 
 
 def answered(raw: bytes) -> tuple[int, Any]:
-    """Status and JSON of the first answer in `raw`."""
     head, _, rest = raw.partition(b"\r\n\r\n")
     return int(head.split(b" ", 2)[1]), json.loads(rest) if rest.strip().startswith((b"{", b"[")) else rest

@@ -167,18 +167,10 @@ def test_the_check_reads_a_setting_written_by_hand_and_names_a_file_it_can_not_r
 
 @pytest.mark.parametrize(
     "before",
-    [
-        b'\xef\xbb\xbf{\n\t"theme": "Gr\xc3\xbcn"\n}',
-        b'\xef\xbb\xbf{"theme": 1}\r\n',
-        b"\xef\xbb\xbf",
-        b"\xef\xbb\xbf \r\n",
-        b"",
-        b"\r\n\r\n",
-        b'{\r\n\t"model": "opus"\r\n}',
-        b'{"hooks": {"PreToolUse": [], "BeforeTool": [{"matcher": "x"}]}}',
-        None,
-    ],
-)
+    [b'\xef\xbb\xbf{\n\t"theme": "Gr\xc3\xbcn"\n}', b'\xef\xbb\xbf{"theme": 1}\r\n', b"\xef\xbb\xbf",
+     b"\xef\xbb\xbf \r\n", b"", b"\r\n\r\n", b'{\r\n\t"model": "opus"\r\n}',
+     b'{"hooks": {"PreToolUse": [], "BeforeTool": [{"matcher": "x"}]}}', None],
+)  # fmt: skip
 @pytest.mark.slow
 def test_removal_after_updates_restores_every_byte(tmp_path: Path, before: bytes | None) -> None:
     agent = "gemini"
@@ -264,9 +256,7 @@ def test_an_agent_with_a_folder_of_its_own_is_found_there(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("agent", EVENTS)
-def test_each_agent_gets_an_answer_in_its_own_form(
-    server: Running, monkeypatch: pytest.MonkeyPatch, agent: str
-) -> None:
+def test_each_agent_is_answered_its_way(server: Running, monkeypatch: pytest.MonkeyPatch, agent: str) -> None:
     monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("submit", "agent"))
     fields = {"tool_name": "bash", "tool_input": {"command": "make"}, "cwd": "/tmp"} | EVENTS[agent]
     ask = HookAsk(f"http://127.0.0.1:{server.port}")

@@ -3,13 +3,14 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import msgspec
 import pytest
 
-from tests.confirm.running import ToolUse
+from tests.confirm.running import ToolUse, alter
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet_confirm import audit, requests, retention
@@ -60,11 +61,8 @@ def fill(folder: Path, count: int) -> ServicePaths:
 
 
 def look(path: Path, places: ServicePaths, outside=()) -> audit.AuditReport:
-    db = apsw.Connection(str(path))
-    try:
+    with closing(apsw.Connection(str(path))) as db:
         return audit.verify(db, audit.read_keys(places.public_key), outside)
-    finally:
-        db.close()
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +158,7 @@ def test_a_changed_record_is_found(places, tmp_path, change):
 def test_of_many_changed_records_twenty_are_told(places, tmp_path, changed, told):
     copy = tmp_path / "copy.db"
     shutil.copy(places.database, copy)
-    db = sqlite3.connect(copy)
-    db.execute("UPDATE requests SET action = 'wipe' WHERE seq <= ?", (changed,))
-    db.commit()
-    db.close()
+    alter(copy, "UPDATE requests SET action = 'wipe' WHERE seq <= ?", (changed,))
     assert len(look(copy, places).problems) == told
 
 
@@ -171,10 +166,7 @@ def test_of_many_changed_records_twenty_are_told(places, tmp_path, changed, told
 def test_of_many_removed_records_twenty_are_told(places, tmp_path, removed, told):
     copy = tmp_path / "copy.db"
     shutil.copy(places.database, copy)
-    db = sqlite3.connect(copy)
-    db.execute("DELETE FROM requests WHERE seq <= ?", (removed,))
-    db.commit()
-    db.close()
+    alter(copy, "DELETE FROM requests WHERE seq <= ?", (removed,))
     found = look(copy, places).problems
     assert sum("record is gone" in problem for problem in found) == told
 
@@ -200,10 +192,7 @@ def test_a_vote_without_the_signature_that_its_rule_demands_is_found(tmp_path):
 def test_a_removed_record_is_found(places, tmp_path):
     copy = tmp_path / "copy.db"
     shutil.copy(places.database, copy)
-    db = sqlite3.connect(copy)
-    db.execute("DELETE FROM requests WHERE seq = 5")
-    db.commit()
-    db.close()
+    alter(copy, "DELETE FROM requests WHERE seq = 5")
     assert "record is gone" in look(copy, places).problems[0]
 
 
@@ -256,19 +245,15 @@ def test_pruning_keeps_the_log_verifiable(tmp_path):
     db.close()
     report = look(places.database, places)
     assert report.problems == () and report.records == 120 - cut.requests
-    writer = sqlite3.connect(places.database)
-    writer.execute("UPDATE events SET principal = 'x' WHERE id = 201")
-    writer.commit()
-    writer.close()
+    alter(places.database, "UPDATE events SET principal = 'x' WHERE id = 201")
     assert not look(places.database, places).is_good
 
 
 def test_a_checkpoint_that_was_taken_out_of_the_exported_file_is_found(places):
     db = apsw.Connection(str(places.database))
     kept = [audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size")]
-    assert (
-        audit.find_removed_checkpoints(db, kept) == [] and audit.find_removed_checkpoints(db, kept[:-1]) == []
-    )
+    assert audit.find_removed_checkpoints(db, kept) == []
+    assert audit.find_removed_checkpoints(db, kept[:-1]) == []
     assert "taken out" in audit.find_removed_checkpoints(db, [kept[0], *kept[2:]])[0]
     db.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -57,26 +56,14 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
 
 @each(
     "url",
-    [
-        "http://127.0.0.1/",
-        "http://2130706433/",
-        "http://0x7f.1/",
-        "http://0177.0.0.1/",
-        "http://127.1/",
-        "http://[::1]/",
-        "http://[::ffff:10.0.0.1]/",
-        "http://169.254.169.254/latest/meta-data",
-        "http://[fd00:ec2::254]/",
-        "http://100.100.100.200/",
-        "http://0.0.0.0/",
-        "http://localhost/",
-        "http://[fe80::1]/",
-        "http://224.0.0.1/",
-        "http://[64:ff9b::a00:1]/",
-        "http://168.63.129.16/",
-        "http://[::ffff:a83f:8110]/",
-    ],
-)
+    ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://127.1/",
+     "http://[::1]/", "http://[::ffff:10.0.0.1]/", "http://169.254.169.254/latest/meta-data",
+     "http://[fd00:ec2::254]/", "http://100.100.100.200/", "http://0.0.0.0/", "http://localhost/",
+     "http://[fe80::1]/", "http://224.0.0.1/", "http://[64:ff9b::a00:1]/", "http://168.63.129.16/",
+     "http://[::ffff:a83f:8110]/", "http://[2002:7f00:1::]/", "file:///etc/passwd", "http://localhost:80/",
+     "http://[64:ff9b::a9fe:a9fe]/", "http://[64:ff9b:1::1]/", "http://[::127.0.0.1]/",
+     "http://[::ffff:0:7f00:1]/", "http://[fec0::1]/", "http://[5f00::1]/", "http://[ff0e::1]/"],
+)  # fmt: skip
 async def test_no_spelling_of_an_inner_address_is_called(url: str) -> None:
     with pytest.raises((AddressRefused, OSError)):
         await resolve(url, allow_private=False)
@@ -101,20 +88,6 @@ def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path: Path) -> None
         assert server.stored(made["id"]).resolved_by == "alice, bob, dora"
 
 
-@pytest.mark.parametrize(
-    "seconds",
-    [-1.0, 0.0, 91 * 86400.0, float("-1e300"), 1e300],
-    ids=["past", "now", "far", "-1e300", "1e300"],
-)
-def test_no_time_but_a_near_one_is_lent(tmp_path: Path, seconds: float) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        server.token("approve", "bob")
-        alice = server.client("approve", "alice")
-        body = json.dumps({"stand_in": "bob", "until": time.time() + seconds})
-        assert alice.post("/delegations", content=body).status_code == 400
-        assert alice.get("/delegations").json()["delegations"] == []
-
-
 ENTRIES = [
     {"action": "wipe_database"},
     {"action": "Wipe-Database"},
@@ -124,6 +97,7 @@ ENTRIES = [
     {"action": "\u200b"},
     {"principal": ""},
     {"seconds": 0},
+    {"seconds": 0.5},
     {"seconds": -5},
     {"seconds": 86401},
     {"seconds": 1e300},

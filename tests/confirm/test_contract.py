@@ -221,14 +221,6 @@ def test_whitelisted_calls_pass_without_a_person_and_use_up_no_limit(tmp_path):
         assert agent.post("/confirm", json={"action": "deploy"}).status_code == 400  # fields come first
 
 
-def test_audit_lists_newest_first_with_details_as_text(fresh):
-    ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(3)]
-    page = fresh.person.get("/audit").json()
-    assert page["count"] == 3 and [entry["id"] for entry in page["entries"]] == ids[::-1]
-    entry = page["entries"][0]
-    assert entry.keys() >= AUDIT_KEYS and entry["details"] == '{"version":"1.4.2"}'
-
-
 def test_audit_limits_are_clamped(fresh):
     for number in range(3):
         submit(fresh, action=f"act{number}")
@@ -244,16 +236,6 @@ def test_audit_pages_go_through_everything_once(fresh):
         seen += [entry["id"] for entry in page["entries"]]
         query = f"limit=3&{page['next']}" if "next" in page else ""
     assert seen == ids[::-1]
-
-
-def test_health_needs_no_token_and_counts_what_is_pending(fresh):
-    made = submit(fresh).json()
-    health = fresh.stranger.get("/health").json()
-    assert (
-        health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
-    )
-    fresh.person.post(made["deny_url"])
-    assert fresh.stranger.get("/health").json()["pending_count"] == 0
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import threading
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, answered, request
+from tests.confirm.running import SUBMIT, Running, ToolUse, alter, answered, request
 from tests.support import ended, wait_until
 from whet_confirm import audit
 from whet_confirm.records import Caller
@@ -216,7 +215,7 @@ def test_11_auto_approvals_leave_a_record(tmp_path):
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
         admin.post("/whitelist", json={"action": "deploy", "principal": "agent", "seconds": 60})
         made = agent.post("/confirm", json=SUBMIT).json()
-        assert len(made["id"]) == 22
+        assert len(made["id"]) == 22 and made["message"] == "whitelist entry 1 lets it pass"
         assert agent.get(f"/confirm/{made['id']}").json()["status"] == "auto_approved"
         assert admin.get("/audit").json()["entries"][0]["resolved_by"] == "whitelist:1"
 
@@ -306,10 +305,7 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
         made = asked(agent)
         alice.post(made["approve_url"])
         assert stat.S_IMODE(server.places.database.stat().st_mode) == 0o600
-    db = sqlite3.connect(server.places.database)
-    db.execute("UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
-    db.commit()
-    db.close()
+    alter(server.places.database, "UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
     with Running(tmp_path) as server:
         keys = audit.read_keys(server.places.public_key) | {server.service.key.id: server.service.key}
         report = server.service.database.read_now(lambda db: audit.verify(db, keys))

@@ -38,11 +38,8 @@ def token(service: ConfirmService, name: str, role: str = "approve") -> tuple[st
 
 
 def look(places: ServicePaths) -> tuple[str, ...]:
-    db = apsw.Connection(str(places.database))
-    try:
+    with closing(apsw.Connection(str(places.database))) as db:
         return audit.verify(db, audit.read_keys(places.public_key)).problems
-    finally:
-        db.close()
 
 
 @pytest.fixture
@@ -65,14 +62,11 @@ def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(place
     _, secret = token(service, "alice")
     index_pages.overwrite(places.database, HASHES, hash_secret(secret), hash_secret(FORGED))
     again = tokens.TOKENS
-    db = apsw.Connection(str(places.database))
-    try:
+    with closing(apsw.Connection(str(places.database))) as db:
         assert db.execute("SELECT name FROM tokens WHERE hash = ?", (hash_secret(FORGED),)).fetchone() == (
             "alice",
         ), "the attack works on a query that believes the index"
         assert again.find(db, again.by_hash, hash_secret(FORGED)) is None
-    finally:
-        db.close()
     assert service.authenticate(FORGED) is None
     service.database.close()
 

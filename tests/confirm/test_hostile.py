@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +113,10 @@ def test_a_call_named_differently_is_no_approval(server: Running, name: str) -> 
     made = ask(server)
     method, path, headers = CALLS[name]
     fill = {key: value.replace("ID", made["id"]) for key, value in headers.items()}
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    try:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
         sent = {"Authorization": tokens(server)[1], **fill}
         connection.request(method, path.replace("ID", made["id"]), b"{}", sent)
         assert connection.getresponse().status in (400, 404, 405)
-    finally:
-        connection.close()
     assert server.stored(made["id"]).is_pending
 
 

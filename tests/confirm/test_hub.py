@@ -13,10 +13,7 @@ async def test_the_watch_rests_until_somebody_outside_waits() -> None:
     hub = Hub(0, lambda after, before: [])
     inside = hub.next_event(is_background=True)
     assert not hub.has_waiters
-    waits: tuple[Callable[[], asyncio.Future[Any]], ...] = (
-        lambda: hub.listen_for_end("one"),
-        hub.next_event,
-    )
+    waits: tuple[Callable[[], asyncio.Future[Any]], ...] = (lambda: hub.listen_for_end("one"), hub.next_event)
     for wait in waits:
         resting = asyncio.create_task(hub.wait_for_change(0.0, 3600.0))
         await asyncio.sleep(0)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -71,24 +70,11 @@ def said(outcome: RequestOutcome) -> tuple[str, str]:
     return outcome.kind, outcome.message
 
 
-def run(tmp_path: Path, test: Callable[[People], Coroutine[Any, Any, None]]) -> None:
-    people = People(tmp_path)
-
-    async def main() -> None:
-        async with asyncio.timeout(30):
-            await test(people)
-
-    try:
-        asyncio.run(main())
-    finally:
-        people.close()
-
-
 GONE = ("not_found", "there is no such request")
 
 
-def test_one_yes_or_no_settles_what_needs_no_more(tmp_path: Path) -> None:
-    async def test(people: People) -> None:
+async def test_one_yes_or_no_settles_what_needs_no_more(tmp_path: Path) -> None:
+    with closing(People(tmp_path)) as people:
         one = await people.submit("plain")
         assert await people.vote(one, people.ann, digest="0" * 64) == (
             "changed",
@@ -108,11 +94,9 @@ def test_one_yes_or_no_settles_what_needs_no_more(tmp_path: Path) -> None:
         assert await people.vote(late, people.ann) == ("late", "too late: it ran out before anybody decided")
         assert await people.vote(msgspec.structs.replace(one, id="r" * 22), people.ann) == GONE
 
-    run(tmp_path, test)
 
-
-def test_rules_say_who_counts_how_many_and_where(tmp_path: Path) -> None:
-    async def test(people: People) -> None:
+async def test_rules_say_who_counts_how_many_and_where(tmp_path: Path) -> None:
+    with closing(People(tmp_path)) as people:
         two = await people.submit("two")
         others = "rule 'two' lets others decide this: 2 of ops"
         assert await people.vote(two, people.cat) == ("not_allowed", others)
@@ -139,11 +123,10 @@ def test_rules_say_who_counts_how_many_and_where(tmp_path: Path) -> None:
         web = await people.submit("web")
         assert await people.vote(web, people.ann, "deny") == ("decided", "denied")
 
-    run(tmp_path, test)
 
+async def test_a_new_policy_holds_for_what_is_pending(tmp_path: Path) -> None:
+    with closing(People(tmp_path)) as people:
 
-def test_a_new_policy_holds_for_what_is_pending(tmp_path: Path) -> None:
-    async def test(people: People) -> None:
         def write(old: str, new: str) -> None:
             assert old in RULES
             (tmp_path / "policy.toml").write_text(RULES.replace(old, new))
@@ -175,11 +158,9 @@ def test_a_new_policy_holds_for_what_is_pending(tmp_path: Path) -> None:
         )
         assert await people.vote(named, people.cat) == ("decided", "approved")
 
-    run(tmp_path, test)
 
-
-def test_a_review_takes_its_time_from_the_first_look(tmp_path: Path) -> None:
-    async def test(people: People) -> None:
+async def test_a_review_takes_its_time_from_the_first_look(tmp_path: Path) -> None:
+    with closing(People(tmp_path)) as people:
         slow = await people.submit("slow")
         assert await people.vote(slow, people.ann) == ("too_early", "look at it for 30 s first; 30 s to go")
         people.hands.pass_by(10)
@@ -192,11 +173,9 @@ def test_a_review_takes_its_time_from_the_first_look(tmp_path: Path) -> None:
         quick = await people.submit("slow")
         assert await people.vote(quick, people.ann, "deny") == ("decided", "denied")
 
-    run(tmp_path, test)
 
-
-def test_together_with_others_one_is_decided_that_was_looked_at(tmp_path: Path) -> None:
-    async def test(people: People) -> None:
+async def test_together_with_others_one_is_decided_that_was_looked_at(tmp_path: Path) -> None:
+    with closing(People(tmp_path)) as people:
         one = await people.submit("plain")
         unseen = ("too_early", "look at it first: you have not opened it as it is now")
         assert await people.vote(one, people.ann, is_one_of_many=True) == unseen
@@ -209,11 +188,9 @@ def test_together_with_others_one_is_decided_that_was_looked_at(tmp_path: Path) 
         alone = ("not_allowed", "this one is decided by itself, not together with others")
         assert await people.vote(risky, people.ann, is_one_of_many=True) == alone
 
-    run(tmp_path, test)
 
-
-def test_only_its_submitter_or_an_admin_takes_a_request_back(tmp_path: Path) -> None:
-    async def test(people: People) -> None:
+async def test_only_its_submitter_or_an_admin_takes_a_request_back(tmp_path: Path) -> None:
+    with closing(People(tmp_path)) as people:
         one = await people.submit("plain")
         for who in (people.other, people.ann):
             assert said(await people.service.cancel(one.id, who)) == GONE
@@ -226,11 +203,9 @@ def test_only_its_submitter_or_an_admin_takes_a_request_back(tmp_path: Path) -> 
         two = await people.submit("plain")
         assert said(await people.service.cancel(two.id, root)) == ("decided", "cancelled")
 
-    run(tmp_path, test)
 
-
-def test_an_approval_is_used_up_once_and_its_run_reported_once(tmp_path: Path) -> None:
-    async def test(people: People) -> None:
+async def test_an_approval_is_used_up_once_and_its_run_reported_once(tmp_path: Path) -> None:
+    with closing(People(tmp_path)) as people:
         service, agent = people.service, people.agent
         one = await people.submit("plain")
         pending = ("already_decided", "it is pending, not approved")
@@ -277,11 +252,9 @@ def test_an_approval_is_used_up_once_and_its_run_reported_once(tmp_path: Path) -
         people.hands.pass_by(service.policy_file.policy.approval_valid_s)
         assert said(await service.consume(fresh.id, agent, fresh.digest)) == used
 
-    run(tmp_path, test)
 
-
-def test_what_runs_out_is_written_down_as_many_as_are_asked_for(tmp_path: Path) -> None:
-    async def test(people: People) -> None:
+async def test_what_runs_out_is_written_down_as_many_as_are_asked_for(tmp_path: Path) -> None:
+    with closing(People(tmp_path)) as people:
         made = [await people.submit("plain") for _ in range(3)]
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 0
         people.hands.pass_by(made[0].timeout_seconds)
@@ -294,5 +267,3 @@ def test_what_runs_out_is_written_down_as_many_as_are_asked_for(tmp_path: Path) 
         assert {(one.status, one.resolved_by) for one in ended if one} == {("expired", "system:timeout")}
         reasons = [one.reason for one in ended if one]
         assert reasons == [""] * 3 + ["the service's clock was corrected"] * 3
-
-    run(tmp_path, test)

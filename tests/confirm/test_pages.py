@@ -43,7 +43,6 @@ SERVING = sorted({line for _, line in COMMANDS if line.startswith("whet confirm 
 
 
 def blocks_of(page: str, begins: str) -> str:
-    """The indented text of a page from the block that begins so, up to what is not a setting."""
     text = (ROOT / "docs" / page).read_text("utf-8")
     found = re.search(rf"^ {{4}}{re.escape(begins)}.*?(?=^\S|^ {{4}}whet)", text, re.M | re.S)
     assert found is not None, begins

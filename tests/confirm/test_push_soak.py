@@ -282,11 +282,10 @@ def settle(world: World) -> None:
 
 
 def rows(world: World, sql: str) -> list[tuple[Any, ...]]:
-    database = sqlite3.connect(f"file:{world.served.home / 'confirmations.db'}?mode=ro", uri=True)
-    try:
+    with contextlib.closing(
+        sqlite3.connect(f"file:{world.served.home / 'confirmations.db'}?mode=ro", uri=True)
+    ) as database:
         return database.execute(sql).fetchall()
-    finally:
-        database.close()
 
 
 def reason_of(row: tuple[Any, ...]) -> str:

@@ -30,7 +30,6 @@ def opened(places: ServicePaths, **terms) -> ConfirmService:
 
 
 def used_approval(folder: Path) -> tuple[ServicePaths, dict]:
-    """A service that ran: an approval was given, a copy of the database made, and then it was used up."""
     with Running(folder) as server:
         agent, owner = server.client("submit", "agent"), server.client("approve", "alice")
         made = agent.post("/confirm", json=SUBMIT).json()

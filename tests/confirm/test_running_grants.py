@@ -263,13 +263,7 @@ async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None
             await off(server.message)
             rows = server.messages[1]["reply_markup"]["inline_keyboard"]
             labels = [button["text"] for row in rows for button in row]
-            assert labels[:5] == [
-                "✓ Approve",
-                "✓ this session",
-                "✓ 1 hour",
-                "✓ this host",
-                "✓ 3 times",
-            ]
+            assert labels[:5] == ["✓ Approve", "✓ this session", "✓ 1 hour", "✓ this host", "✓ 3 times"]
             assert "others of this action and token may pass: in this session" in server.messages[1]["text"]
             popup = await off(server.answer, server.press(1, "1 hour"))
             assert popup.endswith(" Grant 1 runs.")

@@ -174,9 +174,7 @@ def environment_of(unit: str) -> dict[str, str]:
     return {**dict(line.split("=", 1) for line in lines), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
 
-def test_an_agent_of_another_user_approves_nothing(
-    installed: tuple[str, str, str, Path],
-) -> None:
+def test_an_agent_of_another_user_approves_nothing(installed: tuple[str, str, str, Path]) -> None:
     service, agent, approver, _ = installed
     plan = install.plan_for((*SERVE[:-2],), (approver,), (agent,), has_user=True)
     start = next(line for line in plan.unit.splitlines() if line.startswith("ExecStart="))
@@ -245,12 +243,11 @@ def shell(user: str, text: str, environment: Mapping[str, str], folder: Path) ->
 
 
 def state(folder: Path, request_id: str) -> tuple[object, ...]:
-    db = apsw.Connection(str(folder / "confirmations.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
+    with contextlib.closing(
+        apsw.Connection(str(folder / "confirmations.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    ) as db:
         status = db.execute("SELECT status FROM requests WHERE id = ?", (request_id,)).fetchone()
         counts = (
             db.execute(f"SELECT count(*) FROM {name}").fetchone() for name in ("votes", "tokens", "whitelist")
         )
         return (status and status[0], *(row and row[0] for row in counts))
-    finally:
-        db.close()

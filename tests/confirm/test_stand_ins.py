@@ -86,10 +86,20 @@ def test_a_seat_is_not_handed_on_and_not_lent_for_ones_own_request(server: Runni
 
 
 @pytest.mark.parametrize(
-    ("stand_in", "seconds"), [("alice", 60), ("Alice", 60), ("nobody", 60), ("bob", -1), ("bob", 91 * 86_400)]
+    ("stand_in", "seconds"),
+    [
+        ("alice", 60),
+        ("Alice", 60),
+        ("nobody", 60),
+        ("bob", -1),
+        ("bob", 0),
+        ("bob", 91 * 86_400),
+        ("bob", 1e300),
+    ],
 )
 def test_what_can_be_no_delegation(server: Running, stand_in: str, seconds: float) -> None:
     assert away(server, "alice", stand_in, seconds).status_code == 400
+    assert server.people["alice"].get("/delegations").json()["delegations"] == []
 
 
 def test_two_people_do_not_stand_in_for_each_other_and_an_agent_for_nobody(server: Running) -> None:

@@ -82,16 +82,6 @@ def test_one_person_with_two_spellings_is_no_quorum_of_two(tmp_path: Path) -> No
         assert again.status_code == 202 and again.json()["status"] == "pending"
 
 
-def test_a_whitelisted_pass_is_recorded_as_one(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
-        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
-        admin.post("/whitelist", json={"action": "deploy", "principal": "agent", "seconds": 60})
-        made = agent.post("/confirm", json=SUBMIT).json()
-        assert made["status"] == "auto_approved" and made["message"] == "whitelist entry 1 lets it pass"
-        record = agent.get(f"/confirm/{made['id']}").json()
-        assert record["resolved_by"] == "whitelist:1" and "no rule matches" not in json.dumps(record)
-
-
 @pytest.mark.parametrize(
     "more", ["quorum = 2", "second_factor = true", 'approvers = ["bob"]', "web_only = true"]
 )

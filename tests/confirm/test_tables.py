@@ -71,9 +71,7 @@ def block(name: str, text: str, **more: Any) -> ArgumentRow:
         ({"a\u202e": "\u202e"}, [ArgumentRow("a<U+202E>", "<U+202E>")]),
     ],
 )
-def test_arguments_are_rows_with_what_matters_first(
-    details: dict[str, Any], found: list[ArgumentRow]
-) -> None:
+def test_arguments_are_rows_most_important_first(details: dict[str, Any], found: list[ArgumentRow]) -> None:
     assert build_rows(details, Disclosure()) == found
 
 
@@ -151,10 +149,8 @@ def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
         "key": 7,
     }
     names = [f"the value of {name}" for name in ("api-key", "Password", "odd")]
-    assert (
-        shown.hidden_parts(details, (), ("odd",)) == names
-        and shown.hidden_parts({"a": "b"}, ("plain",)) == []
-    )
+    assert shown.hidden_parts(details, (), ("odd",)) == names
+    assert shown.hidden_parts({"a": "b"}, ("plain",)) == []
     key = "ghp_" + "a1" * 18
     assert (
         shown.hidden_parts({"a": key}, ())
@@ -162,10 +158,8 @@ def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
         == shown.hidden_parts({}, (key,))
     )
     long = ["what is too long to be shown at once"]
-    assert (
-        shown.hidden_parts({}, ("x y " * 5_000,)) == []
-        and shown.hidden_parts({}, ("x y " * 5_000 + "z",)) == long
-    )
+    assert shown.hidden_parts({}, ("x y " * 5_000,)) == []
+    assert shown.hidden_parts({}, ("x y " * 5_000 + "z",)) == long
     size = 200_000 - len(shown.format_json({"a": ""}))
     words = ("x y " * (size // 4 + 1))[:size]
     assert shown.hidden_parts({"a": words}, ()) == [] and shown.hidden_parts({"a": words + "z"}, ()) == long
@@ -310,6 +304,8 @@ def test_a_quorum_is_read_and_written() -> None:
         ("2 of ops or 1 of sec", "c", True),
         ("1 of ops and 1", "xa", True),
         ("1 of none", "ab", False),
+        ("2 of ops and 1 of sec", "abc", True),
+        ("2 of ops and 1 of sec or 1 of none", "ac", False),
     ],
 )
 def test_each_person_sits_once(quorum: str, people: str, met: bool) -> None:

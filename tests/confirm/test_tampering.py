@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
 
 
 def look(path: Path, places: ServicePaths) -> audit.AuditReport:
-    db = apsw.Connection(str(path))
-    try:
+    with closing(apsw.Connection(str(path))) as db:
         return audit.verify(
             db, audit.read_keys(places.public_key), audit.read_checkpoints(places.checkpoints)
         )
-    finally:
-        db.close()
 
 
 def tables(db: sqlite3.Connection) -> dict[str, list[tuple[str, str]]]:

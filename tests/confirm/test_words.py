@@ -122,11 +122,7 @@ def viewer(role: Any = "approve", name: str = "ann", **more: Any) -> Viewer:
         (ended(), viewer(), "It is over."),
         (asked(), viewer("audit"), "You are signed in as ann, who may look but not decide."),
         (asked(), viewer("admin"), ""),
-        (
-            asked(),
-            viewer(name="Agent"),
-            "You asked for this yourself, so somebody else must decide.",
-        ),
+        (asked(), viewer(name="Agent"), "You asked for this yourself, so somebody else must decide."),
         (asked(), viewer(name="agent", is_open=True), ""),
         (asked(plan=TWO), viewer(), ""),
         (asked(plan=TWO), viewer(name="cat"), "This one is for others to decide: 2 of ops."),
@@ -162,25 +158,10 @@ def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
         {"name": "ben", "verdict": "denied", "at": at, "reason": "no<U+202E>"},
         {"name": "ann", "verdict": "approved", "at": at, "reason": ""},
     ]
-    head = {"kind": "submitted", "at": at}
-    assert found["told"] == [
-        {
-            **head,
-            "channel": "chat",
-            "status": "queued",
-            "word": "being sent",
-            "error": "x<U+202E>",
-            "attempts": 2,
-        },
-        {
-            **head,
-            "channel": LOG,
-            "status": "dead",
-            "word": "no channel reached a person; only the log has it",
-            "error": "",
-            "attempts": 1,
-        },
-        {**head, "channel": "mail", "status": "odd", "word": "odd", "error": "", "attempts": 1},
+    assert [(*row.values(),) for row in found["told"]] == [
+        ("chat", "submitted", at, "queued", "being sent", "x<U+202E>", 2),
+        (LOG, "submitted", at, "dead", "no channel reached a person; only the log has it", "", 1),
+        ("mail", "submitted", at, "odd", "odd", "", 1),
     ]
     assert (found["unseen"], found["edits"], found["warning"], found["barrier"]) == ([], (), "", "")
     assert json.loads(found["edit_text"]) == {"path": "a"} == json.loads(found["json_text"])
@@ -224,11 +205,7 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
             "Approval not used yet",
         ),
         (ended("denied"), "Denied by ann at 2026-11-26 08:01:00 UTC.", ""),
-        (
-            ended("expired"),
-            "Expired at 2026-11-26 08:01:00 UTC: nobody decided, which is a denial.",
-            "",
-        ),
+        (ended("expired"), "Expired at 2026-11-26 08:01:00 UTC: nobody decided, which is a denial.", ""),
         (
             ended(consumed_at=AT + 70, consumed_by="bot"),
             "Approved by ann at 2026-11-26 08:01:00 UTC.",
@@ -246,9 +223,7 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
         ),
     ],
 )
-def test_how_a_request_ended_and_what_became_of_its_approval(
-    request_: ConfirmRequest, outcome: str, execution: str
-) -> None:
+def test_how_a_request_and_its_approval_ended(request_: ConfirmRequest, outcome: str, execution: str) -> None:
     found = page(request_, viewer())
     assert (found["outcome"], found["execution"]) == (outcome, execution)
 
@@ -328,9 +303,7 @@ def test_a_message_is_headed_by_what_happened(request_: ConfirmRequest, kind: st
         ({"plan": ApprovalPlan(needs_passkey=True)}, False, False),
     ],
 )
-def test_what_a_message_does_not_show_whole_is_not_approved_there(
-    more: dict[str, Any], cut: bool, may: bool
-) -> None:
+def test_what_a_message_cuts_off_is_not_approved_there(more: dict[str, Any], cut: bool, may: bool) -> None:
     found = notice(asked(**more))
     assert (found.was_cut, found.may_approve) == (cut, may)
     assert found.is_hidden is ("token" in found.details)
@@ -438,6 +411,5 @@ def test_a_message_is_a_card_in_parts() -> None:
     assert build_card(msgspec.structs.replace(told, is_hidden=True)).warning == HIDDEN
     over = build_card(notice(ended("denied")))
     assert (over.tone, over.alarm, over.deadline, over.warning) == ("bad", "", "", "")
-    assert (
-        build_card(notice(ended())).tone == "good" and build_card(notice(ended("cancelled"))).tone == "plain"
-    )
+    assert build_card(notice(ended())).tone == "good"
+    assert build_card(notice(ended("cancelled"))).tone == "plain"

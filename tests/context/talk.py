@@ -92,7 +92,6 @@ def full(window: int = 8_000) -> Talk:
 
 
 def summary_of(rows: list[dict[str, Any]]) -> str:
-    """The text of the one summary in a list."""
     found = [chat.text_of(row) for row in rows if summary.is_summary(row)]
     assert len(found) == 1
     return found[0]

@@ -111,13 +111,11 @@ ACCEPTED: dict[str, tuple[Callable[[ChatRows], Any], str]] = {
 
 
 def script() -> list[ScriptedReply]:
-    return [calls(("look", '{"at": "a"}')), ScriptedReply(text=LONG), ScriptedReply(text="Still here.")]
+    return [calls(("look", '{"at": "a"}')), ScriptedReply(LONG), ScriptedReply("Still here.")]
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-async def test_what_can_not_be_used_changes_nothing_and_the_built_in_engine_stands_in(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_unusable_offers_change_nothing_and_the_built_in_engine_runs(tmp_path: Path, kind: str) -> None:
     """Failures 6, 8, 10, 16 (nothing lost), 31 (said), 33."""
     spare = Puppet(last_two, "spare")
     engine = Puppet(lambda rows: rows)
@@ -140,9 +138,7 @@ async def test_what_can_not_be_used_changes_nothing_and_the_built_in_engine_stan
 
 
 @pytest.mark.parametrize("kind", ACCEPTED)
-async def test_whatever_list_is_recorded_the_request_is_valid_and_the_session_opens(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_whatever_list_is_recorded_the_request_is_valid_and_opens(tmp_path: Path, kind: str) -> None:
     """Failures 1, 2, 3, 4, 22: the practice server refuses what any vendor would refuse."""
     act, roles = ACCEPTED[kind]
     engine = Puppet(lambda rows: rows)
@@ -173,7 +169,7 @@ async def test_a_no_op_is_recognised_and_two_stop_automatic_compaction(
 
     engine = Puppet(act)
     replies = [calls(("look", f'{{"at": "{n}"}}')) for n in range(5)]
-    async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=engine) as one:
+    async with rig(tmp_path, [*replies, ScriptedReply("Done.")], engine=engine) as one:
         await one.turn(LONG)
         assert not compactions(one)
         assert engine.calls == 2
@@ -194,9 +190,7 @@ async def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> No
 
     engine = Puppet(act)
     engine.threshold_percent = 0.0005
-    async with rig(
-        tmp_path, [ScriptedReply(text=LONG), *replies, ScriptedReply(text="Done.")], engine=engine
-    ) as one:
+    async with rig(tmp_path, [ScriptedReply(LONG), *replies, ScriptedReply("Done.")], engine=engine) as one:
         host = host_of(one)
         await one.turn(LONG)
         host.brake.get().reset()
@@ -236,7 +230,7 @@ async def test_a_turn_is_compacted_twice_although_the_summary_speaks_as_the_pers
         asked = [row for row in rows if "go on" in row["content"]]
         return [*asked, {"role": "user", "content": f"Sum of {len(rows)}."}, *rows[-2:]]
 
-    async with rig(tmp_path, [*replies, ScriptedReply(text="Done.")], engine=Sometimes(act)) as one:
+    async with rig(tmp_path, [*replies, ScriptedReply("Done.")], engine=Sometimes(act)) as one:
         await one.turn("go on " + LONG)
         assert len(compactions(one)) == 2, notices(one)
         assert not any("compaction is off" in text for text in notices(one))
@@ -251,7 +245,7 @@ async def test_kept_rows_are_the_same_messages_and_images_survive(tmp_path: Path
         return [{"role": "user", "content": "Sum."}, dict(rows[2]), rows[3]]
 
     engine = Puppet(lambda rows: rows)
-    async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Seen.")], engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply(LONG), ScriptedReply("Seen.")], engine=engine) as one:
         await one.turn("hello")
         picture = Message("user", (TextPart("what is it?"), ImagePart("image/png", "aGk=")))
         await run_turn(one.session, picture, one.events.append)
@@ -273,7 +267,7 @@ async def test_an_engine_that_prunes_in_place_is_not_a_no_op(tmp_path: Path) -> 
         return rows
 
     engine = Puppet(lambda rows: rows)
-    async with rig(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], engine=engine) as one:
+    async with rig(tmp_path, [calls(("shout", "{}")), ScriptedReply("Ok.")], engine=engine) as one:
         await one.turn("shout")
         engine.act = prune
         assert await one.session.context.compact("", one.events.append) == "compacted"
@@ -299,7 +293,7 @@ async def test_arguments_are_filtered_and_a_type_error_is_not_tried_again(tmp_pa
 
     engine = Fussy()
     engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
-    async with rig(tmp_path, [ScriptedReply(text=LONG)], engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply(LONG)], engine=engine) as one:
         await one.turn(LONG)
         one.events.clear()
         give_up(one)
@@ -313,7 +307,7 @@ async def test_an_engine_that_can_not_say_whether_it_has_anything_is_asked_to_co
     engine = Puppet(last_two)
     engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
     engine.has_content_to_compress = lambda messages: bool(1 / 0)  # type: ignore[method-assign]
-    async with rig(tmp_path, [ScriptedReply(text=LONG)] * 2, engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply(LONG)] * 2, engine=engine) as one:
         await one.turn(LONG)
         await one.turn(LONG)
         assert await one.session.context.compact("", one.events.append) == "compacted"
@@ -322,7 +316,7 @@ async def test_an_engine_that_can_not_say_whether_it_has_anything_is_asked_to_co
 async def test_nothing_to_compress_asks_no_engine_to_compress(tmp_path: Path) -> None:
     """Failure 32."""
     trace: list[str] = []
-    async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=RecordingEngine(trace)) as one:
+    async with rig(tmp_path, [ScriptedReply("Hi.")], engine=RecordingEngine(trace)) as one:
         assert await one.session.context.compact("", one.events.append) == "nothing"
         await one.turn("hello")
         assert await one.session.context.compact("x", one.events.append) == "nothing"
@@ -332,7 +326,7 @@ async def test_nothing_to_compress_asks_no_engine_to_compress(tmp_path: Path) ->
 
 async def test_attributes_after_a_compaction(tmp_path: Path) -> None:
     engine = RecordingEngine([])
-    async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply(LONG), ScriptedReply("Ok.")], engine=engine) as one:
         await one.turn(LONG)
         await one.turn("go on")
         assert engine.last_prompt_tokens > 0
@@ -345,11 +339,9 @@ async def test_attributes_after_a_compaction(tmp_path: Path) -> None:
         assert (await host_of(one).status()).stopped == ""
 
 
-async def test_an_engine_whose_offer_asks_for_nothing_is_not_written_to_after_a_compaction(
-    tmp_path: Path,
-) -> None:
+async def test_an_engine_that_asks_for_nothing_is_not_written_to_after_a_compaction(tmp_path: Path) -> None:
     engine = RecordingEngine([])
-    async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Ok.")], engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply(LONG), ScriptedReply("Ok.")], engine=engine) as one:
         seat = host_of(one).runner
         seat.offer = msgspec.structs.replace(seat.offer, recorded=None)
         await one.turn(LONG)
@@ -361,7 +353,7 @@ async def test_an_engine_whose_offer_asks_for_nothing_is_not_written_to_after_a_
 
 
 async def test_what_is_put_before_a_sessions_messages_later_counts_in_every_request(tmp_path: Path) -> None:
-    async with rig(tmp_path, [ScriptedReply(text="Hi.")]) as one:
+    async with rig(tmp_path, [ScriptedReply("Hi.")]) as one:
         host = host_of(one)
         before = (await host.status()).used_tokens
         host.add_fixed_tokens(700)
@@ -379,7 +371,7 @@ async def test_lists_are_append_only_until_a_compaction_and_the_wire_is_a_prefix
 
     engine = Watching([])
     engine.keep = 2
-    replies = [ScriptedReply(text=f"Answer {n} {LONG}") for n in range(6)]
+    replies = [ScriptedReply(f"Answer {n} {LONG}") for n in range(6)]
     async with rig(tmp_path, replies, engine=engine) as one:
         for number in range(6):
             engine.wants = number == 3
@@ -392,7 +384,7 @@ async def test_lists_are_append_only_until_a_compaction_and_the_wire_is_a_prefix
 
 async def test_undo_takes_a_compaction_back(tmp_path: Path) -> None:
     engine = RecordingEngine([])
-    replies = [ScriptedReply(text=LONG), ScriptedReply(text="Two."), ScriptedReply(text="Three.")]
+    replies = [ScriptedReply(LONG), ScriptedReply("Two."), ScriptedReply("Three.")]
     async with rig(tmp_path, replies, engine=engine) as one:
         await one.turn(LONG)
         engine.wants = True
@@ -406,9 +398,7 @@ async def test_undo_takes_a_compaction_back(tmp_path: Path) -> None:
 
 async def test_a_compaction_by_hand_respects_another_process(tmp_path: Path) -> None:
     engine = RecordingEngine([])
-    with PracticeServer(
-        script=[ScriptedReply(text=LONG), ScriptedReply(text="Mine."), ScriptedReply(text="Ok.")]
-    ) as server:
+    with PracticeServer(script=[ScriptedReply(LONG), ScriptedReply("Mine."), ScriptedReply("Ok.")]) as server:
         async with rig(tmp_path, server=server, engine=engine) as one:
             await one.turn(LONG)
             await one.turn("more")

@@ -38,14 +38,8 @@ async def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp
     """Failure 14: the second overflow is the end of the turn, not a wedged session."""
     trace: list[str] = []
     engine = RecordingEngine(trace)
-    replies = [
-        ScriptedReply(text=LONG),
-        overflow(8192),
-        ScriptedReply(text="Fits."),
-        overflow(8192),
-        overflow(8192),
-    ]
-    async with rig(tmp_path, [*replies, ScriptedReply(text="Alive.")], engine=engine) as one:
+    replies = [ScriptedReply(LONG), overflow(8192), ScriptedReply("Fits."), overflow(8192), overflow(8192)]
+    async with rig(tmp_path, [*replies, ScriptedReply("Alive.")], engine=engine) as one:
         await one.turn(LONG)
         end = await one.turn("go on")
         assert (end.reason, end.text) == ("answered", "Fits.")
@@ -57,11 +51,9 @@ async def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp
 
 
 @pytest.mark.parametrize(("limit", "size"), [(8192, 8_193), (0, 128_001)])
-async def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(
-    tmp_path: Path, limit: int, size: int
-) -> None:
+async def test_in_an_overflow_the_built_in_engine_stands_in(tmp_path: Path, limit: int, size: int) -> None:
     engine, spare = Idle([]), Puppet(last_two, "spare")
-    replies = [ScriptedReply(text=LONG), overflow(limit), ScriptedReply(text="Fits.")]
+    replies = [ScriptedReply(LONG), overflow(limit), ScriptedReply("Fits.")]
     async with rig(tmp_path, replies, engine=engine, spare=spare) as one:
         await one.turn(LONG)
         assert (await one.turn("go on")).text == "Fits."
@@ -70,14 +62,14 @@ async def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_do
 
 
 async def test_a_tools_answer_that_is_no_text_is_given_as_json(tmp_path: Path) -> None:
-    replies = [calls(("rec_find", "{}")), ScriptedReply(text="One.")]
+    replies = [calls(("rec_find", "{}")), ScriptedReply("One.")]
     async with rig(tmp_path, replies, engine=Idle([])) as one:
         assert (await one.turn("find")).text == "One."
         assert one.session.log.messages[2].text == '{"found":[1,null],"in":"/a"}'
 
 
 async def test_an_overflow_that_nothing_can_shrink_is_reported_as_it_came(tmp_path: Path) -> None:
-    async with rig(tmp_path, [overflow(0), ScriptedReply(text="never")]) as one:
+    async with rig(tmp_path, [overflow(0), ScriptedReply("never")]) as one:
         end = await one.turn("hello")
         assert end.reason == "failed" and "context" in end.error
         assert one.server.count == 1
@@ -95,12 +87,7 @@ async def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_
 
     engine = Puppet(lambda rows: rows, "slow")
     deadlines = Deadlines(compress_s=30, hook_s=30)
-    replies = [
-        ScriptedReply(text=LONG),
-        ScriptedReply(text="On."),
-        ScriptedReply(text="And on."),
-        ScriptedReply(text="Back."),
-    ]
+    replies = [ScriptedReply(LONG), ScriptedReply("On."), ScriptedReply("And on."), ScriptedReply("Back.")]
     async with rig(tmp_path, replies, engine=engine, spare=spare, deadlines=deadlines) as one:
         host = host_of(one)
         await one.turn(LONG)
@@ -130,7 +117,7 @@ async def test_a_cancel_during_a_compaction_changes_nothing(tmp_path: Path) -> N
         return last_two(rows)
 
     engine = Puppet(lambda rows: rows)
-    async with rig(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="Done.")], engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply(LONG), ScriptedReply("Done.")], engine=engine) as one:
         await one.turn(LONG)
         engine.act = wait
         task = asyncio.ensure_future(one.turn("go on"))
@@ -173,7 +160,7 @@ class Broken(RecordingEngine):
 async def test_every_hook_may_fail_and_each_failure_is_shown_once(tmp_path: Path) -> None:
     """Failures 31, 36."""
 
-    replies = [calls(("rec_find", "{}")), ScriptedReply(text="One."), ScriptedReply(text="Two.")]
+    replies = [calls(("rec_find", "{}")), ScriptedReply("One."), ScriptedReply("Two.")]
     async with rig(tmp_path, replies, engine=Broken([])) as one:
         assert (await one.turn("find")).text == "One."
         assert (await one.turn("go on")).text == "Two."
@@ -208,13 +195,8 @@ class BadTools(RecordingEngine):
 async def test_bad_tool_schemas_are_left_out_visibly(tmp_path: Path) -> None:
     """Failure 5: one bad schema must not kill every tool."""
 
-    async with rig(tmp_path, [ScriptedReply(text="Hi.")], engine=BadTools([])) as one:
-        assert [tool.name for tool in host_of(one).runner.tools or []] == [
-            "good",
-            "bare",
-            "plain",
-            "listy",
-        ]
+    async with rig(tmp_path, [ScriptedReply("Hi.")], engine=BadTools([])) as one:
+        assert [tool.name for tool in host_of(one).runner.tools or []] == ["good", "bare", "plain", "listy"]
         plain = (host_of(one).runner.tools or [])[2].spec
         assert (plain.description, plain.parameters) == ("plain", {"type": "object", "properties": {}})
         assert (await one.turn("hello")).reason == "answered"

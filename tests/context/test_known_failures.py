@@ -211,11 +211,11 @@ FAILURES: dict[str, list[ScriptedReply]] = {
     "429": [rate_limit_reply()] * 9,
     "500": [server_error(500)] * 9,
     "empty": [ScriptedReply()] * 2,
-    "think-only": [ScriptedReply(text="<think>Let me see what to keep.</think>")] * 2,
-    "HTML": [ScriptedReply(text="<html><body>Sign in</body></html>")] * 2,
+    "think-only": [ScriptedReply("<think>Let me see what to keep.</think>")] * 2,
+    "HTML": [ScriptedReply("<html><body>Sign in</body></html>")] * 2,
     "HTML status": [html_page(502)] * 9,
-    "cut stream": [ScriptedReply(text="## 2. Goal\nHalf a sum", pieces=6, fault=Fault(cut_after=2))] * 9,
-    "timeout": [ScriptedReply(text="late", fault=Fault(stall_after=-1))],
+    "cut stream": [ScriptedReply("## 2. Goal\nHalf a sum", pieces=6, fault=Fault(cut_after=2))] * 9,
+    "timeout": [ScriptedReply("late", fault=Fault(stall_after=-1))],
 }
 
 
@@ -223,7 +223,7 @@ FAILURES: dict[str, list[ScriptedReply]] = {
 def test_16_17_no_message_is_lost_whatever_the_summary_call_comes_to(tmp_path: Path, kind: str) -> None:
     """Failures 13, 16, 17: the real provider and a server that fails; nothing is lost, the
     person reads why, code writes the summary, the turn goes on, and the next try asks the model again."""
-    story = [ScriptedReply(text=f"Answer {number}. {LONG * 3}") for number in range(4)]
+    story = [ScriptedReply(f"Answer {number}. {LONG * 3}") for number in range(4)]
 
     async def main(server: PracticeServer) -> None:
         settings = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
@@ -241,7 +241,7 @@ def test_16_17_no_message_is_lost_whatever_the_summary_call_comes_to(tmp_path: P
             assert [text for text in notices(one) if "context engine compressor: " in text]
             ask.limit_s = 40.0
             server.release()
-            server.install([ScriptedReply(text="On it.")])
+            server.install([ScriptedReply("On it.")])
             assert (await one.turn("go on")).text == "On it."
             assert len(compactions(one)) == 1
 
@@ -256,7 +256,7 @@ async def test_40_the_cache_holds_over_a_session_with_compactions(tmp_path: Path
     steps = [calls(("look", f'{{"at": "{number} {"x" * 300}"}}')) for number in range(40)]
     model = Model()
     one_engine = Compressor(model, FixedClock())
-    async with rig(tmp_path, [*steps, ScriptedReply(text="Done.")], engine=one_engine, window=5_000) as one:
+    async with rig(tmp_path, [*steps, ScriptedReply("Done.")], engine=one_engine, window=5_000) as one:
         assert (await one.turn("Look at everything.")).text == "Done."
         bodies = [bytes(request.body) for request in one.server.requests]
         heads = {body[: body.index(b'"role":"user"')] for body in bodies}

@@ -28,23 +28,23 @@ from whet.store.transcript import Transcript
 
 
 def user(text: str = "hi") -> Message:
-    return Message(role="user", content=text)
+    return Message("user", text)
 
 
 def parts(*content: TextPart | ImagePart) -> Message:
-    return Message(role="user", content=content)
+    return Message("user", content)
 
 
 def calls(*ids: str, text: str = "") -> Message:
-    return Message(role="assistant", content=text, tool_calls=tuple(ToolCall(i, "t", "{}") for i in ids))
+    return Message("assistant", text, tool_calls=tuple(ToolCall(i, "t", "{}") for i in ids))
 
 
 def result(call_id: str, text: str = "done") -> Message:
-    return Message(role="tool", content=text, tool_call_id=call_id, tool_name="t")
+    return Message("tool", text, tool_call_id=call_id, tool_name="t")
 
 
 def says(text: str) -> Message:
-    return Message(role="assistant", content=text)
+    return Message("assistant", text)
 
 
 def check(rows: list[Message]) -> None:

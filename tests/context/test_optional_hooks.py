@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +77,22 @@ class Telling(TurnObserver):
         await session.context.turn_ended(end)
 
 
-def run(
-    tmp_path: Path, script: list[ScriptedReply], act: Callable[[Rig, Newer], Any], window: int = 0
-) -> list[str]:
-    trace: list[str] = []
+@asynccontextmanager
+async def rigged(
+    tmp_path: Path, script: list[ScriptedReply], window: int = 0
+) -> AsyncIterator[tuple[Rig, Newer]]:
+    engine = Newer([])
+    async with rig(tmp_path, script, engine=engine, window=window, observers=[Telling()]) as one:
+        yield one, engine
 
-    async def main() -> None:
-        engine = Newer(trace)
-        async with rig(tmp_path, script, engine=engine, window=window, observers=[Telling()]) as one:
+
+def run(tmp_path: Path, script: list[ScriptedReply], act: Callable[[Rig, Newer], Any]) -> list[str]:
+    async def main() -> list[str]:
+        async with rigged(tmp_path, script) as (one, engine):
             await act(one, engine)
+        return engine.trace
 
-    asyncio.run(main())
-    return trace
+    return asyncio.run(main())
 
 
 def test_the_order_of_every_verb_in_a_turn_with_a_tool(tmp_path: Path) -> None:
@@ -96,7 +101,7 @@ def test_the_order_of_every_verb_in_a_turn_with_a_tool(tmp_path: Path) -> None:
         await one.turn("hello")
         assert await stored_roles(one) == "uata"
 
-    trace = run(tmp_path, [calls(("look", "{}")), ScriptedReply(text="Hi.")], act)
+    trace = run(tmp_path, [calls(("look", "{}")), ScriptedReply("Hi.")], act)
     lines = [line for line in trace if "update_from" not in line]
     assert lines[: lines.index("on_turn_complete uata 8 conversation_id reason session_id turn_id") + 1] == [
         "should_compress_preflight u",
@@ -114,17 +119,14 @@ def test_the_order_of_every_verb_in_a_turn_with_a_tool(tmp_path: Path) -> None:
     ]
 
 
-def test_a_rough_size_is_left_to_the_servers_count_where_the_engine_says_so(tmp_path: Path) -> None:
+async def test_a_rough_size_is_left_to_the_servers_count_where_the_engine_says_so(tmp_path: Path) -> None:
     """Failure 7: an estimate that counts the tool schemas may be far off."""
-
-    async def act(one: Rig, engine: Newer) -> None:
+    async with rigged(tmp_path, [ScriptedReply(LONG), ScriptedReply("b")]) as (one, engine):
         engine.wants = engine.defers = True
         await one.turn(LONG)
         assert engine.wants and not compactions(one)
         await one.turn("now it was counted")
         assert not engine.wants and len(compactions(one)) == 1
-
-    run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
 
 
 def test_a_pending_operation_asks_for_compress_whatever_the_size(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_a_pending_operation_asks_for_compress_whatever_the_size(tmp_path: Path)
         await one.turn("go on")
         assert len(compactions(one)) == 1 and "tidying up" in notices(one)
 
-    trace = run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
+    trace = run(tmp_path, [ScriptedReply(LONG), ScriptedReply("b")], act)
     assert any("status_message sanitize context_length threshold_tokens tokens" in line for line in trace)
 
 
@@ -148,12 +150,11 @@ def test_a_pending_operation_asks_for_compress_whatever_the_size(tmp_path: Path)
         ("tidying up", False, ""),
     ],
 )
-def test_the_engine_words_the_line_before_a_compaction_or_leaves_it_out(
+async def test_the_engine_words_the_line_before_a_compaction_or_leaves_it_out(
     tmp_path: Path, words: object, emits: bool, shown: str
 ) -> None:
     """Failure 39: a compaction is never silent; its record is shown in any case."""
-
-    async def act(one: Rig, engine: Newer) -> None:
+    async with rigged(tmp_path, [ScriptedReply(LONG), ScriptedReply("b")]) as (one, engine):
         await one.turn(LONG)
         engine.wants, engine.words = True, words
         engine.emit_automatic_compaction_status = emits  # type: ignore[attr-defined] (newer engines have it)
@@ -162,11 +163,12 @@ def test_the_engine_words_the_line_before_a_compaction_or_leaves_it_out(
         lines = notices(one)
         assert len(lines) == bool(shown) and (not shown or lines[0].startswith(shown))
 
-    run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
 
-
-def test_why_it_can_not_compact_is_said_once(tmp_path: Path) -> None:
-    async def act(one: Rig, engine: Newer) -> None:
+async def test_why_it_can_not_compact_is_said_once(tmp_path: Path) -> None:
+    async with rigged(tmp_path, [ScriptedReply("1"), ScriptedReply("2"), ScriptedReply("3")]) as (
+        one,
+        engine,
+    ):
         await one.turn("a")
         engine.info = (False, "cooldown:30")
         for text in ("b", "c"):
@@ -175,26 +177,26 @@ def test_why_it_can_not_compact_is_said_once(tmp_path: Path) -> None:
             "context engine recording should compact and can't now: cooldown:30"
         ]
 
-    run(tmp_path, [ScriptedReply(text="1"), ScriptedReply(text="2"), ScriptedReply(text="3")], act)
 
-
-def test_results_pruned_without_a_model_are_recorded(tmp_path: Path) -> None:
+async def test_results_pruned_without_a_model_are_recorded(tmp_path: Path) -> None:
     def prune(rows: ChatRows) -> tuple[ChatRows, int]:
         done = [{**row, "content": "(cut)"} if row["role"] == "tool" else row for row in rows]
         return done, 1
 
-    async def act(one: Rig, engine: Newer) -> None:
+    async with rigged(tmp_path, [calls(("shout", "{}")), ScriptedReply("Ok.")]) as (one, engine):
         engine.prunes = prune
         await one.turn("shout")
         assert [event.engine for event in compactions(one)] == ["recording"]
         assert one.session.log.messages[2].text == "(cut)"
         assert await stored_roles(one) == "uata"
 
-    run(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], act)
 
-
-def test_pruning_is_no_compaction_that_must_make_room(tmp_path: Path) -> None:
-    async def act(one: Rig, engine: Newer) -> None:
+async def test_pruning_is_no_compaction_that_must_make_room(tmp_path: Path) -> None:
+    full = {"prompt_tokens": 99_000, "completion_tokens": 1, "total_tokens": 99_001}
+    async with rigged(tmp_path, [calls(("shout", "{}")), ScriptedReply("Ok.", usage=full)] * 4) as (
+        one,
+        engine,
+    ):
         engine.prunes = lambda rows: (
             [{**row, "content": "(cut)"} if row["role"] == "tool" else row for row in rows],
             1,
@@ -202,9 +204,6 @@ def test_pruning_is_no_compaction_that_must_make_room(tmp_path: Path) -> None:
         for _ in range(4):
             await one.turn("shout")
         assert len(compactions(one)) == 4 and not [line for line in notices(one) if "still above" in line]
-
-    full = {"prompt_tokens": 99_000, "completion_tokens": 1, "total_tokens": 99_001}
-    run(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.", usage=full)] * 4, act)
 
 
 def test_pruning_is_asked_for_where_a_result_has_come(tmp_path: Path) -> None:
@@ -231,14 +230,12 @@ def test_pruning_is_asked_for_where_a_result_has_come(tmp_path: Path) -> None:
         lambda rows: [row.update(content="gone") for row in rows],
     ],
 )
-def test_a_hostile_pruning_changes_nothing(tmp_path: Path, prune: Callable[[ChatRows], Any]) -> None:
-    async def act(one: Rig, engine: Newer) -> None:
+async def test_a_hostile_pruning_changes_nothing(tmp_path: Path, prune: Callable[[ChatRows], Any]) -> None:
+    async with rigged(tmp_path, [calls(("shout", "{}")), ScriptedReply("Ok.")]) as (one, engine):
         engine.prunes = prune
         assert (await one.turn("shout")).text == "Ok."
         assert not compactions(one) and one.session.log.messages[2].text.startswith("xxx")
         assert engine.trace[-1].startswith("on_turn_complete uata")
-
-    run(tmp_path, [calls(("shout", "{}")), ScriptedReply(text="Ok.")], act)
 
 
 @pytest.mark.parametrize(
@@ -252,19 +249,19 @@ def test_a_hostile_pruning_changes_nothing(tmp_path: Path, prune: Callable[[Chat
         lambda rows: [row.clear() for row in rows],
     ],
 )
-def test_what_one_request_shows_can_be_chosen_and_is_valid_and_not_recorded(
+async def test_what_one_request_shows_can_be_chosen_and_is_valid_and_not_recorded(
     tmp_path: Path, select: Callable[[ChatRows], Any]
 ) -> None:
     """Failures 1, 3, 4, whatever is chosen; None leaves every byte as it was."""
-
-    async def act(one: Rig, engine: Newer) -> None:
+    async with rigged(tmp_path, [calls(("look", "{}")), ScriptedReply("Ok."), ScriptedReply("Later.")]) as (
+        one,
+        engine,
+    ):
         await one.turn("look")
         engine.selects = select
         assert (await one.turn("and now")).text == "Later."
         assert await stored_roles(one) == "uataua" and not compactions(one)
         assert one.session.log.messages[0].text == "look"
-
-    run(tmp_path, [calls(("look", "{}")), ScriptedReply(text="Ok."), ScriptedReply(text="Later.")], act)
 
 
 class Failing(Puppet):
@@ -280,7 +277,7 @@ async def test_a_failed_summary_is_shown_once_until_another_thing_fails(tmp_path
     """Failure 16: the person reads why nothing was compacted."""
 
     engine = Failing(lambda rows: rows)
-    async with rig(tmp_path, [ScriptedReply(text=LONG)] * 3, engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply(LONG)] * 3, engine=engine) as one:
         await one.turn(LONG)
         one.events.clear()
         shown: list[list[str]] = []
@@ -307,9 +304,7 @@ async def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp
     engine = Puppet(lambda rows: rows)
     engine.should_compress = lambda prompt_tokens=None: False  # type: ignore[method-assign]
     async with rig(
-        tmp_path,
-        [ScriptedReply(text=LONG), ScriptedReply(text="Two."), ScriptedReply(text="Three.")],
-        engine=engine,
+        tmp_path, [ScriptedReply(LONG), ScriptedReply("Two."), ScriptedReply("Three.")], engine=engine
     ) as one:
         for text in (LONG, "more"):
             await one.turn(text)
@@ -326,10 +321,12 @@ async def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp
         assert len(compactions(one)) == 1
 
 
-def test_engines_are_told_of_the_session_again_where_the_list_was_cut_without_them(tmp_path: Path) -> None:
+async def test_engines_hear_of_the_session_again_if_the_list_was_cut_without_them(tmp_path: Path) -> None:
     """Failure 35: after /undo the list is no longer what the engine counted."""
-
-    async def act(one: Rig, engine: Newer) -> None:
+    async with rigged(tmp_path, [ScriptedReply("1"), ScriptedReply("2"), ScriptedReply("3")]) as (
+        one,
+        engine,
+    ):
         for text in ("one", "two"):
             await one.turn(text)
         await one.session.log.undo_last_turn()
@@ -338,16 +335,12 @@ def test_engines_are_told_of_the_session_again_where_the_list_was_cut_without_th
         assert engine.trace[0].startswith("on_session_start") and "old_session_id" not in engine.trace[0]
         assert engine.trace[1] == "should_compress_preflight uau"
 
-    run(tmp_path, [ScriptedReply(text="1"), ScriptedReply(text="2"), ScriptedReply(text="3")], act)
 
-
-async def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_as_no_help(
-    tmp_path: Path,
-) -> None:
+async def test_a_list_that_grew_is_taken_if_it_has_fewer_messages_but_is_no_help(tmp_path: Path) -> None:
     """Failures 10, 35: the engine's place in the list is kept; two such stop automatic compaction."""
 
     engine = Puppet(lambda rows: rows)
-    async with rig(tmp_path, [ScriptedReply(text="ok")] * 6, engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply("ok")] * 6, engine=engine) as one:
         for text in ("a", "b"):
             await one.turn(text)
         host_of(one).brake.get().reset()
@@ -359,19 +352,15 @@ async def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_
         assert [line for line in notices(one) if "made the conversation larger" in line]
 
 
-def test_observe_gives_each_engine_a_dict_of_its_own(tmp_path: Path) -> None:
-    async def act(one: Rig, engine: Newer) -> None:
+async def test_observe_gives_each_engine_a_dict_of_its_own(tmp_path: Path) -> None:
+    async with rigged(tmp_path, []) as (one, engine):
         one.session.context.observe(Usage(prompt_tokens=5))
         await one.session.context.status()
         assert engine.last_prompt_tokens == 5
 
-    run(tmp_path, [], act)
-
 
 @pytest.mark.parametrize(("share", "phase"), [(0.0, "preflight"), (1.0, "engine_preflight_maintenance")])
-def test_a_compaction_below_the_engines_own_threshold_is_called_its_maintenance(
-    tmp_path: Path, share: float, phase: str
-) -> None:
+def test_a_compaction_below_its_threshold_is_maintenance(tmp_path: Path, share: float, phase: str) -> None:
     async def act(one: Rig, engine: Newer) -> None:
         await one.turn(LONG)
         engine.threshold_tokens = int(engine.context_length * share)
@@ -379,7 +368,7 @@ def test_a_compaction_below_the_engines_own_threshold_is_called_its_maintenance(
         await one.turn("go on")
         assert len(compactions(one)) == 1
 
-    trace = run(tmp_path, [ScriptedReply(text=LONG), ScriptedReply(text="b")], act)
+    trace = run(tmp_path, [ScriptedReply(LONG), ScriptedReply("b")], act)
     assert [line.split()[1] for line in trace if "status_message" in line] == [phase]
 
 
@@ -397,7 +386,7 @@ async def test_maintenance_that_changes_nothing_leaves_automatic_compaction_on(t
             self.threshold_tokens = 40_000
 
     engine = Maintaining(lambda rows: rows)
-    async with rig(tmp_path, [ScriptedReply(text="ok")] * 6, engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply("ok")] * 6, engine=engine) as one:
         for text in ("a", "b", "c", "d", "e"):
             await one.turn(text)
         assert engine.calls == 5 and not [line for line in notices(one) if "is off" in line]

@@ -93,7 +93,6 @@ class House:
         self.clock = FixedClock()
 
     def stored(self, session: str = "s") -> list[str]:
-        """What the engine has of a session."""
         with closing(sqlite3.connect(self.folder / "engine.db")) as db:
             return [row[0] for row in db.execute("SELECT text FROM rows WHERE session = ?", (session,))]
 
@@ -118,10 +117,10 @@ class House:
         await host.begin()
         await list_engine_tools(host.runner, ())
         for text in turns:
-            turn = await log.begin_turn(Message(role="user", content=text))
+            turn = await log.begin_turn(Message("user", text))
             engine.wants = compacts
             await host.view(log.messages, lambda _event: None)
-            await log.append_reply(turn, Message(role="assistant", content=f"re {text}"), Usage(), "m")
+            await log.append_reply(turn, Message("assistant", f"re {text}"), Usage(), "m")
             await log.end_turn(turn, "answered", "")
             end = TurnEnd(log.session.id, turn.id, "answered", "", 1, Usage(), 0.0)
             await host.turn_ended(end)
@@ -150,9 +149,7 @@ async def test_thirteen_programs_two_of_them_killed_store_each_message_once(tmp_
     assert house.stored() == said(*(f"t{number}" for number in range(13)))
 
 
-async def test_what_was_taken_in_by_a_compaction_by_hand_is_not_taken_in_again_after_a_kill(
-    tmp_path: Path,
-) -> None:
+async def test_what_a_manual_compaction_took_in_is_not_taken_in_again_after_a_kill(tmp_path: Path) -> None:
     house = House(tmp_path)
     await house.program(["a", "b", "c"], ends=False, by_hand=True)
     await house.program(["d"])
@@ -218,9 +215,7 @@ class FindsNothing(Counting):
 
 
 @pytest.mark.parametrize("engine", [Counting, FindsNothing])
-async def test_an_engine_that_counts_finds_its_place_in_a_compacted_session(
-    tmp_path: Path, engine: type[Counting]
-) -> None:
+async def test_a_counting_engine_finds_its_place_when_resumed(tmp_path: Path, engine: type[Counting]) -> None:
     house = House(tmp_path)
 
     long = ["a " * 300, "b " * 300, "c " * 300]
@@ -269,9 +264,9 @@ def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_pat
             log = await Transcript.create(database, NewSession(id=name, conversation_id="c"), clock)
             host = EngineHost(log, seat, HostFacts(lambda: INFO))
             await host.begin(hosts[-1] if hosts else None, carry_over=bool(hosts))
-            turn = await log.begin_turn(Message(role="user", content=f"in {name}"))
+            turn = await log.begin_turn(Message("user", f"in {name}"))
             await host.view(log.messages, lambda _event: None)
-            await log.append_reply(turn, Message(role="assistant", content=f"re in {name}"), Usage(), "m")
+            await log.append_reply(turn, Message("assistant", f"re in {name}"), Usage(), "m")
             await log.end_turn(turn, "answered", "")
             hosts.append(host)
         assert seat.notices == []
@@ -285,9 +280,7 @@ def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_pat
     assert house.stored("s") == said("in s", "again"), "it was taken in as far as it was left"
 
 
-async def test_an_engine_is_told_nothing_of_the_list_of_a_session_that_was_ended_before(
-    tmp_path: Path,
-) -> None:
+async def test_an_engine_hears_nothing_of_the_list_of_a_session_ended_before(tmp_path: Path) -> None:
     clock = FixedClock()
     database = StateDatabase.open(tmp_path / "state.db", clock)
     hosts: list[EngineHost] = []
@@ -296,7 +289,7 @@ async def test_an_engine_is_told_nothing_of_the_list_of_a_session_that_was_ended
         engine = StoringEngine(tmp_path / "engine.db")
         host = EngineHost(log, EngineRunner.wrap(engine, Deadlines()), HostFacts(lambda: INFO))
         assert await host.begin(hosts[-1] if hosts else None, carry_over=bool(hosts))
-        turn = await log.begin_turn(Message(role="user", content=f"in {name}"))
+        turn = await log.begin_turn(Message("user", f"in {name}"))
         await host.view(log.messages, lambda _event: None)
         await log.end_turn(turn, "answered", "")
         await host.aclose()

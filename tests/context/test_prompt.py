@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from whet.clock import local_time
-from whet.context.prompt import (
-    PROJECT_FILES,
-    project_instructions,
-    system_prompt,
-    volatile_note,
-)
+from whet.context.prompt import PROJECT_FILES, project_instructions, system_prompt, volatile_note
 
 
 def test_only_a_helper_is_told_that_nobody_answers_and_what_is_handed_back(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def host_of(one: Rig) -> EngineHost:
 
 async def test_an_engine_is_asked_with_the_size_the_focus_and_what_memory_says(tmp_path: Path) -> None:
     engine = Quiet()
-    async with rig(tmp_path, [ScriptedReply(text="yes")], engine=engine) as one:
+    async with rig(tmp_path, [ScriptedReply("yes")], engine=engine) as one:
         await one.turn("hello")
         host, seen = host_of(one), list[int]()
         known = ""
@@ -54,11 +54,7 @@ async def test_an_engine_is_asked_with_the_size_the_focus_and_what_memory_says(t
         tokens = engine.asked[0]["current_tokens"]
         assert tokens > 0 and seen == [2, 2]
         plain = {"current_tokens": tokens, "focus_topic": None, "force": True}
-        assert engine.asked == [
-            plain,
-            plain,
-            {**plain, "focus_topic": "the plan", "memory_context": known},
-        ]
+        assert engine.asked == [plain, plain, {**plain, "focus_topic": "the plan", "memory_context": known}]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +71,7 @@ async def test_a_larger_list_is_taken_where_it_has_fewer_rows_and_is_bearable(
     tmp_path: Path, window: int, kept: int, chars: int, is_taken: bool
 ) -> None:
     engine = Quiet()
-    async with rig(tmp_path, [ScriptedReply(text="yes")] * 2, engine=engine, window=window) as one:
+    async with rig(tmp_path, [ScriptedReply("yes")] * 2, engine=engine, window=window) as one:
         await one.turn("hello")
         await one.turn("again")
         engine.act = lambda rows: [{"role": "user", "content": "x" * chars}, *rows[len(rows) - kept :]]

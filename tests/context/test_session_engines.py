@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,26 +46,21 @@ class Bench:
         return lines
 
 
-def on_bench(
-    tmp_path: Path, work: Callable[[Bench], Awaitable[None]], kind: str = "chat", *, has_spare: bool = True
-) -> None:
-    async def main() -> None:
-        database = StateDatabase.open(tmp_path / "state.db", FixedClock())
-        new = NewSession(id="s", conversation_id="c", kind=kind)  # type: ignore[arg-type]
-        log = await Transcript.create(database, new, FixedClock())
-        bench = Bench(log, [], has_spare=has_spare)
-        try:
-            await work(bench)
-        finally:
-            for seat in bench.engines.active:
-                seat.lane.close()
-            database.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def on_bench(tmp_path: Path, kind: str = "chat", *, has_spare: bool = True) -> AsyncIterator[Bench]:
+    database = StateDatabase.open(tmp_path / "state.db", FixedClock())
+    new = NewSession(id="s", conversation_id="c", kind=kind)  # type: ignore[arg-type]
+    bench = Bench(await Transcript.create(database, new, FixedClock()), [], has_spare=has_spare)
+    try:
+        yield bench
+    finally:
+        for seat in bench.engines.active:
+            seat.lane.close()
+        database.close()
 
 
-def test_another_model_voids_the_limit_that_a_server_named(tmp_path: Path) -> None:
-    async def work(b: Bench) -> None:
+async def test_another_model_voids_the_limit_that_a_server_named(tmp_path: Path) -> None:
+    async with on_bench(tmp_path) as b:
         assert not b.engines.has_other_model() and b.engines.window == 8_000
         for limit in (0, 8_000, 9_000):
             b.engines.limit_window(limit)
@@ -81,21 +75,17 @@ def test_another_model_voids_the_limit_that_a_server_named(tmp_path: Path) -> No
         await b.engines.follow_model()
         assert b.told() == ["first update_model"] and b.seat.engine.context_length == 64_000
 
-    on_bench(tmp_path, work)
 
-
-def test_a_model_chosen_before_the_first_request_is_another_one(tmp_path: Path) -> None:
-    async def work(b: Bench) -> None:
+async def test_a_model_chosen_before_the_first_request_is_another_one(tmp_path: Path) -> None:
+    async with on_bench(tmp_path) as b:
         assert await b.engines.begin(None, None)
         assert b.told() == ["first update_model", "first on_session_start"]
         b.info = LARGE
         assert b.engines.has_other_model()
 
-    on_bench(tmp_path, work)
 
-
-def test_the_built_in_engine_is_made_once_and_told_of_the_session(tmp_path: Path) -> None:
-    async def work(b: Bench) -> None:
+async def test_the_built_in_engine_is_made_once_and_told_of_the_session(tmp_path: Path) -> None:
+    async with on_bench(tmp_path) as b:
         assert b.engines.active == [b.seat]
         spare = await b.engines.use_spare()
         assert spare is not None and b.engines.active == [b.seat, spare]
@@ -103,18 +93,14 @@ def test_the_built_in_engine_is_made_once_and_told_of_the_session(tmp_path: Path
         assert await b.engines.use_spare() is spare and b.made == 1 and b.told() == []
         assert b.seat.notices == ["context engine recording failed; recording stands in"]
 
-    on_bench(tmp_path, work)
 
-
-def test_without_another_engine_nothing_stands_in(tmp_path: Path) -> None:
-    async def work(b: Bench) -> None:
+async def test_without_another_engine_nothing_stands_in(tmp_path: Path) -> None:
+    async with on_bench(tmp_path, has_spare=False) as b:
         assert await b.engines.use_spare() is None and b.seat.notices == []
 
-    on_bench(tmp_path, work, has_spare=False)
 
-
-def test_an_engine_astray_is_told_of_the_session_once(tmp_path: Path) -> None:
-    async def work(b: Bench) -> None:
+async def test_an_engine_astray_is_told_of_the_session_once(tmp_path: Path) -> None:
+    async with on_bench(tmp_path) as b:
         b.engines.mark_astray(b.seat)
         b.engines.mark_astray(b.seat)
         await b.engines.resynchronise()
@@ -122,17 +108,15 @@ def test_an_engine_astray_is_told_of_the_session_once(tmp_path: Path) -> None:
         await b.engines.resynchronise()
         assert b.told() == []
 
-    on_bench(tmp_path, work)
-
 
 @pytest.mark.parametrize(
     ("kind", "origin", "is_shut"),
     [("chat", "clone", True), ("chat", "fresh", True), ("child", "clone", False), ("child", "fresh", True)],
 )
-def test_what_an_engine_holds_open_is_closed_with_its_session_unless_it_may_be_shared(
+async def test_what_an_engine_holds_open_is_closed_with_its_session_unless_it_may_be_shared(
     tmp_path: Path, kind: str, origin: str, is_shut: bool
 ) -> None:
-    async def work(b: Bench) -> None:
+    async with on_bench(tmp_path, kind) as b:
         b.seat.origin = origin  # type: ignore[assignment]
         b.seat.live = lambda: [ROW]
         await b.engines.aclose(lambda: [ROW])
@@ -140,21 +124,18 @@ def test_what_an_engine_holds_open_is_closed_with_its_session_unless_it_may_be_s
         assert b.told()[1:] == ["first shutdown"] * is_shut
         assert b.seat.live() == [] and b.seat.lane.stuck is False
 
-    on_bench(tmp_path, work, kind)
 
-
-def test_an_engine_that_is_handed_over_is_not_ended_its_stand_in_is(tmp_path: Path) -> None:
-    async def work(b: Bench) -> None:
+async def test_an_engine_that_is_handed_over_is_not_ended_its_stand_in_is(tmp_path: Path) -> None:
+    async with on_bench(tmp_path) as b:
         await b.engines.use_spare()
         b.trace.clear()
         await b.engines.hand_over(lambda: [ROW])
         assert b.told() == ["spare on_session_end", "spare shutdown"]
 
-    on_bench(tmp_path, work)
 
+async def test_a_session_that_was_left_is_kept_alive_by_nothing_of_its_engines(tmp_path: Path) -> None:
+    async with on_bench(tmp_path) as b:
 
-def test_a_session_that_was_left_is_kept_alive_by_nothing_of_its_engines(tmp_path: Path) -> None:
-    async def work(b: Bench) -> None:
         class Owner:
             def info(self) -> ModelInfo:
                 return LARGE
@@ -166,13 +147,9 @@ def test_a_session_that_was_left_is_kept_alive_by_nothing_of_its_engines(tmp_pat
         del owner
         assert left() is None and b.engines.window == 64_000
 
-    on_bench(tmp_path, work)
-
 
 @pytest.mark.parametrize(("kind", "conversation"), [("chat", "c"), ("child", "s")])
-def test_an_engine_is_called_within_the_scope_of_its_session(
-    tmp_path: Path, kind: str, conversation: str
-) -> None:
+async def test_an_engine_is_called_in_its_chats_scope(tmp_path: Path, kind: str, conversation: str) -> None:
     entered: list[tuple[str, ...]] = []
 
     @contextmanager
@@ -180,7 +157,7 @@ def test_an_engine_is_called_within_the_scope_of_its_session(
         entered.append(ids)
         yield
 
-    async def work(b: Bench) -> None:
+    async with on_bench(tmp_path, kind) as b:
         b.engines.facts = HostFacts(lambda: SMALL, scope=scope)
         await b.engines.begin(None, None)
         await b.engines.use_spare()
@@ -188,8 +165,6 @@ def test_an_engine_is_called_within_the_scope_of_its_session(
             entered.clear()
             await seat.run("a hook", list)
             assert entered == [("s", conversation)]
-
-    on_bench(tmp_path, work, kind)
 
 
 async def test_a_host_ends_its_session_once(tmp_path: Path) -> None:

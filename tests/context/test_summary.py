@@ -167,10 +167,8 @@ def test_a_short_request_goes_on_with_the_one_that_governs_it() -> None:
         summary.find_latest_request(rows[2:], older, 600)
         == '[#3] "go on"\nIt goes on with: [#1] "Ship it all."'
     )
-    assert (
-        summary.find_latest_request([], previous, 600) == previous.ask
-        and summary.find_latest_request([], None, 600) == ""
-    )
+    assert summary.find_latest_request([], previous, 600) == previous.ask
+    assert summary.find_latest_request([], None, 600) == ""
     exact = "x" * 40
     nearly = summary.find_latest_request([chat_row("user", long, 1), chat_row("user", exact[1:])], None, 600)
     assert nearly == f'"{exact[1:]}"\nIt goes on with: [#1] "{long}"'

@@ -85,7 +85,7 @@ async def turn(folder: Path, base_url: str, session_id: str, at: int, when: str)
         (folder / "session").write_text(r.session.id)
         assert isinstance(database, KillingDatabase)
         database.count, database.at, database.when = 0, at, when
-        message = None if session_id else Message(role="user", content="go")
+        message = None if session_id else Message("user", "go")
         try:
             end = await run_turn(r.session, message, lambda event: None)
             reason: str = end.reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,7 @@ def run_kills(folder: Path, rounds: int) -> None:
 
 def check_database(served: Served, decided: dict[str, str]) -> None:
     """Every acknowledged decision is in the file, unchanged, and the log verifies."""
-    db = apsw.Connection(str(served.home / "confirmations.db"))
-    try:
+    with closing(apsw.Connection(str(served.home / "confirmations.db"))) as db:
         stored: dict[str, Any] = dict(db.execute("SELECT id, status FROM requests").fetchall())
         assert {one: stored.get(one) for one in decided} == decided
         own = load_key(served.home / "confirm" / "signing.key", may_make=False)  # it may not be signed yet
@@ -96,8 +96,6 @@ def check_database(served: Served, decided: dict[str, str]) -> None:
             "SELECT request_id FROM events WHERE kind = 'decided' GROUP BY request_id HAVING count(*) > 1"
         ).fetchall()
         assert not twice
-    finally:
-        db.close()
 
 
 @pytest.mark.slow

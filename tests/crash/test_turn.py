@@ -18,10 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def script() -> list[ScriptedReply]:
     """Stateless in effect: what is answered depends on what the transcript shows."""
-    answered = [
-        ScriptedReply(text="I will check.", when="Interrupted:"),
-        ScriptedReply(text="Done.", when="put b"),
-    ]
+    answered = [ScriptedReply("I will check.", when="Interrupted:"), ScriptedReply("Done.", when="put b")]
     first = calls(("put", '{"what":"a"}'), ("look", '{"at":"x"}'), ("look", '{"at":"y"}'))
     second = calls(("put", '{"what":"b"}'), ("look", '{"at":"z"}'))
     replies: list[ScriptedReply] = []
@@ -31,7 +28,7 @@ def script() -> list[ScriptedReply]:
         (second, "put a"),
         (first, ""),
     ):
-        replies += [ScriptedReply(text=reply.text, tool_calls=reply.tool_calls, when=when)] * 200
+        replies += [ScriptedReply(reply.text, tool_calls=reply.tool_calls, when=when)] * 200
     return replies
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 import pytest
@@ -30,3 +31,14 @@ def desk(shared: Desk) -> Desk:
 def server() -> Iterator[PracticeServer]:
     with PracticeServer() as running:
         yield running
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on the loop of its `desk`, where the editor is connected."""
+    desk = pyfuncitem.funcargs.get("desk")
+    if not isinstance(desk, Desk) or not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    desk.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

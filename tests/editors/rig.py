@@ -137,7 +137,6 @@ class Editor:
                 await self.changed.wait()
 
     def of(self, kind: type[Any], session_id: str = "") -> list[Any]:
-        """The updates of one kind."""
         return [one for at, one in self.updates if isinstance(one, kind) and session_id in ("", at)]
 
     def text(self, kind: type[Any] = AgentMessageChunk, session_id: str = "") -> str:

@@ -39,22 +39,18 @@ pytestmark = pytest.mark.unconfined
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8BQDwAEgAF/pooBPQAAAABJRU5ErkJggg=="
 
 
-def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
+async def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
     desk.server.install([ScriptedReply("Hello from the editor.", reasoning="They greet.", pieces=6)])
-
-    async def story() -> None:
-        made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
-        assert made.modes.current_mode_id == "ask"
-        assert [mode.id for mode in made.modes.available_modes] == ["ask", "plan", "auto", "deny"]
-        assert await desk.ask(made.session_id, "hello") == "end_turn"
-        assert desk.editor.text() == "Hello from the editor."
-        assert desk.editor.thoughts() == "They greet."
-        await desk.editor.until(lambda: bool(desk.editor.of(AvailableCommandsUpdate, made.session_id)))
-
-    desk.run(story())
+    made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
+    assert made.modes.current_mode_id == "ask"
+    assert [mode.id for mode in made.modes.available_modes] == ["ask", "plan", "auto", "deny"]
+    assert await desk.ask(made.session_id, "hello") == "end_turn"
+    assert desk.editor.text() == "Hello from the editor."
+    assert desk.editor.thoughts() == "They greet."
+    await desk.editor.until(lambda: bool(desk.editor.of(AvailableCommandsUpdate, made.session_id)))
 
 
-def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
+async def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
     (desk.work / "a.txt").write_text("one\ntwo\n")
     desk.server.install(
         [
@@ -65,98 +61,84 @@ def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
         ]
     )
     editor = desk.editor
-
-    async def story() -> None:
-        session_id = await desk.session()
-        editor.answer = pick("allow_once")
-        assert await desk.ask(session_id, "edit") == "end_turn"
-        starts = editor.of(ToolCallStart)
-        assert [one.kind for one in starts] == ["read", "edit", "edit"]
-        assert (starts[0].locations[0].path, starts[0].locations[0].line) == (str(desk.work / "a.txt"), 2)
-        assert [updates[-1].status for updates in editor.calls().values()] == ["completed"] * 3
-        assert "did: 2 files +2 −1 · no tests ran" in editor.text()
-        diffs = [(Path(one.path).name, one.old_text, one.new_text) for one in editor.diffs()]
-        assert diffs == [("a.txt", "one\ntwo\n", "one\nthree\n"), ("b.txt", None, "new\n")]
-        proposed = [
-            (block.old_text, block.new_text)
-            for call, _ in editor.asked
-            for block in call.content or ()
-            if isinstance(block, FileEditToolCallContent)
-        ]
-        assert proposed == [("one\ntwo\n", "one\nthree\n"), (None, "new\n")]
-        assert [call.tool_call_id for call, _ in editor.asked] == [one.tool_call_id for one in starts[1:]]
-
-    desk.run(story())
+    session_id = await desk.session()
+    editor.answer = pick("allow_once")
+    assert await desk.ask(session_id, "edit") == "end_turn"
+    starts = editor.of(ToolCallStart)
+    assert [one.kind for one in starts] == ["read", "edit", "edit"]
+    assert (starts[0].locations[0].path, starts[0].locations[0].line) == (str(desk.work / "a.txt"), 2)
+    assert [updates[-1].status for updates in editor.calls().values()] == ["completed"] * 3
+    assert "did: 2 files +2 −1 · no tests ran" in editor.text()
+    diffs = [(Path(one.path).name, one.old_text, one.new_text) for one in editor.diffs()]
+    assert diffs == [("a.txt", "one\ntwo\n", "one\nthree\n"), ("b.txt", None, "new\n")]
+    proposed = [
+        (block.old_text, block.new_text)
+        for call, _ in editor.asked
+        for block in call.content or ()
+        if isinstance(block, FileEditToolCallContent)
+    ]
+    assert proposed == [("one\ntwo\n", "one\nthree\n"), (None, "new\n")]
+    assert [call.tool_call_id for call, _ in editor.asked] == [one.tool_call_id for one in starts[1:]]
     assert (desk.work / "a.txt").read_text() == "one\nthree\n"
 
 
 @pytest.mark.parametrize("answer", ["reject_once", "closed", "made up"])
-def test_what_is_not_allowed_does_not_run(desk: Desk, answer: str) -> None:
+async def test_what_is_not_allowed_does_not_run(desk: Desk, answer: str) -> None:
     desk.server.install([does("write_file", path="no.txt", content="x"), ScriptedReply("Then not.")])
-
-    async def story() -> None:
-        if answer == "reject_once":
-            desk.editor.answer = pick("reject_once")
-        elif answer == "made up":
-            desk.editor.answer = lambda options: "yes-to-everything"
-        assert await desk.ask(await desk.session(), "write") == "end_turn"
-        [call] = desk.editor.calls().values()
-        assert call[-1].status == "failed"
-
-    desk.run(story())
+    if answer == "reject_once":
+        desk.editor.answer = pick("reject_once")
+    elif answer == "made up":
+        desk.editor.answer = lambda options: "yes-to-everything"
+    assert await desk.ask(await desk.session(), "write") == "end_turn"
+    [call] = desk.editor.calls().values()
+    assert call[-1].status == "failed"
     assert len(desk.editor.asked) == 1
     assert not (desk.work / "no.txt").exists()
 
 
-def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: Desk) -> None:
+async def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: Desk) -> None:
     def write(name: str) -> ScriptedReply:
         return does("write_file", path=name, content="x")
 
-    async def story() -> None:
-        session_id = await desk.session()
-        desk.editor.answer = pick("allow_always")
-        desk.server.install([write("m1"), write("m1"), ScriptedReply("ok")])
-        await desk.ask(session_id, "write")
-        assert len(desk.editor.asked) == 1
-        await desk.connection.set_session_mode(session_id=session_id, mode_id="auto")
-        desk.server.install(
-            [write("m2"), does("terminal", command="rm -rf /opt/x-not-there"), ScriptedReply("ok")]
-        )
-        desk.editor.answer = pick("reject_once")
-        await desk.ask(session_id, "write")
-        assert [(call.title or "").split()[0] for call, _ in desk.editor.asked[1:]] == ["terminal"]
-        assert "always" not in [one.option_id for one in desk.editor.asked[-1][1]]
-        await desk.connection.set_session_mode(session_id=session_id, mode_id="deny")
-        desk.server.install([does("terminal", command="touch m3"), ScriptedReply("ok")])
-        await desk.ask(session_id, "write")
-        assert len(desk.editor.asked) == 2
-        with pytest.raises(RequestError):
-            await desk.connection.set_session_mode(session_id=session_id, mode_id="root")
-
-    desk.run(story())
+    session_id = await desk.session()
+    desk.editor.answer = pick("allow_always")
+    desk.server.install([write("m1"), write("m1"), ScriptedReply("ok")])
+    await desk.ask(session_id, "write")
+    assert len(desk.editor.asked) == 1
+    await desk.connection.set_session_mode(session_id=session_id, mode_id="auto")
+    desk.server.install(
+        [write("m2"), does("terminal", command="rm -rf /opt/x-not-there"), ScriptedReply("ok")]
+    )
+    desk.editor.answer = pick("reject_once")
+    await desk.ask(session_id, "write")
+    assert [(call.title or "").split()[0] for call, _ in desk.editor.asked[1:]] == ["terminal"]
+    assert "always" not in [one.option_id for one in desk.editor.asked[-1][1]]
+    await desk.connection.set_session_mode(session_id=session_id, mode_id="deny")
+    desk.server.install([does("terminal", command="touch m3"), ScriptedReply("ok")])
+    await desk.ask(session_id, "write")
+    assert len(desk.editor.asked) == 2
+    with pytest.raises(RequestError):
+        await desk.connection.set_session_mode(session_id=session_id, mode_id="root")
     assert sorted(path.name for path in desk.work.glob("m*")) == ["m1", "m2"]
 
 
-def test_a_cancel_ends_a_turn_that_streams_and_one_that_asks(desk: Desk) -> None:
-    async def story() -> None:
-        session_id = await desk.session()
-        desk.server.install([ScriptedReply("slow", fault=Fault(stall_after=1))])
-        turn = asyncio.create_task(desk.ask(session_id, "go"))
-        await asyncio.to_thread(desk.server.wait_for_stall)
-        await desk.connection.cancel(session_id=session_id)
-        assert await turn == "cancelled"
-        desk.server.release()
-        desk.server.install([does("write_file", path="no.txt", content="x"), ScriptedReply("never")])
-        desk.editor.hold.clear()
-        turn = asyncio.create_task(desk.ask(session_id, "write"))
-        await desk.editor.until(lambda: bool(desk.editor.asked))
-        await desk.connection.cancel(session_id=session_id)
-        assert await turn == "cancelled"
-        desk.editor.hold.set()
-        desk.server.install([ScriptedReply("here again")])
-        assert await desk.ask(session_id, "still there?") == "end_turn"
-
-    desk.run(story())
+async def test_a_cancel_ends_a_turn_that_streams_and_one_that_asks(desk: Desk) -> None:
+    session_id = await desk.session()
+    desk.server.install([ScriptedReply("slow", fault=Fault(stall_after=1))])
+    turn = asyncio.create_task(desk.ask(session_id, "go"))
+    await asyncio.to_thread(desk.server.wait_for_stall)
+    await desk.connection.cancel(session_id=session_id)
+    assert await turn == "cancelled"
+    desk.server.release()
+    desk.server.install([does("write_file", path="no.txt", content="x"), ScriptedReply("never")])
+    desk.editor.hold.clear()
+    turn = asyncio.create_task(desk.ask(session_id, "write"))
+    await desk.editor.until(lambda: bool(desk.editor.asked))
+    await desk.connection.cancel(session_id=session_id)
+    assert await turn == "cancelled"
+    desk.editor.hold.set()
+    desk.server.install([ScriptedReply("here again")])
+    assert await desk.ask(session_id, "still there?") == "end_turn"
     assert not (desk.work / "no.txt").exists()
 
 
@@ -219,33 +201,29 @@ def test_a_fork_goes_on_from_the_same_turns_and_leaves_its_session_alone(desk: D
     assert ("q2" in sent[0][-1], "q3" in sent[1][-1], len(sent[1])) == (True, True, 3)
 
 
-def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
+async def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
     items = [
         {"id": "1", "content": "look", "status": "completed"},
         {"id": "2", "content": "act", "status": "in_progress"},
     ]
     slow = ScriptedReply("first", fault=Fault(stall_after=0), when="the slow one")
     desk.server.install([slow, does("todo", items=items), ScriptedReply("second")])
-
-    async def story() -> None:
-        one, two = await desk.session(), await desk.session()
-        turn = asyncio.create_task(desk.ask(one, "the slow one"))
-        await asyncio.to_thread(desk.server.wait_for_stall)
-        assert await desk.ask(two, "the fast one") == "end_turn"
-        assert desk.editor.text(session_id=two) == "second"
-        [plan] = desk.editor.of(AgentPlanUpdate)
-        rows = [(entry.content, entry.status) for entry in plan.entries]
-        assert rows == [("look", "completed"), ("act", "in_progress")]
-        await desk.connection.load_session(cwd=str(desk.work), session_id=two, mcp_servers=[])
-        assert desk.editor.of(AgentPlanUpdate, two)[-1] == plan
-        desk.server.release()
-        assert await turn == "end_turn"
-        assert desk.editor.text(session_id=one) == "first"
-
-    desk.run(story())
+    one, two = await desk.session(), await desk.session()
+    turn = asyncio.create_task(desk.ask(one, "the slow one"))
+    await asyncio.to_thread(desk.server.wait_for_stall)
+    assert await desk.ask(two, "the fast one") == "end_turn"
+    assert desk.editor.text(session_id=two) == "second"
+    [plan] = desk.editor.of(AgentPlanUpdate)
+    rows = [(entry.content, entry.status) for entry in plan.entries]
+    assert rows == [("look", "completed"), ("act", "in_progress")]
+    await desk.connection.load_session(cwd=str(desk.work), session_id=two, mcp_servers=[])
+    assert desk.editor.of(AgentPlanUpdate, two)[-1] == plan
+    desk.server.release()
+    assert await turn == "end_turn"
+    assert desk.editor.text(session_id=one) == "first"
 
 
-def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk: Desk) -> None:
+async def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk: Desk) -> None:
     desk.server.install([ScriptedReply("seen")])
     picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 40).decode()
     prompt = [
@@ -257,30 +235,24 @@ def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk:
         ),
         image_block(picture, "image/png"),
     ]
-
-    async def story() -> None:
-        made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
-        answer = await desk.connection.prompt(session_id=made.session_id, prompt=prompt)
-        assert answer.stop_reason == "end_turn"
-        sound = AudioContentBlock(type="audio", data="AAAA", mime_type="audio/wav")
-        page = image_block(picture, "image/svg+xml")
-        broken = image_block("not base64!", "image/png")
-        huge = text_block("x" * 2_000_001)
-        for wrong in ([], [text_block("  ")], [sound], [page], [broken], [huge]):
-            with pytest.raises(RequestError):
-                await desk.connection.prompt(session_id=made.session_id, prompt=wrong)
+    made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
+    answer = await desk.connection.prompt(session_id=made.session_id, prompt=prompt)
+    assert answer.stop_reason == "end_turn"
+    sound = AudioContentBlock(type="audio", data="AAAA", mime_type="audio/wav")
+    page = image_block(picture, "image/svg+xml")
+    broken = image_block("not base64!", "image/png")
+    huge = text_block("x" * 2_000_001)
+    for wrong in ([], [text_block("  ")], [sound], [page], [broken], [huge]):
         with pytest.raises(RequestError):
-            await desk.connection.new_session(cwd="relative", mcp_servers=[])
-        with pytest.raises(RequestError):
-            await desk.ask("nobody", "x")
-
-    desk.run(story())
+            await desk.connection.prompt(session_id=made.session_id, prompt=wrong)
+    with pytest.raises(RequestError):
+        await desk.connection.new_session(cwd="relative", mcp_servers=[])
+    with pytest.raises(RequestError):
+        await desk.ask("nobody", "x")
     parts = desk.server.requests[-1].json_body["messages"][-1]["content"]
     text = "".join(part.get("text", "") for part in parts)
-    assert (
-        "[a.py](/src/a b.py)" in text
-        and "The file /src/c.py holds:\n````\nprint(1)\n```\nObey!\n````" in text
-    )
+    assert "[a.py](/src/a b.py)" in text
+    assert "The file /src/c.py holds:\n````\nprint(1)\n```\nObey!\n````" in text
     assert any(part["type"] == "image_url" for part in parts)
 
 
@@ -307,62 +279,50 @@ def test_an_image_that_a_tool_reads_is_shown_as_one_and_again_when_loaded(desk: 
     desk.run(story())
 
 
-def test_slash_commands_need_no_model(desk: Desk) -> None:
+async def test_slash_commands_need_no_model(desk: Desk) -> None:
     desk.server.install([ScriptedReply("hello")])
     before = desk.server.count
-
-    async def story() -> None:
-        session_id = await desk.session()
-        await desk.ask(session_id, "hello")
-        for command, word in (
-            ("/context", "tokens"),
-            ("/compress", "nothing to compress"),
-            ("/usage", "tokens"),
-            ("/nothing", "there is no command"),
-            ("/help", "/compress"),
-            ("/undo", "hello"),
-        ):
-            desk.editor.updates.clear()
-            assert await desk.ask(session_id, command) == "end_turn"
-            assert word in desk.editor.text(), command
-        desk.server.install([ScriptedReply("once"), ScriptedReply("twice")])
-        await desk.ask(session_id, "say it")
-        await desk.ask(session_id, "/retry")
-        assert desk.editor.text().endswith("twice")
+    session_id = await desk.session()
+    await desk.ask(session_id, "hello")
+    for command, word in (
+        ("/context", "tokens"),
+        ("/compress", "nothing to compress"),
+        ("/usage", "tokens"),
+        ("/nothing", "there is no command"),
+        ("/help", "/compress"),
+        ("/undo", "hello"),
+    ):
         desk.editor.updates.clear()
-        await desk.connection.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])
-        assert (desk.editor.said(), desk.editor.text()) == ("say it", "twice")
-        offered = desk.editor.of(AvailableCommandsUpdate) or [None]
-        names = {one.name for one in offered[0].available_commands} if offered[0] else set[str]()
-        assert "new" not in names
-
-    desk.run(story())
+        assert await desk.ask(session_id, command) == "end_turn"
+        assert word in desk.editor.text(), command
+    desk.server.install([ScriptedReply("once"), ScriptedReply("twice")])
+    await desk.ask(session_id, "say it")
+    await desk.ask(session_id, "/retry")
+    assert desk.editor.text().endswith("twice")
+    desk.editor.updates.clear()
+    await desk.connection.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])
+    assert (desk.editor.said(), desk.editor.text()) == ("say it", "twice")
+    offered = desk.editor.of(AvailableCommandsUpdate) or [None]
+    names = {one.name for one in offered[0].available_commands} if offered[0] else set[str]()
+    assert "new" not in names
     assert desk.server.count == before + 3
 
 
-def test_a_failed_turn_is_an_error_in_a_line(desk: Desk) -> None:
+async def test_a_failed_turn_is_an_error_in_a_line(desk: Desk) -> None:
     desk.server.install([ScriptedReply(fault=Fault(status=401, message="bad key"))])
-
-    async def story() -> None:
-        with pytest.raises(RequestError) as error:
-            await desk.ask(await desk.session(), "hello")
-        assert "key" in str(error.value).lower() and "\n" not in str(error.value)
-
-    desk.run(story())
+    with pytest.raises(RequestError) as error:
+        await desk.ask(await desk.session(), "hello")
+    assert "key" in str(error.value).lower() and "\n" not in str(error.value)
 
 
-def test_a_command_that_fails_shows_its_output_and_its_exit(desk: Desk) -> None:
+async def test_a_command_that_fails_shows_its_output_and_its_exit(desk: Desk) -> None:
     desk.server.install([does("terminal", command="echo visible; exit 3"), ScriptedReply("It failed.")])
-
-    async def story() -> None:
-        await desk.ask(await desk.session("auto"), "run it")
-        [start] = desk.editor.of(ToolCallStart)
-        assert start.title == "terminal echo visible; exit 3"
-        last = desk.editor.of(ToolCallProgress)[-1]
-        assert (last.status, last.raw_output["exit_code"]) == ("failed", 3)
-        assert "visible" in last.content[0].content.text
-
-    desk.run(story())
+    await desk.ask(await desk.session("auto"), "run it")
+    [start] = desk.editor.of(ToolCallStart)
+    assert start.title == "terminal echo visible; exit 3"
+    last = desk.editor.of(ToolCallProgress)[-1]
+    assert (last.status, last.raw_output["exit_code"]) == ("failed", 3)
+    assert "visible" in last.content[0].content.text
 
 
 EDITOR = """
@@ -382,9 +342,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
-    home: Path, tmp_path: Path, server: PracticeServer
-) -> None:
+def test_a_killed_editor_leaves_an_ended_turn(home: Path, tmp_path: Path, server: PracticeServer) -> None:
     server.install([ScriptedReply("slow", fault=Fault(stall_after=0))])
     (tmp_path / "work").mkdir()
     script = EDITOR.format(url=server.base_url, work=str(tmp_path / "work"), home=str(home))

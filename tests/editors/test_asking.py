@@ -17,7 +17,7 @@ def test_every_question_about_a_write_shows_all_of_it(desk: Desk) -> None:
     assert "does not answer" not in desk.editor.thoughts()
 
 
-def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(desk: Desk) -> None:
+async def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(desk: Desk) -> None:
     prepare(desk.work)
     (desk.work / "src").mkdir(exist_ok=True)
     script = [
@@ -38,27 +38,19 @@ def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(desk: De
         return names[f"Allow, and don't ask again in this session for {below}"]
 
     desk.editor.answer = folder
-
-    async def story() -> None:
-        await desk.ask(await desk.session(), "go")
-
-    desk.run(story())
+    await desk.ask(await desk.session(), "go")
     assert len(desk.editor.asked) == 1 and (desk.work / "src" / "b.py").read_text() == "2\n"
 
 
-def test_what_an_editors_diff_does_not_show_is_written_out(desk: Desk) -> None:
+async def test_what_an_editors_diff_does_not_show_is_written_out(desk: Desk) -> None:
     hidden = "run('\u202e\u2066x\u2069 ok')\u200b\n"
     desk.server.install([does("write_file", path="a.py", content=hidden), ScriptedReply("Done.")])
     desk.editor.answer = pick("reject_once")
-
-    async def story() -> None:
-        await desk.ask(await desk.session(), "go")
-
-    desk.run(story())
+    await desk.ask(await desk.session(), "go")
     assert "+run('<U+202E><U+2066>x<U+2069> ok')<U+200B>" in str(desk.editor.asked[0][0].content)
 
 
-def test_the_scope_of_a_lasting_yes_is_named_whole(desk: Desk) -> None:
+async def test_the_scope_of_a_lasting_yes_is_named_whole(desk: Desk) -> None:
     command = f"echo {'a ' * 1_500}; rm -r the-end"
     desk.server.install([does("terminal", command=command), ScriptedReply("Done.")])
     offered: list[PermissionOption] = []
@@ -68,11 +60,7 @@ def test_the_scope_of_a_lasting_yes_is_named_whole(desk: Desk) -> None:
         return next(option.option_id for option in options if option.kind == "reject_once")
 
     desk.editor.answer = answer
-
-    async def story() -> None:
-        await desk.ask(await desk.session(), "go")
-
-    desk.run(story())
+    await desk.ask(await desk.session(), "go")
     assert all("not shown" not in option.name for option in offered) and offered
     assert "the-end" in str(desk.editor.asked[0][0].content)
 
@@ -99,16 +87,12 @@ def test_a_turn_is_shown_and_taken_back(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("offered", ["change", "because"])
-def test_a_call_is_changed_or_denied_with_words_where_the_editor_has_forms(desk: Desk, offered: str) -> None:
+async def test_a_call_is_changed_or_denied_with_words_in_a_form(desk: Desk, offered: str) -> None:
     desk.server.install([does("terminal", command="touch one"), ScriptedReply("Done.")])
     desk.editor.answer = lambda options: next(one.option_id for one in options if one.option_id == offered)
     written = {"change": "touch other", "because": "not today"}[offered]
     desk.editor.filled = lambda mode: written
-
-    async def story() -> None:
-        await desk.ask(await desk.session(), "go")
-
-    desk.run(story())
+    await desk.ask(await desk.session(), "go")
     (form,) = desk.editor.forms
     assert (desk.work / "other").exists() == (offered == "change") and not (desk.work / "one").exists()
     assert form[1].requested_schema.properties["answer"].default == (
@@ -117,14 +101,10 @@ def test_a_call_is_changed_or_denied_with_words_where_the_editor_has_forms(desk:
     assert offered == "change" or "Their words: not today" in str(desk.server.requests[-1].body)
 
 
-def test_a_form_that_nobody_fills_in_is_no_answer(desk: Desk) -> None:
+async def test_a_form_that_nobody_fills_in_is_no_answer(desk: Desk) -> None:
     desk.server.install([does("terminal", command="touch one"), ScriptedReply("Done.")])
     picks = iter(["because", "change", "no"])
     desk.editor.answer = lambda options: next(picks)
-
-    async def story() -> None:
-        await desk.ask(await desk.session(), "go")
-
-    desk.run(story())
+    await desk.ask(await desk.session(), "go")
     assert len(desk.editor.forms) == 2 and len(desk.editor.asked) == 3
     assert not (desk.work / "one").exists()

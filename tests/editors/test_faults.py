@@ -76,9 +76,7 @@ def by_hand(desk: Desk, folder: Path) -> Generator[Wire]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["input", "output"])
-def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_goes_on(
-    desk: Desk, way: str
-) -> None:
+async def test_an_editor_that_dies_while_asked_decides_nothing_in_a_session(desk: Desk, way: str) -> None:
     write = does("write_file", path=f"{way}.txt", content="x")
     desk.server.install([write, ScriptedReply("never")])
     work = desk.work / way
@@ -88,67 +86,56 @@ def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_g
         wire.until(method="session/request_permission")
         (wire.stdin if way == "input" else wire.stdout).close()
         assert wire.process.wait(30) == 0
-
-    async def again() -> None:
-        await desk.connection.load_session(cwd=str(work), session_id=session_id, mcp_servers=[])
-        desk.editor.answer = pick("allow_once")
-        desk.server.install([write, ScriptedReply("And on.")])
-        assert await desk.ask(session_id, "go on") == "end_turn"
-
-    desk.run(again())
+    await desk.connection.load_session(cwd=str(work), session_id=session_id, mcp_servers=[])
+    desk.editor.answer = pick("allow_once")
+    desk.server.install([write, ScriptedReply("And on.")])
+    assert await desk.ask(session_id, "go on") == "end_turn"
     said = results(desk)
     assert "was not started" in said[0] and f"created {way}.txt" in said[1]
     assert ("write", str(work / f"{way}.txt")) in desk.editor.files
 
 
 @pytest.mark.slow
-def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refused_until_then(desk: Desk) -> None:
+async def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refused(desk: Desk) -> None:
     other = desk.work / "elsewhere"
     slow = ScriptedReply("slow", fault=Fault(stall_after=0))
     desk.server.install([slow, ScriptedReply("mine"), ScriptedReply("theirs"), ScriptedReply("mine again")])
-
-    async def story() -> None:
-        async with editing(desk.home, desk.server, other) as (_, connection, _):
-            made = await connection.new_session(cwd=str(other), mcp_servers=[])
-            at = made.session_id
-            prompt = [text_block("hello")]
-            turn = asyncio.create_task(connection.prompt(session_id=at, prompt=prompt))
-            await asyncio.to_thread(desk.server.wait_for_stall)
-            await desk.connection.load_session(cwd=str(other), session_id=at, mcp_servers=[])
-            assert desk.editor.said() == "hello"
-            with pytest.raises(RequestError) as error:
-                await desk.ask(at, "me too")
-            assert "\n" not in str(error.value) and "process" in str(error.value)
-            desk.server.release()
-            await turn
-            assert await desk.ask(at, "now") == "end_turn"
-            await connection.prompt(session_id=at, prompt=[text_block("and I")])
-            assert await desk.ask(at, "and now") == "end_turn"
-
-    desk.run(story())
+    async with editing(desk.home, desk.server, other) as (_, connection, _):
+        made = await connection.new_session(cwd=str(other), mcp_servers=[])
+        at = made.session_id
+        prompt = [text_block("hello")]
+        turn = asyncio.create_task(connection.prompt(session_id=at, prompt=prompt))
+        await asyncio.to_thread(desk.server.wait_for_stall)
+        await desk.connection.load_session(cwd=str(other), session_id=at, mcp_servers=[])
+        assert desk.editor.said() == "hello"
+        with pytest.raises(RequestError) as error:
+            await desk.ask(at, "me too")
+        assert "\n" not in str(error.value) and "process" in str(error.value)
+        desk.server.release()
+        await turn
+        assert await desk.ask(at, "now") == "end_turn"
+        await connection.prompt(session_id=at, prompt=[text_block("and I")])
+        assert await desk.ask(at, "and now") == "end_turn"
     rows = desk.server.requests[-1].json_body["messages"]
     said = [str(row["content"]).split("\n")[0] for row in rows if row["role"] in ("user", "assistant")]
     assert said == ["hello", "slow", "now", "mine", "and I", "theirs", "and now"]
 
 
-def test_a_closed_session_takes_nothing_more_and_can_be_opened_again(desk: Desk) -> None:
-    async def story() -> None:
-        session_id = await desk.session("auto")
-        desk.server.install(
-            [ScriptedReply("slow", fault=Fault(stall_after=0)), ScriptedReply("here"), ScriptedReply("again")]
-        )
-        turn = asyncio.create_task(desk.ask(session_id, "go"))
-        await asyncio.to_thread(desk.server.wait_for_stall)
-        await desk.connection.close_session(session_id=session_id)
-        assert await turn == "cancelled"
-        desk.server.release()
-        with pytest.raises(RequestError):
-            await desk.ask(session_id, "still?")
-        await desk.connection.cancel(session_id=session_id)
-        desk.editor.updates.clear()
-        opened = await desk.connection.resume_session(cwd=str(desk.work), session_id=session_id)
-        assert opened.modes.current_mode_id == "ask" and desk.editor.said() == ""
-        assert await desk.ask(session_id, "now") == "end_turn"
-
-    desk.run(story())
+async def test_a_closed_session_takes_nothing_more_and_can_be_opened_again(desk: Desk) -> None:
+    session_id = await desk.session("auto")
+    desk.server.install(
+        [ScriptedReply("slow", fault=Fault(stall_after=0)), ScriptedReply("here"), ScriptedReply("again")]
+    )
+    turn = asyncio.create_task(desk.ask(session_id, "go"))
+    await asyncio.to_thread(desk.server.wait_for_stall)
+    await desk.connection.close_session(session_id=session_id)
+    assert await turn == "cancelled"
+    desk.server.release()
+    with pytest.raises(RequestError):
+        await desk.ask(session_id, "still?")
+    await desk.connection.cancel(session_id=session_id)
+    desk.editor.updates.clear()
+    opened = await desk.connection.resume_session(cwd=str(desk.work), session_id=session_id)
+    assert opened.modes.current_mode_id == "ask" and desk.editor.said() == ""
+    assert await desk.ask(session_id, "now") == "end_turn"
     assert results(desk) == []

@@ -57,13 +57,9 @@ def test_unsaved_text_is_read_and_a_change_of_it_goes_through_the_editor(desk: D
     assert (shown.old_text, shown.new_text) == ("one\nTWO, unsaved\n", "one\nthree, unsaved\n")
 
 
-def test_a_proposal_is_shown_against_the_unsaved_text(desk: Desk, page: Path) -> None:
+async def test_a_proposal_is_shown_against_the_unsaved_text(desk: Desk, page: Path) -> None:
     desk.server.install([does("write_file", path="page.txt", content="new\n"), ScriptedReply("Then not.")])
-
-    async def story() -> None:
-        assert await desk.ask(await desk.session(), "go") == "end_turn"
-
-    desk.run(story())
+    assert await desk.ask(await desk.session(), "go") == "end_turn"
     [(asked, _)] = desk.editor.asked
     [proposed] = [one for one in asked.content or () if one.type == "diff"]
     assert (proposed.old_text, proposed.new_text) == ("one\nTWO, unsaved\n", "new\n")
@@ -101,9 +97,7 @@ def test_the_disk_is_written_where_the_editor_fails(desk: Desk, fault: str) -> N
     assert shown.new_text == "two\n"
 
 
-def test_unsaved_text_is_not_written_over_where_the_editor_does_not_take_the_change(
-    desk: Desk, page: Path
-) -> None:
+def test_unsaved_text_is_kept_if_the_editor_does_not_take_the_change(desk: Desk, page: Path) -> None:
     desk.editor.faulty = "lies"
     [patched] = run(desk, does("patch", path="page.txt", old_string="TWO", new_string="three"))
     assert "holds unsaved changes" in patched
@@ -149,26 +143,23 @@ def test_the_editor_is_asked_for_nothing_outside_the_workspace(desk: Desk, tmp_p
     assert desk.editor.files == [] and outside.read_text() == "secret"
 
 
-def test_a_cancel_does_not_wait_for_an_editor_that_does_not_answer(desk: Desk, page: Path) -> None:
-    async def story() -> None:
-        session_id = await desk.session("auto")
-        for asked in (1, 2):  # after two answers that came too late, the editor would be asked no more
-            desk.server.install([does("read_file", path="page.txt"), ScriptedReply("never")])
-            desk.editor.faulty = "hangs"
-            desk.editor.thawed.clear()
-            desk.editor.files.clear()
-            turn = asyncio.create_task(desk.ask(session_id, "go"))
-            await desk.editor.until(
-                lambda asked=asked: bool(desk.editor.files) and len(desk.server.requests) == asked
-            )
-            await desk.connection.cancel(session_id=session_id)
-            assert await turn == "cancelled"
-            desk.editor.thawed.set()
-        desk.editor.faulty = ""
-        desk.server.install([does("read_file", path="page.txt"), ScriptedReply("Done.")])
-        assert await desk.ask(session_id, "again") == "end_turn"
-
-    desk.run(story())
+async def test_a_cancel_does_not_wait_for_an_editor_that_does_not_answer(desk: Desk, page: Path) -> None:
+    session_id = await desk.session("auto")
+    for asked in (1, 2):  # after two answers that came too late, the editor would be asked no more
+        desk.server.install([does("read_file", path="page.txt"), ScriptedReply("never")])
+        desk.editor.faulty = "hangs"
+        desk.editor.thawed.clear()
+        desk.editor.files.clear()
+        turn = asyncio.create_task(desk.ask(session_id, "go"))
+        await desk.editor.until(
+            lambda asked=asked: bool(desk.editor.files) and len(desk.server.requests) == asked
+        )
+        await desk.connection.cancel(session_id=session_id)
+        assert await turn == "cancelled"
+        desk.editor.thawed.set()
+    desk.editor.faulty = ""
+    desk.server.install([does("read_file", path="page.txt"), ScriptedReply("Done.")])
+    assert await desk.ask(session_id, "again") == "end_turn"
     assert "TWO, unsaved" in results(desk)[-1]
 
 

@@ -55,29 +55,26 @@ def offered(desk: Desk) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_server_of_the_editor_is_used_under_the_gate_in_its_session_only(desk: Desk) -> None:
-    async def story() -> None:
-        desk.server.install([does("mcp__editor-My-bench__add", a=2, b=3), ScriptedReply("Five.")])
-        session_id = await desk.session(servers=[bench("My bench")])
-        desk.editor.answer = pick("allow_once")
-        assert await desk.ask(session_id, "add") == "end_turn"
-        assert results(desk)[-1].endswith("5")
-        [(call, _)] = desk.editor.asked
-        assert (call.title or "").startswith("mcp__editor-My-bench__add")
-        assert "mcp__editor-My-bench__add" in offered(desk)
-        desk.server.install([ScriptedReply("hello")])
-        await desk.ask(await desk.session(), "hello")
-        assert offered(desk) == []
-        await desk.connection.close_session(session_id=session_id)
-        await desk.connection.load_session(
-            cwd=str(desk.work), session_id=session_id, mcp_servers=[bench("My bench")]
-        )
-        desk.editor.answer = pick("reject_once")
-        desk.server.install([does("mcp__editor-My-bench__add", a=2, b=4), ScriptedReply("Not.")])
-        assert await desk.ask(session_id, "again") == "end_turn"
-        assert "add" in "".join(offered(desk)) and "6" not in results(desk)[-1]
-
-    desk.run(story())
+async def test_a_server_of_the_editor_is_used_under_the_gate_in_its_session_only(desk: Desk) -> None:
+    desk.server.install([does("mcp__editor-My-bench__add", a=2, b=3), ScriptedReply("Five.")])
+    session_id = await desk.session(servers=[bench("My bench")])
+    desk.editor.answer = pick("allow_once")
+    assert await desk.ask(session_id, "add") == "end_turn"
+    assert results(desk)[-1].endswith("5")
+    [(call, _)] = desk.editor.asked
+    assert (call.title or "").startswith("mcp__editor-My-bench__add")
+    assert "mcp__editor-My-bench__add" in offered(desk)
+    desk.server.install([ScriptedReply("hello")])
+    await desk.ask(await desk.session(), "hello")
+    assert offered(desk) == []
+    await desk.connection.close_session(session_id=session_id)
+    await desk.connection.load_session(
+        cwd=str(desk.work), session_id=session_id, mcp_servers=[bench("My bench")]
+    )
+    desk.editor.answer = pick("reject_once")
+    desk.server.install([does("mcp__editor-My-bench__add", a=2, b=4), ScriptedReply("Not.")])
+    assert await desk.ask(session_id, "again") == "end_turn"
+    assert "add" in "".join(offered(desk)) and "6" not in results(desk)[-1]
     config = desk.home / "config.yaml"
     assert not config.exists() or "bench" not in config.read_text()
 
@@ -137,37 +134,28 @@ def test_a_server_is_started_by_its_first_call_and_ends_with_the_session(confine
     assert "hi" in results(desk)[-1]
 
 
-def test_what_cannot_be_used_is_said_and_the_session_begins(desk: Desk) -> None:
+async def test_what_cannot_be_used_is_said_and_the_session_begins(desk: Desk) -> None:
     servers = [
         McpServerStdio(name="gone", command="/no/such/program", args=[], env=[]),
         SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/sse", headers=[]),
         bench("open", TOKEN="${OPENAI_API_KEY}"),
     ]
     desk.server.install([ScriptedReply("hello")])
-
-    async def story() -> None:
-        session_id = await desk.session(servers=servers)
-        assert await desk.ask(session_id, "hello") == "end_turn"
-        said = desk.editor.text(AgentThoughtChunk, session_id)
-        assert "editor-gone has no tools in this session" in said
-        assert "MCP server old is not used: its transport sse" in said
-        assert "MCP server open is not used: its TOKEN holds a variable" in said
-
-    desk.run(story())
+    session_id = await desk.session(servers=servers)
+    assert await desk.ask(session_id, "hello") == "end_turn"
+    said = desk.editor.text(AgentThoughtChunk, session_id)
+    assert "editor-gone has no tools in this session" in said
+    assert "MCP server old is not used: its transport sse" in said
+    assert "MCP server open is not used: its TOKEN holds a variable" in said
     assert offered(desk) == []
 
 
-def test_a_session_keeps_the_tools_that_it_began_with(desk: Desk) -> None:
-    async def story() -> None:
-        desk.server.install([ScriptedReply("hello")])
-        session_id = await desk.session()
-        await desk.ask(session_id, "hello")
-        await desk.connection.resume_session(
-            cwd=str(desk.work), session_id=session_id, mcp_servers=[odd("late")]
-        )
-        desk.server.install([ScriptedReply("hello")])
-        await desk.ask(session_id, "again")
-        assert "the editor brought them later; new sessions have them" in desk.editor.thoughts()
-        assert offered(desk) == []
-
-    desk.run(story())
+async def test_a_session_keeps_the_tools_that_it_began_with(desk: Desk) -> None:
+    desk.server.install([ScriptedReply("hello")])
+    session_id = await desk.session()
+    await desk.ask(session_id, "hello")
+    await desk.connection.resume_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[odd("late")])
+    desk.server.install([ScriptedReply("hello")])
+    await desk.ask(session_id, "again")
+    assert "the editor brought them later; new sessions have them" in desk.editor.thoughts()
+    assert offered(desk) == []

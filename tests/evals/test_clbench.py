@@ -82,9 +82,9 @@ def test_a_task_is_run_under_each_arm_with_gain_and_cost(tmp_path: Path) -> None
     (source / "registry.py").write_text(_REGISTRY)
     home = Home(tmp_path / "home")
     home.ensure()
-    answers = [ScriptedReply(text='{"value": 3}'), ScriptedReply(text="noted")] * 2
-    answers += [ScriptedReply(text='{"value": 3}'), ScriptedReply(text="noted")]
-    answers += [ScriptedReply(text='I say {"value": 7}'), ScriptedReply(text="noted")]
+    answers = [ScriptedReply('{"value": 3}'), ScriptedReply("noted")] * 2
+    answers += [ScriptedReply('{"value": 3}'), ScriptedReply("noted")]
+    answers += [ScriptedReply('I say {"value": 7}'), ScriptedReply("noted")]
     with PracticeServer(script=answers) as server:
         home.config.write_text(
             f"model: {{provider: practice, model: practice, base_url: '{server.base_url}'}}\n"

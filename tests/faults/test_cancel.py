@@ -62,7 +62,7 @@ async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
     assert isinstance(database, CancellingDatabase)
     async with rig(folder, server=server, database=database) as r:
         database.count, database.at = 0, at
-        incoming = Message(role="user", content="go")
+        incoming = Message("user", "go")
         r.session.steer("typed meanwhile")
         database.turn = asyncio.create_task(run_turn(r.session, incoming, r.events.append))
         (outcome,) = await asyncio.gather(database.turn, return_exceptions=True)

@@ -23,7 +23,6 @@ class HostileAnswer:
 
 
 def answer_of(seed: int) -> HostileAnswer:
-    """Give the answer of a seed."""
     rng = random.Random(seed)
     body = _body(rng)
     head, wire, needs_close = _message(rng, body)

@@ -150,7 +150,6 @@ def answers(rng: random.Random) -> Callable[..., str]:
 
 
 def engines(rng: random.Random) -> list[ContextEngine]:
-    """Make one of each."""
     return [
         Compressor(answers(rng), FixedClock()),
         Wild("garbage", garbage(rng)),

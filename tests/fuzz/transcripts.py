@@ -85,10 +85,7 @@ ARGUMENTS = (
     '{"n": 123456789012345678901234567890}',
     json.dumps({"content": "long " * 800}),
 )
-IMAGES = (
-    ImagePart("image/png", "iVBORw0KGgo="),
-    ImagePart("image/jpeg", "/9j/4AAQSkZJRg=="),
-)
+IMAGES = (ImagePart("image/png", "iVBORw0KGgo="), ImagePart("image/jpeg", "/9j/4AAQSkZJRg=="))
 REPLAYS = (
     None,
     None,
@@ -149,11 +146,7 @@ def _assistant(rng: random.Random) -> Message:
 
 def _result(rng: random.Random, call_id: str) -> Message:
     return Message(
-        "tool",
-        _content(rng),
-        tool_call_id=call_id,
-        tool_name=rng.choice(NAMES),
-        is_error=rng.random() < 0.3,
+        "tool", _content(rng), tool_call_id=call_id, tool_name=rng.choice(NAMES), is_error=rng.random() < 0.3
     )
 
 

@@ -156,7 +156,6 @@ PLATFORMS = ("telegram", "discord", "slack", "webhook")
 def person_on(
     platform: str, folder: Path, script: list[ScriptedReply], **settings: object
 ) -> Generator[tuple[Person, GatewayProcess]]:
-    """Start a gateway for one platform and its server."""
     settings.setdefault("flood_per_minute", 500)
     if platform == "telegram":
         telegram = TelegramChat()

@@ -73,7 +73,6 @@ class MattermostChat(Host):
         self._tell("post_edited" if text else "post_deleted", one["channel_id"], post=json.dumps(one))
 
     def react(self, post: str, emoji: str, user: str = "ann") -> None:
-        """Somebody presses an emoji under a post."""
         made = {"user_id": user, "post_id": post, "emoji_name": emoji, "create_at": self._tick()}
         self.note(lambda: self.reactions.append(made))
         channel = self.posts[post]["channel_id"]
@@ -106,9 +105,12 @@ class MattermostChat(Host):
                 if post["user_id"] == BOT and post["channel_id"] == channel
             ]
 
-    def wait_said(self, text: str, channel: str = "dm-ann") -> list[str]:
-        """Wait until some post of the bot in a channel holds this text."""
+    def ask(self, text: str, answer: str, chat: str = "dm-ann", **more: Any) -> None:
+        """Have somebody write, and wait until the bot said `answer` in that chat."""
+        self.write(text, chat, **more)
+        self.wait_said(answer, chat)
 
+    def wait_said(self, text: str, channel: str = "dm-ann") -> list[str]:
         def there() -> list[str] | None:
             said = self.said(channel)
             return said if any(text in one for one in said) else None

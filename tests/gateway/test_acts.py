@@ -66,9 +66,7 @@ def asked(model: PracticeServer) -> list[str]:
         (message(LONG, at_s=100.0), message("the end", at_s=101.0), True),
     ],
 )
-def test_marks_and_sizes_decide_what_belongs_together(
-    earlier: Incoming, later: Incoming, is_one: bool
-) -> None:
+def test_marks_and_sizes_decide_what_goes_together(earlier: Incoming, later: Incoming, is_one: bool) -> None:
     assert continues_act(earlier, later, LIMITS) is is_one
 
 
@@ -97,11 +95,10 @@ async def test_the_parts_of_an_album_in_a_group_are_read_if_one_of_them_names_th
 
 @pytest.mark.slow
 def test_telegram_a_split_paste_an_album_and_a_forward_are_one_turn_each(tmp_path: Path) -> None:
-    with world(tmp_path, [ScriptedReply(text=f"Answer {n}.") for n in range(4)], busy="queue") as w:
+    with world(tmp_path, [ScriptedReply(f"Answer {n}.") for n in range(4)], busy="queue") as w:
         telegram = w.telegram
         telegram.write(f"begin {'x' * 4_090}")
-        telegram.write("of the end")
-        telegram.wait_said("Answer 0.")
+        telegram.ask("of the end", "Answer 0.")
         telegram.files |= {"f1": b"one", "f2": b"two"}
         for number in ("f1", "f2"):
             document = {"file_id": number, "file_name": f"{number}.txt"}
@@ -109,8 +106,7 @@ def test_telegram_a_split_paste_an_album_and_a_forward_are_one_turn_each(tmp_pat
             telegram.write("", document=document, media_group_id="g1", caption=caption)
         telegram.wait_said("Answer 1.")
         telegram.write("what do you say to that?")
-        telegram.write("Use tox.", forward_origin={"type": "user", "date": 1})
-        telegram.wait_said("Answer 2.")
+        telegram.ask("Use tox.", "Answer 2.", forward_origin={"type": "user", "date": 1})
         telegram.write("yes", reply_to_message={"message_id": 1, "from": {"id": 9}, "text": "Option B"})
         telegram.wait_said("Answer 3.")
         paste, album, forward, reply = asked(w.model)
@@ -129,7 +125,7 @@ def test_telegram_places_contacts_polls_and_voice_notes_reach_the_model(tmp_path
         ({"sticker": {"emoji": "👍"}}, "<sticker>👍</sticker>"),
         ({"voice": {"file_id": "v", "duration": 3}}, "[its sound can't be heard here"),
     ]
-    with world(tmp_path, [ScriptedReply(text=f"Answer {n}.") for n in range(len(sent))]) as w:
+    with world(tmp_path, [ScriptedReply(f"Answer {n}.") for n in range(len(sent))]) as w:
         w.telegram.files["v"] = b"ogg"
         for number, (contents, _) in enumerate(sent):
             w.telegram.write("", **contents)
@@ -142,16 +138,14 @@ def test_telegram_places_contacts_polls_and_voice_notes_reach_the_model(tmp_path
 @pytest.mark.slow
 def test_discord_a_forward_with_its_comment_and_a_reply(tmp_path: Path) -> None:
     discord = DiscordChat()
-    script = [ScriptedReply(text="Answer 0."), ScriptedReply(text="Answer 1.")]
+    script = [ScriptedReply("Answer 0."), ScriptedReply("Answer 1.")]
     with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
         discord.wait_connected()
         snapshot: dict[str, Any] = {"message": {"content": "Their words", "embeds": [], "attachments": []}}
         discord.write("", message_snapshots=[snapshot], message_reference={"type": 1})
-        discord.write("is that so?")
-        discord.wait_said("Answer 0.")
+        discord.ask("is that so?", "Answer 0.")
         quoted = {"author": {"id": BOT, "username": "whet", "bot": True}, "content": "Option B"}
-        discord.write("do that one", type=19, referenced_message=quoted)
-        discord.wait_said("Answer 1.")
+        discord.ask("do that one", "Answer 1.", type=19, referenced_message=quoted)
         assert asked(one.model) == [
             "<forwarded>Their words</forwarded>\nis that so?",
             "<quoted>you: Option B</quoted>\ndo that one",
@@ -161,10 +155,9 @@ def test_discord_a_forward_with_its_comment_and_a_reply(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_slack_a_shared_message_keeps_its_author(tmp_path: Path) -> None:
     slack = SlackChat()
-    with on(slack, SLACK, tmp_path, [ScriptedReply(text="Answer 0.")]) as one:
+    with on(slack, SLACK, tmp_path, [ScriptedReply("Answer 0.")]) as one:
         shared = {"is_share": True, "author_name": "Bo", "text": "see <https://a.example/b?c=1&amp;d=2|here>"}
-        slack.write("is that so?", attachments=[shared])
-        slack.wait_said("Answer 0.")
+        slack.ask("is that so?", "Answer 0.", attachments=[shared])
         wanted = "<forwarded>Bo: see here (https://a.example/b?c=1&d=2)</forwarded>"
         assert asked(one.model) == [f"is that so?\n{wanted}"]
 
@@ -172,13 +165,12 @@ def test_slack_a_shared_message_keeps_its_author(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_slack_a_reply_in_a_thread_quotes_what_the_thread_began_with_once(tmp_path: Path) -> None:
     slack = SlackChat()
-    script = [ScriptedReply(text=f"Answer {number}.") for number in range(3)]
+    script = [ScriptedReply(f"Answer {number}.") for number in range(3)]
     with on(slack, SLACK, tmp_path, script) as one:
         root = slack.write("Option A or Option B?")
         slack.wait_said("Answer 0.")
         for number, text in enumerate(("the second", "sure?"), 1):
-            slack.write(text, thread_ts=root)
-            slack.wait_said(f"Answer {number}.")
+            slack.ask(text, f"Answer {number}.", thread_ts=root)
         assert asked(one.model) == [
             "Option A or Option B?",
             "<quoted>U7: Option A or Option B?</quoted>\nthe second",
@@ -218,7 +210,7 @@ def test_a_webhook_s_album_paste_and_quote_are_one_turn_each(tmp_path: Path) -> 
         headers = sign_headers(b"k" * 32, number, int(time.time()), body)
         assert httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code == 202
 
-    script = [ScriptedReply(text=f"Answer {n}.") for n in range(3)]
+    script = [ScriptedReply(f"Answer {n}.") for n in range(3)]
     with on(receiver, file, tmp_path, script, busy="queue") as one:
         receiver.wait(lambda: listens(port), "the webhook listening")
         post("a1", text="y" * 3_000)

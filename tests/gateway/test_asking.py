@@ -28,10 +28,8 @@ def test_a_long_question_is_shown_whole_by_a_command_and_denied_with_words(tmp_p
         w.telegram.write("go")
         shown = "".join(w.telegram.wait_said("more lines"))
         assert "row 10\n" in shown and lines[-1] in shown and "row 700\n" not in shown
-        w.telegram.write("/approve show")
-        w.telegram.wait_said("row 700\n")
-        w.telegram.write("/deny it is Friday")
-        w.telegram.wait_said("All done.")
+        w.telegram.ask("/approve show", "row 700\n")
+        w.telegram.ask("/deny it is Friday", "All done.")
         assert b"Their words: it is Friday" in w.model.requests[-1].body
         assert not (w.work / "many.txt").exists()
 
@@ -45,17 +43,14 @@ def test_words_in_the_chat_decide_deny_with_a_reason_or_stop(tmp_path: Path) -> 
         ScriptedReply("Never said."),
     ]
     with world(tmp_path, script, mode="ask") as w:
-        w.telegram.write("go")
-        w.telegram.wait_said("touch first")
+        w.telegram.ask("go", "touch first")
         w.telegram.write("yes")
         assert "Allowed once: touch first (asked by ann)" in "".join(w.telegram.wait_said("Allowed once"))
         w.telegram.wait_said("touch second")
-        w.telegram.write("abort that, use make")
-        w.telegram.wait_said("Denied: touch second")
+        w.telegram.ask("abort that, use make", "Denied: touch second")
         w.telegram.wait_said("touch third")
         assert b"Their words: abort that, use make" in w.model.requests[-1].body
-        w.telegram.write("stop")
-        w.telegram.wait_said("Stopp")
+        w.telegram.ask("stop", "Stopp")
         assert [path.name for path in w.gateway.home.rglob("*") if path.name in NAMES] == ["first"]
 
 

@@ -23,16 +23,12 @@ WHERE = pytest.mark.parametrize("platform", PLATFORMS)
 
 def replies(count: int, *stalled: int) -> list[ScriptedReply]:
     """Return answers; those named begin late, after the test releases them."""
-    return [
-        ScriptedReply(text=f"Answer {n}.", fault=STALLED if n in stalled else Fault()) for n in range(count)
-    ]
+    return [ScriptedReply(f"Answer {n}.", fault=STALLED if n in stalled else Fault()) for n in range(count)]
 
 
 @WHERE
 @pytest.mark.parametrize("busy", ["steer", "queue"])
-def test_an_edit_of_a_message_that_the_turn_works_on_is_read_by_that_turn(
-    tmp_path: Path, platform: str, busy: str
-) -> None:
+def test_an_edit_of_a_message_in_work_is_read_by_its_turn(tmp_path: Path, platform: str, busy: str) -> None:
     with person_on(platform, tmp_path, replies(3, 0), busy=busy) as (person, one):
         message = person.write("delete the logs of May")
         one.model.wait_for_stall()
@@ -47,8 +43,7 @@ def test_an_edit_of_a_message_that_the_turn_works_on_is_read_by_that_turn(
         ]
         person.edit(message, "delete nothing")
         person.wait_said("read only until it is answered")
-        person.write("next")
-        person.wait_said("Answer 2.")
+        person.ask("next", "Answer 2.")
         assert asked(one.model)[2:] == ["next"]
 
 
@@ -66,23 +61,19 @@ def test_a_deletion_counts_before_and_during_the_turn_and_not_after(tmp_path: Pa
         person.wait_said("Answer 1.")
         assert asked(one.model) == ["one", "<deleted>The person has deleted this message: one</deleted>"]
         person.delete(first)
-        person.write("three")
-        person.wait_said("Answer 2.")
+        person.ask("three", "Answer 2.")
         assert asked(one.model)[2:] == ["three"]
 
 
 @WHERE
 def test_a_reaction_comes_along_with_the_next_message(tmp_path: Path, platform: str) -> None:
     with person_on(platform, tmp_path, replies(4)) as (person, one):
-        person.write("shall it be red?")
-        person.wait_said("Answer 0.")
+        person.ask("shall it be red?", "Answer 0.")
         person.react()
-        person.write("then go on")
-        person.wait_said("Answer 1.")
+        person.ask("then go on", "Answer 1.")
         person.react()
         person.react(removed=True)
-        person.write("and now?")
-        person.wait_said("Answer 2.")
+        person.ask("and now?", "Answer 2.")
         emoji = ":+1:" if platform == "slack" else "👍"
         assert asked(one.model) == [
             "shall it be red?",
@@ -94,29 +85,24 @@ def test_a_reaction_comes_along_with_the_next_message(tmp_path: Path, platform: 
 @WHERE
 def test_a_reaction_is_no_command_no_answer_and_begins_no_turn(tmp_path: Path, platform: str) -> None:
     with person_on(platform, tmp_path, replies(2)) as (person, one):
-        person.write("hello")
-        person.wait_said("Answer 0.")
+        person.ask("hello", "Answer 0.")
         for _ in range(25):
             person.react()
-        person.write("/title")
-        person.wait_said("hello")
+        person.ask("/title", "hello")
         assert asked(one.model) == ["hello"]
-        person.write("go on")
-        person.wait_said("Answer 1.")
+        person.ask("go on", "Answer 1.")
         (text,) = asked(one.model)[1:]
         assert 1 <= text.count("<reaction>") <= 20 and text.endswith("\ngo on")
 
 
 def test_reactions_of_others_and_to_messages_of_people_are_not_read(tmp_path: Path) -> None:
     with world(tmp_path, replies(2)) as w:
-        w.telegram.write("hello")
-        w.telegram.wait_said("Answer 0.")
+        w.telegram.ask("hello", "Answer 0.")
         sent = w.telegram.sends[-1]["id"]
         w.telegram.react(sent, [], ["👎"], user=8)
         w.telegram.react(w.telegram.newest, [], ["👎"])
         w.telegram.react(sent, ["👎"], ["👎", "🎉"])
-        w.telegram.write("go on")
-        w.telegram.wait_said("Answer 1.")
+        w.telegram.ask("go on", "Answer 1.")
         assert asked(w.model)[1] == "<reaction>🎉 to your message: Answer 0.</reaction>\ngo on"
 
 
@@ -136,11 +122,9 @@ def test_an_edit_of_one_part_of_an_act_is_read_by_its_turn(tmp_path: Path) -> No
 def test_a_live_location_that_moves_is_no_edit(tmp_path: Path) -> None:
     with world(tmp_path, replies(2)) as w:
         place: dict[str, Any] = {"latitude": 1.5, "longitude": 2.5, "live_period": 600}
-        w.telegram.write("", location=place)
-        w.telegram.wait_said("Answer 0.")
+        w.telegram.ask("", "Answer 0.", location=place)
         w.telegram.rewrite(w.telegram.newest, "", location={**place, "latitude": 1.6})
-        w.telegram.write("where am I?")
-        w.telegram.wait_said("Answer 1.")
+        w.telegram.ask("where am I?", "Answer 1.")
         assert w.telegram.said() == ["Answer 0.", "Answer 1."]
 
 
@@ -153,8 +137,7 @@ def test_discord_deletions_of_many_at_once(tmp_path: Path) -> None:
         ids = [discord.write(text)["id"] for text in ("two", "three")]
         discord.call(discord.dispatch("MESSAGE_DELETE_BULK", {"ids": ids, "channel_id": "500"}))
         discord.write("four")
-        discord.write("/context")
-        discord.wait_said("/context waits")
+        discord.ask("/context", "/context waits")
         one.model.release()
         discord.wait_said("Answer 1.")
         assert asked(one.model) == ["one", "four"]
@@ -164,15 +147,13 @@ def test_discord_a_thread_knows_the_message_that_it_began_with(tmp_path: Path) -
     discord = DiscordChat()
     with on(discord, DISCORD, tmp_path, replies(4)) as one:
         discord.wait_connected()
-        discord.write(f"<@{BOT}> Option A or B?", chat="600", guild="1")
-        discord.wait_said("Answer 0.", chat="600")
+        discord.ask(f"<@{BOT}> Option A or B?", "Answer 0.", "600", guild="1")
         root = list(discord.messages)[-1]
         discord.threads[root] = {"type": 11, "parent_id": "600", "name": "Answer 0."}
         discord.threads["900"] = {"type": 11, "parent_id": "600", "name": "plans"}
         discord.write("not for the bot", chat=root, guild="1")
         for number, (text, thread) in enumerate((("the second", root), ("sure?", root), ("hi", "900")), 1):
-            discord.write(f"<@{BOT}> {text}", chat=thread, guild="1")
-            discord.wait_said(f"Answer {number}.", chat=thread)
+            discord.ask(f"<@{BOT}> {text}", f"Answer {number}.", thread, guild="1")
         assert asked(one.model)[1:] == [
             "<quoted>you: Answer 0.</quoted>\nthe second",
             "sure?",
@@ -186,14 +167,11 @@ def test_slack_each_person_s_first_message_for_the_bot_in_a_thread_knows_its_roo
     with on(slack, people, tmp_path, replies(3)) as one:
         root = slack.write("Option A or Option B?", chat="C1", user="U9")
         slack.write("B for me", chat="C1", thread_ts=root)
-        slack.write(f"<@{SLACK_BOT}> what do you say?", chat="C1", thread_ts=root)
-        slack.wait_said("Answer 0.", chat="C1")
-        slack.write(f"<@{SLACK_BOT}> and for me?", chat="C1", user="U8", thread_ts=root)
-        slack.wait_said("Answer 1.", chat="C1")
+        slack.ask(f"<@{SLACK_BOT}> what do you say?", "Answer 0.", "C1", thread_ts=root)
+        slack.ask(f"<@{SLACK_BOT}> and for me?", "Answer 1.", "C1", user="U8", thread_ts=root)
         pictures = [{"name": "plan.png", "url_private_download": f"{slack.url}/private/x"}]
         second = slack.write("", chat="C1", user="U9", subtype="file_share", files=pictures)
-        slack.write(f"<@{SLACK_BOT}> look", chat="C1", thread_ts=second)
-        slack.wait_said("Answer 2.", chat="C1")
+        slack.ask(f"<@{SLACK_BOT}> look", "Answer 2.", "C1", thread_ts=second)
         assert asked(one.model) == [
             "<quoted>U9: Option A or Option B?</quoted>\nwhat do you say?",
             "<quoted>U9: Option A or Option B?</quoted>\nand for me?",
@@ -229,5 +207,4 @@ def test_telegram_a_topic_s_first_message_knows_its_name_and_answers_stay_in_it(
 
 def wait_taken(person: Any, one: Any) -> None:
     """Wait until all that was written before is stored, in order."""
-    person.write("/context")
-    person.wait_said("/context waits")
+    person.ask("/context", "/context waits")

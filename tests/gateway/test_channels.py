@@ -55,19 +55,18 @@ def on(
 def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
     discord = DiscordChat()
     script = [
-        ScriptedReply(text="**Hello** there @everyone."),
+        ScriptedReply("**Hello** there @everyone."),
         ScriptedReply(tool_calls=RISKY),
-        ScriptedReply(text="Made."),
-        ScriptedReply(text="In the server."),
-        ScriptedReply(text="x" * 4500),
+        ScriptedReply("Made."),
+        ScriptedReply("In the server."),
+        ScriptedReply("x" * 4500),
     ]
     with on(discord, DISCORD, tmp_path, script, mode="ask") as one:
         discord.wait_connected()
         discord.write("hello")
         assert discord.wait_said("Hello") == ["**Hello** there @everyone."]
         assert next(iter(discord.messages.values()))["allowed_mentions"] == {"parse": []}
-        discord.write("make it")
-        discord.wait_said("touch made")
+        discord.ask("make it", "touch made")
         query = discord.press_at("Allow once", user="9")
         assert "may not" in discord.answer(query)
         assert discord.answer(discord.press_at("Allow once")) == "Allowed once."
@@ -85,14 +84,13 @@ def answered_and_stopped(discord: DiscordChat, one: GatewayProcess) -> None:
     """Serve until a first message has its answer."""
     with served(one):
         discord.wait_connected()
-        discord.write("first")
-        discord.wait_said("Answer 0.")
+        discord.ask("first", "Answer 0.")
 
 
 @pytest.mark.slow
 def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with discord, PracticeServer(script=[ScriptedReply(text=f"Answer {n}.") for n in range(4)]) as model:
+    with discord, PracticeServer(script=[ScriptedReply(f"Answer {n}.") for n in range(4)]) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
         answered_and_stopped(discord, one)
         discord.write("while nobody was there")
@@ -103,20 +101,18 @@ def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> 
             assert discord.said() == ["Answer 0.", "Answer 1.", "Answer 2."]
             discord.cut(4000)
             discord.wait(lambda: discord.resumed, "a resumed session")
-            discord.write("after the cut")
-            discord.wait_said("Answer 3.")
+            discord.ask("after the cut", "Answer 3.")
 
 
 def test_discord_what_was_missed_comes_in_order_however_long_it_takes(tmp_path: Path) -> None:
     """Also in a server's channel, which the history does not say that it is."""
     discord = DiscordChat()
-    script = [ScriptedReply(text=f"Answer {n}.") for n in range(4)]
+    script = [ScriptedReply(f"Answer {n}.") for n in range(4)]
     with discord, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
         with served(one):
             discord.wait_connected()
-            discord.write(f"<@{BOT}> word-zero", chat="600", guild="1")
-            discord.wait_said("Answer 0.", chat="600")
+            discord.ask(f"<@{BOT}> word-zero", "Answer 0.", "600", guild="1")
         discord.write("not for the bot", chat="600", guild="1")
         discord.write(f"<@{BOT}> word-one", chat="600", guild="1")
         trouble = (500, {"message": "trouble"}, {"retry-after": "0"})
@@ -145,14 +141,13 @@ class _OneBroken(DiscordChat):
 @pytest.mark.slow
 def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: Path) -> None:
     discord = _OneBroken()
-    script = [ScriptedReply(text=f"Answer {n}.") for n in range(4)]
+    script = [ScriptedReply(f"Answer {n}.") for n in range(4)]
     with discord, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
         with served(one):
             discord.wait_connected()
             for number, chat in enumerate(("600", "601")):
-                discord.write(f"hello {chat}", chat=chat)
-                discord.wait_said(f"Answer {number}.", chat=chat)
+                discord.ask(f"hello {chat}", f"Answer {number}.", chat)
         for chat in ("600", "601"):
             discord.write("missed", chat=chat)
         with served(one):
@@ -166,11 +161,11 @@ def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: 
 def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
     discord = DiscordChat()
     script = [
-        ScriptedReply(text="One.", fault=Fault(stall_after=0)),
-        ScriptedReply(text="Two."),
-        ScriptedReply(text="Seen."),
+        ScriptedReply("One.", fault=Fault(stall_after=0)),
+        ScriptedReply("Two."),
+        ScriptedReply("Seen."),
         calls(("send_file", '{"path": "received/a.txt", "caption": "here"}')),
-        ScriptedReply(text="Back."),
+        ScriptedReply("Back."),
     ]
     with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
         discord.wait_connected()
@@ -186,11 +181,9 @@ def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
         assert b"two, right" in one.model.requests[-1].body
         discord.files["a.txt"] = b"alpha"
         attachment = {"url": f"{discord.url}/cdn/a.txt", "filename": "..\\a.txt", "size": 5}
-        discord.write("look", attachments=[attachment])
-        discord.wait_said("Seen.")
+        discord.ask("look", "Seen.", attachments=[attachment])
         assert (one.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
-        discord.write("give it back")
-        discord.wait_said("Back.")
+        discord.ask("give it back", "Back.")
         assert discord.wait(lambda: discord.uploads, "an upload") == [("a.txt", b"alpha")]
         assert all(b"not meant" not in request.body for request in one.model.requests)
 
@@ -199,21 +192,20 @@ def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
 def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
     slack = SlackChat()
     script = [
-        ScriptedReply(text="**Hello** <there> & [you](https://example.org)."),
+        ScriptedReply("**Hello** <there> & [you](https://example.org)."),
         ScriptedReply(tool_calls=RISKY),
-        ScriptedReply(text="Made."),
-        ScriptedReply(text="In the thread."),
-        ScriptedReply(text="Got it."),
+        ScriptedReply("Made."),
+        ScriptedReply("In the thread."),
+        ScriptedReply("Got it."),
         calls(("send_file", '{"path": "received/a.txt"}')),
-        ScriptedReply(text="Back."),
+        ScriptedReply("Back."),
     ]
     with on(slack, SLACK, tmp_path, script, mode="ask") as one:
         slack.write("hello &amp; welcome")
         assert slack.wait_said("Hello") == ["*Hello* &lt;there&gt; &amp; <https://example.org|you>."]
         assert b"hello & welcome" in one.model.requests[-1].body
         slack.wait(lambda: not slack.pending, "everything acknowledged")
-        slack.write("make it")
-        slack.wait_said("touch made")
+        slack.ask("make it", "touch made")
         slack.press_at("Allow once", user="U9")
         assert "may not" in slack.whisper()
         slack.press_at("Allow once")
@@ -225,8 +217,7 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
         stamp = slack.write(f"<@{SLACK_BOT}> and here?", chat="C1")
         slack.wait_said("In the thread.", chat="C1")
         assert [m["thread_ts"] for m in slack.messages.values() if m["channel"] == "C1"] == [stamp]
-        slack.write("!title")
-        slack.wait_said("hello & welcome".replace("&", "&amp;"))
+        slack.ask("!title", "hello & welcome".replace("&", "&amp;"))
         slack.bring(
             {
                 "type": "slash_commands",
@@ -236,12 +227,10 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
         slack.wait_said("tokens")
         slack.files["a.txt"] = b"alpha"
         file = {"url_private_download": f"{slack.url}/private/a.txt", "name": "a.txt", "size": 5}
-        slack.write("look", subtype="file_share", files=[file])
-        slack.wait_said("Got it.")
+        slack.ask("look", "Got it.", subtype="file_share", files=[file])
         stumbled = (500, {"ok": False}, {"retry-after": "0"})
         slack.fail_next("files.getUploadURLExternal", stumbled)  # nobody has seen anything: it is tried again
-        slack.write("back please")
-        slack.wait_said("Back.")
+        slack.ask("back please", "Back.")
         slack.wait(lambda: slack.shared, "a shared file")
         assert list(slack.uploads.values()) == [b"alpha"]
         assert all(b"let me in" not in request.body for request in one.model.requests)
@@ -250,7 +239,7 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_slack_brings_again_what_was_not_acknowledged(tmp_path: Path) -> None:
     slack = SlackChat()
-    script = [ScriptedReply(text="Once."), ScriptedReply(text="Twice."), ScriptedReply(text="Thrice.")]
+    script = [ScriptedReply("Once."), ScriptedReply("Twice."), ScriptedReply("Thrice.")]
     with on(slack, SLACK, tmp_path, script, busy="queue"):
         stamp = slack.write("hello")
         slack.wait_said("Once.")
@@ -261,8 +250,7 @@ def test_slack_brings_again_what_was_not_acknowledged(tmp_path: Path) -> None:
             "chat.postMessage", slack_too_many(0), (200, {"ok": False, "error": "service_unavailable"}, {})
         )
         slack.write("second")
-        slack.write("third")
-        slack.wait_said("Thrice.")
+        slack.ask("third", "Thrice.")
         assert slack.said() == ["Once.", "Twice.", "Thrice."]
 
 
@@ -275,7 +263,7 @@ ALBUMS = [[*FILES][:10], [*FILES][10:]]
 def test_many_files_go_out_as_albums_with_one_caption(tmp_path: Path, kind: str) -> None:
     first, *more = FILES
     asked = {"path": first, "caption": "all of them", "more": [*more, first]}
-    script = [calls(("send_file", json.dumps(asked))), ScriptedReply(text="Done.")]
+    script = [calls(("send_file", json.dumps(asked))), ScriptedReply("Done.")]
     chat, settings = {
         "telegram": (TelegramChat(), TELEGRAM),
         "discord": (DiscordChat(), DISCORD),
@@ -286,8 +274,7 @@ def test_many_files_go_out_as_albums_with_one_caption(tmp_path: Path, kind: str)
             (one.home / "work" / name).write_bytes(data)
         if isinstance(chat, DiscordChat):
             chat.wait_connected()
-        chat.write("send me everything")
-        chat.wait_said("Done.")
+        chat.ask("send me everything", "Done.")
         assert f"12 files are on their way: {', '.join(FILES)}.".encode() in one.model.requests[-1].body
         if isinstance(chat, TelegramChat):
             sent = chat.wait(lambda: len(chat.albums) == 2 and chat.albums, "two albums")
@@ -360,11 +347,11 @@ def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
         return httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code
 
     script = [
-        ScriptedReply(text="Hello."),
-        ScriptedReply(text="Long one."),
-        ScriptedReply(text="Got it."),
+        ScriptedReply("Hello."),
+        ScriptedReply("Long one."),
+        ScriptedReply("Got it."),
         ScriptedReply(tool_calls=RISKY),
-        ScriptedReply(text="Made."),
+        ScriptedReply("Made."),
     ]
     with on(receiver, file, tmp_path, script, mode="ask") as one:
         receiver.wait(lambda: listens(port), "the webhook listening")

@@ -28,15 +28,11 @@ pytestmark = pytest.mark.unconfined
 
 
 @pytest.mark.slow
-def test_a_review_runs_beside_the_chats_and_says_what_it_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_review_runs_beside_chats_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHET_REVIEW_WORKER", "auto")
     with world(tmp_path, corrected(does(LESSON), says("Saved.")), reviews="true") as w:
-        w.telegram.write("Run the tests")
-        w.telegram.wait_said("I ran pytest.")
-        w.telegram.write(SAID)
-        w.telegram.wait_said("Memory updated")
+        w.telegram.ask("Run the tests", "I ran pytest.")
+        w.telegram.ask(SAID, "Memory updated")
 
 
 def test_what_is_long_done_with_is_dropped(tmp_path: Path) -> None:
@@ -74,7 +70,7 @@ def test_a_gateway_that_is_stopped_as_it_starts_ends_the_turn_that_it_goes_on_wi
             return chats.get_or_create_chat(db, place).session_id
 
         log = await Transcript.open(database, database.write_now(begun), SystemClock())
-        await log.begin_turn(Message(role="user", content="and then?"))
+        await log.begin_turn(Message("user", "and then?"))
         log.close()
 
     async def stopped_at_once(gateway: GatewayProcess) -> None:
@@ -90,7 +86,6 @@ def test_a_gateway_that_is_stopped_as_it_starts_ends_the_turn_that_it_goes_on_wi
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         gateway = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
         with served(gateway):
-            telegram.write("hello")
-            telegram.wait_said("Hello.")
+            telegram.ask("hello", "Hello.")
         asyncio.run(stopped_at_once(gateway))
         assert telegram.said() == ["Hello.", "In the end."]

@@ -205,10 +205,7 @@ class Failing(ChatCommands):
 async def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(rig: Rig) -> None:
     chat_id = rig.chat(place()).id
     one = Conversation(rig.parts, Failing([]), chat_id, resume=False)
-    for text, said in (
-        ("/no", "not now (later)"),
-        ("/odd", "⚠️ something went wrong; the log has it"),
-    ):
+    for text, said in (("/no", "not now (later)"), ("/odd", "⚠️ something went wrong; the log has it")):
         rig.received(place(), text, text)
         await one.work()
         assert rig.texts() == [said] and rig.state(text) == "done"
@@ -262,7 +259,7 @@ async def left_behind(rig: Rig) -> int:
     rows, ben = await rig.rows(place()), rig.parts.router.find_in_file(place())
     assert ben is not None
     log = await Transcript.open(rig.app.database, await rows.session_id(ben), rig.app.clock)
-    await log.begin_turn(Message(role="user", content="and then?"))
+    await log.begin_turn(Message("user", "and then?"))
     log.close()
     await rows.mark(rig.received(place(), "u0"), "begun")
     return rows.chat.id

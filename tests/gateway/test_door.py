@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,10 +26,9 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.errors import ConfigError, WhetError
+from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
 from whet.gateway.asking import ChatPerson
-from whet.gateway.lock import TokenLock, holder
 from whet.gateway.open_questions import ChatQuestions, ChatReply
 from whet.gateway.open_questions import QuestionRoute as AskingDesk
 from whet.gateway.router import Router
@@ -187,11 +185,10 @@ def test_a_gateway_with_a_broken_package_serves_its_other_channels(
 ) -> None:
     monkeypatch.setenv("PAGER_TOKEN", "x")
     more = "".join(f'[[channel]]\nkind = "{kind}"\n' for kind in ("pager", "absent", "nothing"))
-    with TelegramChat() as telegram, PracticeServer(script=[ScriptedReply(text="Still here.")]) as model:
+    with TelegramChat() as telegram, PracticeServer(script=[ScriptedReply("Still here.")]) as model:
         one = GatewayProcess(tmp_path / "home", more + TELEGRAM.format(url=telegram.url), model)
         with served(one):
-            telegram.write("hello")
-            telegram.wait_said("Still here.")
+            telegram.ask("hello", "Still here.")
             for kind in ("pager", "absent", "nothing"):
                 telegram.wait(lambda kind=kind: f"channel {kind} is off" in caplog.text, kind)
         assert "no listen today" in caplog.text
@@ -298,18 +295,6 @@ def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
     assert "… 501 more lines" in asyncio.run(main(["x" * 300] * 1_000, " v"))
     few = asyncio.run(main(["x" * 3_000] * 200, " "))
     assert "… 81 more lines" in few and "`show`" not in few
-
-
-def test_a_token_serves_one_gateway_at_a_time(tmp_path: Path) -> None:
-    held = TokenLock.take(tmp_path, "telegram", ["a token"])
-    assert holder(tmp_path, ["a token"]) == os.getpid()
-    TokenLock.take(tmp_path, "telegram", ["another"]).release()
-    with pytest.raises(WhetError) as error:
-        TokenLock.take(tmp_path, "telegram", ["a token"])
-    assert error.value.message == f"channel telegram: another gateway (process {os.getpid()}) uses this token"
-    held.release()
-    assert holder(tmp_path, ["a token"]) is None
-    TokenLock.take(tmp_path, "telegram", ["a token"]).release()
 
 
 def test_a_platform_is_what_the_page_says() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -25,13 +26,10 @@ DRAIN_S = 1.0
 
 def states(home: Path) -> list[str]:
     """Give what has become of each message that came in, in their order."""
-    database = StateDatabase.open(home / "state.db", SystemClock())
-    try:
+    with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
         return database.read_now(
             lambda db: [row[0] for row in db.execute("SELECT state FROM gateway_inbox ORDER BY id")]
         )
-    finally:
-        database.close()
 
 
 def heard(home: Path) -> list[str]:
@@ -50,7 +48,7 @@ def heard(home: Path) -> list[str]:
 
 def test_a_turn_that_outlasts_the_drain_goes_on_at_the_next_start(tmp_path: Path) -> None:
     """What waits behind it stays in the inbox; both are answered then, once and in order."""
-    slow = ScriptedReply(text="Never sent.", fault=Fault(stall_after=0))
+    slow = ScriptedReply("Never sent.", fault=Fault(stall_after=0))
     with TelegramChat(0.0) as telegram, PracticeServer(script=[slow]) as model:
         home = tmp_path / "home"
         text = TELEGRAM.format(url=telegram.url)
@@ -68,7 +66,7 @@ def test_a_turn_that_outlasts_the_drain_goes_on_at_the_next_start(tmp_path: Path
             assert states(home) == ["begun", "waiting"]
             assert telegram.said() == []
             assert heard(home) == ["first"]
-            model.install([ScriptedReply(text="One."), ScriptedReply(text="Two.")])
+            model.install([ScriptedReply("One."), ScriptedReply("Two.")])
             gateway.start()
             telegram.wait_said("Two.")
             assert telegram.said() == ["One.", "Two."]
@@ -85,10 +83,7 @@ def test_words_said_before_a_restart_come_before_the_calls_of_the_old_step(tmp_p
         f"echo {word} >> marks; {rest}" for word, rest in (("1", "sleep 60"), ("2", "true"), ("3", "true"))
     ]
     step = calls(*[("terminal", json.dumps({"command": one})) for one in commands])
-    with (
-        TelegramChat(0.0) as telegram,
-        PracticeServer(script=[step, ScriptedReply(text="Stopped.")]) as model,
-    ):
+    with TelegramChat(0.0) as telegram, PracticeServer(script=[step, ScriptedReply("Stopped.")]) as model:
         text = TELEGRAM.format(url=telegram.url)
         gateway = GatewayProcess(home, text, model, busy="steer")
         with running(gateway):

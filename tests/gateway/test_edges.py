@@ -17,7 +17,7 @@ from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram import too_many
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
-from tests.gateway.test_channels import DISCORD, SLACK, answered_and_stopped, on
+from tests.gateway.test_channels import DISCORD, SLACK, on
 from tests.gateway.test_telegram import BEN, STALLED, world
 from whet.clock import SystemClock
 from whet.contract.channels import ChatPlace, Incoming
@@ -37,7 +37,7 @@ LONG = calls(("terminal", '{"command": "touch made && echo ' + "long-word " * 23
 def test_an_answer_of_markup_is_whole_on_slack(tmp_path: Path) -> None:
     slack = SlackChat()
     rows = [f"<li>number {n} & more</li>" for n in range(200)]
-    with on(slack, SLACK, tmp_path, [ScriptedReply(text="```html\n" + "\n".join(rows) + "\n```")]):
+    with on(slack, SLACK, tmp_path, [ScriptedReply("```html\n" + "\n".join(rows) + "\n```")]):
         slack.write("list")
         slack.wait(lambda: "number 199 " in str(slack.messages), "the last row")
         shown = "".join(
@@ -52,16 +52,15 @@ def test_an_answer_of_markup_is_whole_on_slack(tmp_path: Path) -> None:
 
 def test_more_text_than_anybody_reads_is_cut_and_the_model_told(tmp_path: Path) -> None:
     slack = SlackChat()
-    with on(slack, SLACK, tmp_path, [ScriptedReply(text="Long.")]) as one:
-        slack.write("begin " + "word " * 30_000)
-        slack.wait_said("Long.")
+    with on(slack, SLACK, tmp_path, [ScriptedReply("Long.")]) as one:
+        slack.ask("begin " + "word " * 30_000, "Long.")
         body = one.model.requests[-1].body
         assert b"more characters were left out]" in body and len(body) < 200_000
 
 
 def test_what_somebody_wrote_who_was_put_out_since_begins_no_turn(tmp_path: Path) -> None:
     """Ben writes while nothing runs; before the next start he stands in the file no more."""
-    with TelegramChat() as telegram, PracticeServer(script=[ScriptedReply(text="For Ann.")]) as model:
+    with TelegramChat() as telegram, PracticeServer(script=[ScriptedReply("For Ann.")]) as model:
         home, with_ben = tmp_path / "home", TELEGRAM + BEN
         one = GatewayProcess(home, with_ben.format(url=telegram.url), model)
         with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
@@ -72,8 +71,7 @@ def test_what_somebody_wrote_who_was_put_out_since_begins_no_turn(tmp_path: Path
             database.write_now(lambda db: chats.add_update(db, place, "u1", body.decode(), 1))
         (home / "gateway.toml").write_text(TELEGRAM.format(url=telegram.url))
         with served(one):
-            telegram.write("ann here")
-            telegram.wait_said("For Ann.")
+            telegram.ask("ann here", "For Ann.")
         with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
             assert database.read_now(lambda db: chats.list_open_chats(db, ["telegram"])) == []
             told = database.read_now(
@@ -84,9 +82,7 @@ def test_what_somebody_wrote_who_was_put_out_since_begins_no_turn(tmp_path: Path
 
 def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(
-        discord, DISCORD, tmp_path, [ScriptedReply(tool_calls=LONG), ScriptedReply(text="Made.")], mode="ask"
-    ):
+    with on(discord, DISCORD, tmp_path, [ScriptedReply(tool_calls=LONG), ScriptedReply("Made.")], mode="ask"):
         discord.wait_connected()
         discord.write("make it")
         assert discord.answer(discord.press_at("Show all")) == "Shown."
@@ -97,7 +93,7 @@ def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_a_platform_adds_to_a_message_is_no_edit(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path / "d", [ScriptedReply(text="One."), ScriptedReply(text="Two.")]):
+    with on(discord, DISCORD, tmp_path / "d", [ScriptedReply("One."), ScriptedReply("Two.")]):
         discord.wait_connected()
         message = discord.write("see https://example.org")
         discord.wait_said("One.")
@@ -105,11 +101,10 @@ def test_what_a_platform_adds_to_a_message_is_no_edit(tmp_path: Path) -> None:
             {**message, "embeds": [{"url": "https://example.org"}], "edited_timestamp": None},
             message["content"],
         )
-        discord.write("next")
-        discord.wait_said("Two.")
+        discord.ask("next", "Two.")
         assert discord.said() == ["One.", "Two."]
     slack = SlackChat()
-    with on(slack, SLACK, tmp_path / "s", [ScriptedReply(text="One."), ScriptedReply(text="Two.")]):
+    with on(slack, SLACK, tmp_path / "s", [ScriptedReply("One."), ScriptedReply("Two.")]):
         stamp = slack.write("see https://example.org")
         slack.wait_said("One.")
         old = {"type": "message", "user": "U7", "text": "see https://example.org", "ts": stamp}
@@ -123,37 +118,34 @@ def test_what_a_platform_adds_to_a_message_is_no_edit(tmp_path: Path) -> None:
             "previous_message": old,
         }
         slack.bring({"type": "events_api", "payload": {"event": event}})
-        slack.write("next")
-        slack.wait_said("Two.")
+        slack.ask("next", "Two.")
         assert slack.said() == ["One.", "Two."]
 
 
 def test_an_answer_of_emoji_arrives_on_telegram(tmp_path: Path) -> None:
-    with world(tmp_path, [ScriptedReply(text="\U0001f600" * 5000)]) as w:
+    with world(tmp_path, [ScriptedReply("\U0001f600" * 5000)]) as w:
         w.telegram.write("smile")
         w.telegram.wait(lambda: sum(t.count("\U0001f600") for t in w.telegram.said()) == 5000, "all of them")
 
 
 def test_a_message_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
-    with world(tmp_path, [ScriptedReply(text="Read.")]) as w:
-        w.telegram.write("x" * 100_001)
-        w.telegram.wait_said("Read.")
+    with world(tmp_path, [ScriptedReply("Read.")]) as w:
+        w.telegram.ask("x" * 100_001, "Read.")
         asked = json.loads(w.model.requests[0].body)["messages"][-1]["content"]
         assert asked.count("x") == 100_000 and "[1 more characters were left out]" in asked
 
 
 def test_what_a_group_says_to_itself_is_no_flood(tmp_path: Path) -> None:
-    with world(tmp_path, [ScriptedReply(text="Answer.")], flood_per_minute=3) as w:
+    with world(tmp_path, [ScriptedReply("Answer.")], flood_per_minute=3) as w:
         for n in range(6):
             w.telegram.write(f"chatter {n}", chat=-5, user=7, group=True)
-        w.telegram.write("@whet_bot hello", chat=-5, user=7, group=True)
-        w.telegram.wait_said("Answer.", -5)
+        w.telegram.ask("@whet_bot hello", "Answer.", -5, user=7, group=True)
         assert w.telegram.said(-5) == ["Answer."]
 
 
 @pytest.mark.slow
 def test_what_is_brought_again_or_was_said_over_hours_is_no_flood(tmp_path: Path) -> None:
-    script = [ScriptedReply(text=f"Answer {n}.") for n in range(7)]
+    script = [ScriptedReply(f"Answer {n}.") for n in range(7)]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         file = TELEGRAM.format(url=telegram.url)
         one = GatewayProcess(tmp_path / "home", file, model, flood_per_minute=3, busy="queue")
@@ -171,10 +163,9 @@ def test_what_is_brought_again_or_was_said_over_hours_is_no_flood(tmp_path: Path
 
 
 def test_many_refusals_for_pace_lose_nothing(tmp_path: Path) -> None:
-    with world(tmp_path, [ScriptedReply(text="In the end.")]) as w:
+    with world(tmp_path, [ScriptedReply("In the end.")]) as w:
         w.telegram.fail_next("sendMessage", *[too_many(0) for _ in range(14)])
-        w.telegram.write("hello")
-        w.telegram.wait_said("In the end.")
+        w.telegram.ask("hello", "In the end.")
 
 
 class Vague(TelegramChat):
@@ -192,20 +183,18 @@ class Vague(TelegramChat):
 
 @pytest.mark.slow
 def test_an_answer_whose_draft_was_deleted_is_not_sent_blindly_again(tmp_path: Path) -> None:
-    script = [ScriptedReply(text="word " * 60, pieces=12, fault=Fault(stall_after=6))]
+    script = [ScriptedReply("word " * 60, pieces=12, fault=Fault(stall_after=6))]
     with Vague() as telegram, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model, stream_after_s=0.1)
         with served(one):
-            telegram.write("go")
-            telegram.wait_said("…")
+            telegram.ask("go", "…")
             with telegram.changed:
                 telegram.sends.clear()  # they delete the draft
                 telegram.vague = 1
             model.wait_for_stall()
             model.release()
             telegram.wait_said("word")
-            telegram.write("/context")
-            telegram.wait_said("threshold")
+            telegram.ask("/context", "threshold")
             assert sum("word word" in t for t in telegram.said()) == 1
 
 
@@ -217,51 +206,29 @@ def test_a_message_from_before_a_question_is_not_its_answer(tmp_path: Path) -> N
             fault=Fault(stall_after=0),
             tool_calls=calls(("clarify", '{"question": "Which colour?"}')).tool_calls,
         ),
-        ScriptedReply(text="Painted."),
-        ScriptedReply(text="And that too."),
+        ScriptedReply("Painted."),
+        ScriptedReply("And that too."),
     ]
     with world(tmp_path, script, busy="queue") as w:
         w.telegram.write("paint it")
         w.model.wait_for_stall()
         w.telegram.write("later do that too")
-        w.telegram.write("/context")
-        w.telegram.wait_said("/context waits")
+        w.telegram.ask("/context", "/context waits")
         w.model.release()
         w.telegram.wait_said("Which colour?")
-        w.telegram.write("blue")
-        w.telegram.wait_said("And that too.")
+        w.telegram.ask("blue", "And that too.")
         assert b"blue" in w.model.requests[1].body and b"later do that" not in w.model.requests[1].body
 
 
-def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
-    script = [
-        ScriptedReply(text="Slow.", when="first", fault=STALLED),
-        ScriptedReply(text="Other.", when="second"),
-    ]
-    with world(tmp_path, script, BEN, max_turns=1) as w:
-        w.telegram.write("first")
-        w.model.wait_for_stall()
-        w.telegram.write("second", chat=8)
-        w.telegram.write("/stop", chat=8)
-        w.telegram.wait_said("Stopping", 8)
-        w.model.release()
-        w.telegram.wait_said("Slow.")
-        assert w.model.count == 1
-
-
 def test_stop_reaches_a_turn_that_waits_for_room_and_what_was_said_to_it(tmp_path: Path) -> None:
-    script = [
-        ScriptedReply(text="Slow.", when="first", fault=STALLED),
-        ScriptedReply(text="Anew.", when="once more"),
-    ]
+    script = [ScriptedReply("Slow.", when="first", fault=STALLED), ScriptedReply("Anew.", when="once more")]
     with world(tmp_path, script, BEN, max_turns=1) as w:
         w.telegram.write("first")
         w.model.wait_for_stall()
         w.telegram.write("second", chat=8)
         w.telegram.write("and more", chat=8)
         w.telegram.wait(lambda: _states(w.gateway.home).count("waiting") == 2, "both stored")
-        w.telegram.write("/stop", chat=8)
-        w.telegram.wait_said("Stopping", 8)
+        w.telegram.ask("/stop", "Stopping", 8)
         w.telegram.write("once more", chat=8)
         w.model.release()
         w.telegram.wait_said("Anew.", 8)
@@ -271,9 +238,9 @@ def test_stop_reaches_a_turn_that_waits_for_room_and_what_was_said_to_it(tmp_pat
 def test_a_message_for_a_turn_that_waits_for_room_is_given_to_it_when_it_runs(tmp_path: Path) -> None:
     """And what was said after it, such as a command, does not wait for that turn's end."""
     script = [
-        ScriptedReply(text="Slow.", when="first", fault=STALLED),
-        ScriptedReply(text="Both.", when="second", fault=STALLED),
-        ScriptedReply(text="More."),
+        ScriptedReply("Slow.", when="first", fault=STALLED),
+        ScriptedReply("Both.", when="second", fault=STALLED),
+        ScriptedReply("More."),
     ]
     with world(tmp_path, script, BEN, max_turns=1) as w:
         w.telegram.write("first")
@@ -298,10 +265,9 @@ def _states(home: Path) -> list[str]:
 @pytest.mark.slow
 def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path, [ScriptedReply(text="Hello.")]) as one:
+    with on(discord, DISCORD, tmp_path, [ScriptedReply("Hello.")]) as one:
         discord.wait_connected()
-        discord.write("hello")
-        discord.wait_said("Hello.")
+        discord.ask("hello", "Hello.")
     clock = SystemClock()
     with closing(StateDatabase.open(one.home / "state.db", clock)) as database, discord:
         chat = database.read_now(lambda db: chats.find_platform_chat(db, "discord", "500"))
@@ -317,27 +283,8 @@ def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp
 
 
 @pytest.mark.slow
-def test_what_was_missed_on_discord_is_fetched_also_after_a_failure(tmp_path: Path) -> None:
-    discord = DiscordChat()
-    with discord, PracticeServer(script=[ScriptedReply(text=f"Answer {n}.") for n in range(3)]) as model:
-        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
-        answered_and_stopped(discord, one)
-        discord.write("while nobody was there")
-        discord.fail_next("history", (503, {"message": "unavailable"}, {"retry-after": "0.1"}))
-        with served(one):
-            discord.wait_connected()
-            discord.write("live")
-            discord.wait_said("Answer 2.")
-        assert b"while nobody was there" in model.requests[1].body
-        assert b"live" not in model.requests[1].body and b"live" in model.requests[2].body
-
-
-@pytest.mark.slow
 def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Path) -> None:
-    script = [
-        ScriptedReply(text="", fault=STALLED, when="hello"),
-        ScriptedReply(text="Second.", when="again"),
-    ]
+    script = [ScriptedReply("", fault=STALLED, when="hello"), ScriptedReply("Second.", when="again")]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
         with running(one):
@@ -355,13 +302,6 @@ def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Pa
             assert "Traceback" not in one.output()
 
 
-def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
-    router, place = Router({}, {}, 3), chats.ChatPlace("telegram", "7", user="7")
-    assert [router.over_rate_limit(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
-    assert [router.over_rate_limit(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
-    assert router.over_rate_limit(place, 5_100.0) == 0
-
-
 def test_a_stranger_with_a_long_name_is_listed_with_its_beginning(tmp_path: Path) -> None:
     router = Router({"telegram": GatewayChannelText("telegram")}, {}, 3)
     written = Incoming(ChatPlace("telegram", "9", user="9"), "u1", "message", text="hi", user_name="x" * 150)
@@ -375,12 +315,11 @@ def test_a_stranger_with_a_long_name_is_listed_with_its_beginning(tmp_path: Path
 def test_a_turn_that_breaks_is_said_and_logged_and_what_waits_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    script = [ScriptedReply(text="One."), ScriptedReply(text="Two.", when="two")]
+    script = [ScriptedReply("One."), ScriptedReply("Two.", when="two")]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
         with served(one):
-            telegram.write("one")
-            telegram.wait_said("One.")
+            telegram.ask("one", "One.")
         with closing(StateDatabase.open(one.home / "state.db", SystemClock())) as database:
             damage = "UPDATE messages SET extra = '{' WHERE role = 1"  # this session can't be opened any more
             database.write_now(lambda db: db.execute(damage).fetchall())
@@ -394,12 +333,10 @@ def test_a_turn_that_breaks_is_said_and_logged_and_what_waits_goes_on(
 
 def test_a_picture_that_the_server_refuses_is_left_out_and_the_chat_is_told(tmp_path: Path) -> None:
     refused = ScriptedReply(fault=Fault(status=400, message="Invalid image"), when="image_url")
-    script = [*[refused] * 3, ScriptedReply(text="Seen."), ScriptedReply(text="More.")]
+    script = [*[refused] * 3, ScriptedReply("Seen."), ScriptedReply("More.")]
     with world(tmp_path, script) as w:
         w.telegram.files["f1"] = b"\x89PNG\r\n\x1a\n" + b"BAD" * 9
-        w.telegram.write("", caption="look", document={"file_id": "f1", "file_name": "p.png"})
-        w.telegram.wait_said("Seen.")
+        w.telegram.ask("", "Seen.", caption="look", document={"file_id": "f1", "file_name": "p.png"})
         assert any("1 picture left out from now on" in text for text in w.telegram.said())
-        w.telegram.write("more")
-        w.telegram.wait_said("More.")
+        w.telegram.ask("more", "More.")
         assert b"so it is left out" in w.model.requests[-1].body

@@ -74,8 +74,8 @@ def gateway(folder: Path, chat: MattermostChat, model: PracticeServer, **setting
 @pytest.mark.slow
 def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Path) -> None:
     script = [
-        ScriptedReply(text="Hello **Ann**, and @all of you."),
-        ScriptedReply(text="word " * 60, pieces=12, fault=Fault(stall_after=6)),
+        ScriptedReply("Hello **Ann**, and @all of you."),
+        ScriptedReply("word " * 60, pieces=12, fault=Fault(stall_after=6)),
     ]
     with (
         MattermostChat() as chat,
@@ -83,13 +83,11 @@ def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Pa
         served(gateway(tmp_path, chat, model, stream_after_s=0.1)),
     ):
         chat.wait_connected()
-        chat.write("hello")
-        chat.wait_said("Hello **Ann**")
+        chat.ask("hello", "Hello **Ann**")
         assert chat.typing == ["dm-ann"] * len(chat.typing) and chat.typing
         (answer,) = [post for post in chat.posts.values() if post["user_id"] == BOT]
         assert "@all" not in answer["message"]  # it calls nobody
-        chat.write("at length")
-        chat.wait_said("…")
+        chat.ask("at length", "…")
         model.wait_for_stall()
         model.release()
         chat.wait(lambda: any(text.count("word") == 60 for text in chat.said()), "the whole answer")
@@ -101,12 +99,12 @@ def test_a_message_is_answered_and_shown_while_it_grows(tmp_path: Path, site: Pa
 @pytest.mark.slow
 def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
     script = [
-        ScriptedReply(text="One.", fault=Fault(stall_after=0)),
-        ScriptedReply(text="Two."),
-        ScriptedReply(text="In the thread."),
-        ScriptedReply(text="Seen."),
+        ScriptedReply("One.", fault=Fault(stall_after=0)),
+        ScriptedReply("Two."),
+        ScriptedReply("In the thread."),
+        ScriptedReply("Seen."),
         calls(("send_file", '{"path": "received/a.txt", "caption": "here"}')),
-        ScriptedReply(text="Back."),
+        ScriptedReply("Back."),
     ]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
         one = gateway(tmp_path, chat, model, busy="queue")
@@ -117,8 +115,7 @@ def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
             wrong, gone = chat.write("two, wrong"), chat.write("three, not meant")
             chat.change(wrong, "two, right")
             chat.change(gone, "")
-            chat.write("/context")
-            chat.wait_said("/context waits")
+            chat.ask("/context", "/context waits")
             model.release()
             chat.wait_said("Two.")
             assert b"two, right" in model.requests[-1].body
@@ -131,26 +128,22 @@ def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
             ]
             assert answer["root_id"] == root and b"whet and here" not in model.requests[-1].body
             chat.files["f1"] = ("a.txt", b"alpha")
-            chat.write("look", metadata={"files": [{"id": "f1", "name": "../a.txt", "size": 5}]})
-            chat.wait_said("Seen.")
+            chat.ask("look", "Seen.", metadata={"files": [{"id": "f1", "name": "../a.txt", "size": 5}]})
             assert (one.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
-            chat.write("give it back")
-            chat.wait_said("Back.")
+            chat.ask("give it back", "Back.")
             assert chat.wait(lambda: chat.files.get("file1"), "an upload") == ("a.txt", b"alpha")
-            chat.write("let me in", channel="dm-eve", user="eve")
-            chat.wait_said("pairing code", "dm-eve")
+            chat.ask("let me in", "pairing code", "dm-eve", user="eve")
             assert model.count == 6 and all(b"not meant" not in r.body for r in model.requests)
 
 
 @pytest.mark.slow
 def test_reactions_decide_for_those_who_may(tmp_path: Path, site: Path) -> None:
-    script = [ScriptedReply(tool_calls=RISKY), ScriptedReply(text="Made.")]
+    script = [ScriptedReply(tool_calls=RISKY), ScriptedReply("Made.")]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
         one = gateway(tmp_path, chat, model, mode="ask")
         with served(one):
             chat.wait_connected()
-            chat.write("make it")
-            chat.wait_said("touch made")
+            chat.ask("make it", "touch made")
             post = chat.press_at("Allow once", "ben")
             chat.wait_said("You may not decide this.")
             chat.react(post, "tada")  # an emoji that stands for nothing
@@ -169,14 +162,13 @@ def answers(chat: MattermostChat) -> int:
 
 @pytest.mark.slow
 def test_what_was_said_while_nobody_was_there_comes_in_order(tmp_path: Path, site: Path) -> None:
-    script = [ScriptedReply(text=f"Answer {n}.") for n in range(5)]
+    script = [ScriptedReply(f"Answer {n}.") for n in range(5)]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
         chat.write("from before the bot was there")
         one = gateway(tmp_path, chat, model, busy="queue")
         with running(one):
             chat.wait_connected()
-            chat.write("word-one")
-            chat.wait_said("Answer 0.")
+            chat.ask("word-one", "Answer 0.")
             one.kill()
             chat.write("word-two")
             chat.write("word-three")
@@ -188,8 +180,7 @@ def test_what_was_said_while_nobody_was_there_comes_in_order(tmp_path: Path, sit
             times = chat.connections
             chat.cut()
             chat.wait_connected(times + 1)
-            chat.write("word-four")
-            chat.wait_said("Answer 4.")
+            chat.ask("word-four", "Answer 4.")
             assert one.stop() == 0, one.output()
         heard = [r.body.decode() for r in model.requests if b"from ben" not in r.body]
         words = ("word-one", "word-two", "word-three", "word-four")
@@ -219,7 +210,7 @@ chat = "ops"
 """
 
 
-async def test_the_confirmation_service_asks_and_a_reaction_decides(
+async def test_the_confirmation_service_asks_a_reaction_decides(
     desk: Desk,  # noqa: F811
     site: Path,
 ) -> None:

@@ -122,9 +122,7 @@ def test_a_file_is_too_large_by_whole_megabytes(tmp_path: Path) -> None:
         find_sendable_file(tmp_path, "b.txt", 2_000_000)
 
 
-def test_an_image_is_shown_to_the_model_unless_it_is_very_large(
-    tmp_path: Path,
-) -> None:
+def test_an_image_is_shown_to_the_model_unless_it_is_very_large(tmp_path: Path) -> None:
     largest = "GIF89a".ljust(MAX_IMAGE_BYTES, ".")
     lines, images = received(
         tmp_path, FileRef(largest, "a.gif"), FileRef(f"{largest}.", "b.gif"), max_bytes=6_000_000

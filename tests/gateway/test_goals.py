@@ -16,12 +16,9 @@ def test_a_chat_hears_once_how_its_goal_ended(tmp_path: Path) -> None:
     with world(tmp_path, [ScriptedReply("I am done.")] * 4) as w:
         with (w.gateway.home / "config.yaml").open("a") as settings:  # its folder lies in the home here
             settings.write("sandbox:\n  mode: off\n")
-        w.telegram.write("/goal look around --verify 'test -d .'")
-        w.telegram.wait_said("goal achieved: look around")
+        w.telegram.ask("/goal look around --verify 'test -d .'", "goal achieved: look around")
         w.telegram.write("/goal")
         shown = w.telegram.wait_said("1 round, 1 step")
         assert sum("goal achieved" in text for text in shown) >= 1
-        w.telegram.write("/goal x --steps many")
-        w.telegram.wait_said("--steps takes a number")
-        w.telegram.write("/goal lost --verify false --steps 2")
-        w.telegram.wait_said("goal budget: lost")
+        w.telegram.ask("/goal x --steps many", "--steps takes a number")
+        w.telegram.ask("/goal lost --verify false --steps 2", "goal budget: lost")

@@ -19,7 +19,7 @@ def test_a_guest_writes_searches_and_runs_commands_without_asking_the_owner(tmp_
         calls(("search_files", '{"pattern": "needle"}')),
         calls(("terminal", '{"command": "python3 -c \'print(6 * 7)\'"}')),
         calls(("terminal", '{"command": "echo hi > b.txt && cat b.txt"}')),
-        ScriptedReply(text="All done."),
+        ScriptedReply("All done."),
     ]
     with world(tmp_path, script, BEN) as w:
         w.telegram.write("go", chat=8)
@@ -37,12 +37,11 @@ def test_a_guest_gets_at_no_other_part_of_the_home(tmp_path: Path) -> None:
     script = [
         calls(("write_file", '{"path": "../../../config.yaml", "content": "x"}')),
         calls(("terminal", '{"command": "cat ../../../.env"}')),
-        ScriptedReply(text="All done."),
+        ScriptedReply("All done."),
     ]
     with world(tmp_path, script, BEN) as w:
         (w.gateway.home / ".env").write_text("KEY=hidden-value\n")
-        w.telegram.write("go", chat=8)
-        w.telegram.wait_said("needs somebody's permission", chat=8)
+        w.telegram.ask("go", "needs somebody's permission", 8)
         w.telegram.wait_said("All done.", chat=8)
         body = w.model.requests[-1].body.decode()
         assert "is outside the workspace" in body and "hidden-value" not in body, body[-3000:]

@@ -68,7 +68,7 @@ class World:
 
 @contextmanager
 def world(folder: Path, *answers: str) -> Iterator[World]:
-    script = [ScriptedReply(text=answer) for answer in answers]
+    script = [ScriptedReply(answer) for answer in answers]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         one = GatewayProcess(folder / "home", TELEGRAM.format(url=telegram.url), model)
         with (one.home / "config.yaml").open("a") as file:
@@ -81,11 +81,9 @@ def world(folder: Path, *answers: str) -> Iterator[World]:
 def test_a_message_that_a_plugin_drops_is_neither_answered_nor_asked_about_again(tmp_path: Path) -> None:
     with world(tmp_path, "Hello.") as w:
         dropped = w.telegram.write("hush now")
-        w.telegram.write("hello, fine")
-        w.telegram.wait_said("Hello.")
+        w.telegram.ask("hello, fine", "Hello.")
         w.telegram.again(dropped)
-        w.telegram.write("/help")
-        w.telegram.wait_said("/compress")
+        w.telegram.ask("/help", "/compress")
         assert w.model.count == 1 and b"hush" not in w.model.requests[0].body
         rows = w.seen()
         assert [row[5] for row in rows if row[0] == "telegram"] == ["hush now", "hello, fine", "/help"]
@@ -97,32 +95,26 @@ def test_a_message_that_a_plugin_drops_is_neither_answered_nor_asked_about_again
 def test_a_strangers_message_that_is_dropped_gets_no_code(tmp_path: Path) -> None:
     with world(tmp_path, "Hello.") as w:
         w.telegram.write("hush, it is me", chat=99, name="eve")
-        w.telegram.write("hello")
-        w.telegram.wait_said("Hello.")
+        w.telegram.ask("hello", "Hello.")
         assert w.telegram.said(99) == []
-        w.telegram.write("let me in", chat=99, name="eve")
-        w.telegram.wait_said("pairing code", chat=99)
+        w.telegram.ask("let me in", "pairing code", 99, name="eve")
 
 
 def test_what_was_said_in_a_group_is_handed_on_when_the_bot_is_named(tmp_path: Path) -> None:
     with world(tmp_path, "All read.") as w:
         for text in ("the build is red", "since noon"):
             w.telegram.write(text, chat=-50, user=7, group=True)
-        w.telegram.write("@whet_bot why?", chat=-50, user=7, group=True)
-        w.telegram.wait_said("All read.", chat=-50)
+        w.telegram.ask("@whet_bot why?", "All read.", -50, user=7, group=True)
         asked = json.loads(w.model.requests[0].body)["messages"][-1]["content"]
         assert "the build is red\nsince noon\n" in asked and "why?" in asked
 
 
 def test_a_plugin_sends_to_chats_that_are_known_and_a_broken_one_stops_nobody(tmp_path: Path) -> None:
     with world(tmp_path, "Hello.", "Still here.") as w:
-        w.telegram.write("hello")
-        w.telegram.wait_said("Hello.")
-        w.telegram.write("tell the owner")
-        w.telegram.wait_said("The owner was told.")
+        w.telegram.ask("hello", "Hello.")
+        w.telegram.ask("tell the owner", "The owner was told.")
         w.telegram.write("tell the owner", chat=99, name="eve")
-        w.telegram.write("broken policy")
-        w.telegram.wait_said("Still here.")
+        w.telegram.ask("broken policy", "Still here.")
         sent = [row for row in w.seen() if row[0] == "sent"]
         assert sent[0] == ["sent", True, ""]
         assert sent[1][1] is False and "nobody has talked" in sent[1][2] and w.telegram.said(99) == []
@@ -131,14 +123,10 @@ def test_a_plugin_sends_to_chats_that_are_known_and_a_broken_one_stops_nobody(tm
 @pytest.mark.parametrize(
     ("typed", "command", "rest"), [("/title my own", "title", "my own"), ("/clear", "new", "")]
 )
-def test_plugins_are_told_of_a_command_before_it_runs(
-    tmp_path: Path, typed: str, command: str, rest: str
-) -> None:
+def test_plugins_hear_of_a_command_beforehand(tmp_path: Path, typed: str, command: str, rest: str) -> None:
     with world(tmp_path, "Hello.") as w:
-        w.telegram.write("hello")
-        w.telegram.wait_said("Hello.")
-        w.telegram.write("/stop")
-        w.telegram.wait_said("Nothing was running")
+        w.telegram.ask("hello", "Hello.")
+        w.telegram.ask("/stop", "Nothing was running")
         w.telegram.write(typed)
         w.telegram.wait(lambda: any(row[0] == "typed" for row in w.seen()), "the hook")
         rows = [row for row in w.seen() if row[0] == "typed"]
@@ -147,14 +135,12 @@ def test_plugins_are_told_of_a_command_before_it_runs(
 
 def test_plugins_are_told_of_an_edit_once(tmp_path: Path) -> None:
     with world(tmp_path, "Hello.", "Again.") as w:
-        w.telegram.write("hello", message_id=100_001)
-        w.telegram.wait_said("Hello.")
+        w.telegram.ask("hello", "Hello.", message_id=100_001)
         changed = w.telegram.rewrite(100_001, "hello, all")
         w.telegram.wait_said("An edited message")
         assert any(row[0] == "happened" for row in w.seen())
         w.telegram.again(changed)
-        w.telegram.write("more")
-        w.telegram.wait_said("Again.")
+        w.telegram.ask("more", "Again.")
         rows = [row[1:] for row in w.seen() if row[0] == "happened"]
         assert [row[:2] for row in rows] == [["telegram", "message_edited"]]
         assert rows[0][2].items() >= {"chat_id": "7", "user_id": "7", "text": "hello, all"}.items()

@@ -12,13 +12,7 @@ import pytest
 from whet.contract.channels import Outgoing, PlatformLimits
 from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
 from whet.gateway.asking import ChatPerson, full_rows
-from whet.gateway.open_questions import (
-    NOT_OFFERED,
-    NOT_SHOWN,
-    ChatQuestions,
-    ChatReply,
-    QuestionRoute,
-)
+from whet.gateway.open_questions import NOT_OFFERED, NOT_SHOWN, ChatQuestions, ChatReply, QuestionRoute
 from whet.question import build_question
 from whet.visible import visible
 
@@ -63,11 +57,7 @@ def request(**more: Any) -> ApprovalRequest:
 
 async def test_a_button_belongs_to_its_question_and_conversation_until_that_is_decided() -> None:
     asking, chat = ChatQuestions(), Chat()
-    assert (asking.chat_of("x:1"), asking.question_text("x:1"), asking.is_decided("x:1")) == (
-        0,
-        "",
-        False,
-    )
+    assert (asking.chat_of("x:1"), asking.question_text("x:1"), asking.is_decided("x:1")) == (0, "", False)
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
     await chat.asked()
     data = chat.data["Allow once"]
@@ -206,10 +196,8 @@ async def test_the_models_question_is_answered_by_its_person_or_by_somebody_who_
     assert asking.handle_press(5, agree, may=False, is_own=False) == "You may not decide this."
     assert asking.take_reply(6, ROOM, "Agree", may=False) is None
     assert asking.take_reply(6, ROOM, "Agree", may=True) is None and not asked.done()
-    assert (
-        asking.handle_press(5, chat.data["no"], may=False, is_own=True) == "Noted: no."
-        and await asked == "no"
-    )
+    assert asking.handle_press(5, chat.data["no"], may=False, is_own=True) == "Noted: no."
+    assert await asked == "no"
     asked = asyncio.create_task(person.clarify("Really?", ["Agree", "no"]))
     await chat.asked(2)
     assert asking.handle_press(5, chat.data["no"], may=True) == "Noted: no." and await asked == "no"
@@ -294,11 +282,7 @@ async def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> No
 
 @pytest.mark.parametrize(
     ("rows", "chars", "shown_rows", "count"),
-    [
-        (300, 500, 300, []),
-        (400, 900, 200, ["… 201 more lines"]),
-        (130, 2_000, 120, ["… 11 more lines"]),
-    ],
+    [(300, 500, 300, []), (400, 900, 200, ["… 201 more lines"]), (130, 2_000, 120, ["… 11 more lines"])],
 )
 def test_of_more_than_anybody_reads_the_rest_is_counted(
     rows: int, chars: int, shown_rows: int, count: list[str]
@@ -381,9 +365,7 @@ async def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -
         ("o", True, False),
     ],
 )
-async def test_only_words_that_the_question_shows_are_a_yes(
-    text: str, has_buttons: bool, is_yes: bool
-) -> None:
+async def test_only_words_of_the_question_mean_yes(text: str, has_buttons: bool, is_yes: bool) -> None:
     asking = ChatQuestions()
     chat = Chat(limits=PlatformLimits(4_000, 1.0, 1.0, has_buttons=has_buttons))
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))

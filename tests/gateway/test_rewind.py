@@ -22,12 +22,10 @@ def test_a_turn_is_shown_and_taken_back_in_a_chat(tmp_path: Path) -> None:
     calls = (PracticeCall("terminal", '{"command": "echo spoiled > kept.txt"}'),)
     with world(tmp_path, [ScriptedReply(tool_calls=calls), ScriptedReply("Done.")]) as w:
         (w.work / "kept.txt").write_text("whole\n")
-        w.telegram.write("go")
-        w.telegram.wait_said("Done.")
+        w.telegram.ask("go", "Done.")
         w.telegram.write("/diff 1")
         assert "-whole" in "".join(w.telegram.wait_said("+spoiled"))
-        w.telegram.write("/rewind 1 files")
-        w.telegram.wait_said("restored 1 path")
+        w.telegram.ask("/rewind 1 files", "restored 1 path")
         assert (w.work / "kept.txt").read_text() == "whole\n"
         w.telegram.write("/rewind undo")
         w.telegram.wait(lambda: (w.work / "kept.txt").read_text() == "spoiled\n", "the rewind taken back")
@@ -42,15 +40,13 @@ def test_a_chat_is_asked_about_files_that_somebody_changed_since(tmp_path: Path)
     with world(tmp_path, [ScriptedReply(tool_calls=calls), ScriptedReply("Done.")]) as w:
         file = w.work / "kept.txt"
         file.write_text("whole\n")
-        w.telegram.write("go")
-        w.telegram.wait_said("Done.")
+        w.telegram.ask("go", "Done.")
         file.write_text("mine\n")
         w.telegram.write("/rewind 1 files")
         asked = "".join(w.telegram.wait_said("so nothing was done"))
         assert "left as it is: kept.txt (changed since by someone else)" in asked
         assert "/rewind 1 files force sets them back" in asked and file.read_text() == "mine\n"
-        w.telegram.write("/rewind 1 files keep")
-        w.telegram.wait_said("takes this back")
+        w.telegram.ask("/rewind 1 files keep", "takes this back")
         assert file.read_text() == "mine\n"
         w.telegram.write("/rewind 1 files force")
         w.telegram.wait(lambda: file.read_text() == "whole\n", "the file set back")

@@ -24,10 +24,7 @@ ANN, BEN, CAT = (
 
 
 def router(flood: int = 2, **channel: Any) -> Router:
-    channels = {
-        "one": GatewayChannelText("board", **channel),
-        "two": GatewayChannelText("irc", **channel),
-    }
+    channels = {"one": GatewayChannelText("board", **channel), "two": GatewayChannelText("irc", **channel)}
     return Router(channels, {"ann": ANN, "ben": BEN, "cat": CAT}, flood)
 
 

@@ -17,7 +17,7 @@ from whet_lab.practice.server import PracticeServer
 
 def echo(ask: PracticeRequest) -> ScriptedReply:
     """Say what was said."""
-    return ScriptedReply(text=f"re {ask.last_user.splitlines()[0]}")
+    return ScriptedReply(f"re {ask.last_user.splitlines()[0]}")
 
 
 @pytest.mark.slow
@@ -25,8 +25,7 @@ def test_what_was_missed_is_read_in_order_and_a_late_event_changes_nothing(tmp_p
     with SlackChat() as slack, PracticeServer(responder=echo) as model:
         one = GatewayProcess(tmp_path / "home", SLACK.format(url=slack.url), model, busy="queue")
         with served(one):
-            slack.write("first")
-            slack.wait_said("re first")
+            slack.ask("first", "re first")
             root = slack.write(f"<@{BOT}> look", chat="C1")
             slack.wait_said("re look", chat="C1")
             slack.wait(lambda: not slack.pending, "everything acknowledged")

@@ -31,7 +31,7 @@ _HEARD = "[its sound can't be heard here"
 
 
 def script() -> list[ScriptedReply]:
-    return [ScriptedReply(text=f"Answer {number}.") for number in range(40)]
+    return [ScriptedReply(f"Answer {number}.") for number in range(40)]
 
 
 def fill(message: dict[str, Any], url: str) -> dict[str, Any]:
@@ -42,7 +42,6 @@ def fill(message: dict[str, Any], url: str) -> dict[str, Any]:
 def check(
     acts: Acts, send: Callable[[dict[str, Any]], object], wait: Callable[[str], object], model: PracticeServer
 ) -> None:
-    """Do each act and check that it became one turn."""
     for number, (messages, wanted) in enumerate(acts):
         for message in messages:
             send(message)
@@ -150,10 +149,7 @@ def test_discord(tmp_path: Path) -> None:
         (({"text": "who?", **reply(attachments=[{"filename": "p.png"}])},), ("you: p.png</quoted>\nwho?",)),
         (({"text": "this", **reply(embeds=[{"title": "Card"}])},), ("you: Card</quoted>\nthis",)),
         (({"text": "day", **reply(poll=poll)},), ("Day? | Mon", "day")),
-        (
-            ({"text": "and it", **reply(content="B"), **attached("a.txt")},),
-            ("you: B</quoted>", "received/a"),
-        ),
+        (({"text": "and it", **reply(content="B"), **attached("a.txt")},), ("you: B</quoted>", "received/a")),
         (({"text": "```py\nx = 1\n```"},), ("```py\nx = 1\n```",)),
         (({"text": "שלום עולם 👋🏽"},), ("שלום עולם 👋🏽",)),
         (({"text": "https://a.example/b?c=1&d=2"},), ("https://a.example/b?c=1&d=2",)),

@@ -35,21 +35,17 @@ def test_a_chat_hears_once_and_decides(tmp_path: Path) -> None:
         assert "since you left" not in w.telegram.wait_said("Three.")[-1]
         w.telegram.write("/inbox")
         assert reviewed.REFUSED in w.telegram.wait_said(reviewed.WHY)[-1]
-        w.telegram.write(f"/inbox accept {rows['refused'].id}")
-        w.telegram.wait_said("in force")
+        w.telegram.ask(f"/inbox accept {rows['refused'].id}", "in force")
         assert reviewed.REFUSED in (w.gateway.home / "memories" / "MEMORY.md").read_text()
 
 
 def test_each_hears_of_their_own(tmp_path: Path) -> None:
     with world(tmp_path, [ScriptedReply("Hi."), ScriptedReply("Ho."), ScriptedReply("He.")], BEN) as w:
-        w.telegram.write("hi", user=8, chat=8)
-        w.telegram.wait_said("Hi.", chat=8)
+        w.telegram.ask("hi", "Hi.", 8, user=8)
         theirs, owners = leave(w.gateway.home, "ben"), leave(w.gateway.home)
         w.telegram.write("ho", user=8, chat=8)
         assert HEARD in w.telegram.wait_said("Ho.", chat=8)[-1]
-        w.telegram.write(f"/inbox accept {owners['refused'].id}", user=8, chat=8)
-        w.telegram.wait_said("there is no change", chat=8)
-        w.telegram.write(f"/inbox accept {theirs['refused'].id}", user=8, chat=8)
-        w.telegram.wait_said("in force", chat=8)
+        w.telegram.ask(f"/inbox accept {owners['refused'].id}", "there is no change", 8, user=8)
+        w.telegram.ask(f"/inbox accept {theirs['refused'].id}", "in force", 8, user=8)
         w.telegram.write("he")
         assert HEARD in w.telegram.wait_said("He.")[-1], "what ben was told is his"

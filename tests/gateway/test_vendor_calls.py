@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
@@ -64,13 +64,10 @@ async def test_what_a_status_says_of_a_message(status: bytes, final: bool, barre
     assert (error.is_final, error.is_barred, error.maybe_sent) == (final, barred, maybe)
 
 
-def test_a_connection_that_is_cut_leaves_a_doubt_and_one_that_was_never_made_does_not() -> None:
-    async def main() -> tuple[SendFailed, SendFailed]:
-        async with answering(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{") as (url, _):
-            cut = await called(url)
-        return cut, await called(f"http://127.0.0.1:{quiet_port()}")
-
-    cut, unmade = asyncio.run(main())
+async def test_a_connection_that_is_cut_leaves_a_doubt_and_one_that_was_never_made_does_not() -> None:
+    async with answering(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{") as (url, _):
+        cut = await called(url)
+    cut, unmade = cut, await called(f"http://127.0.0.1:{quiet_port()}")
     assert (cut.maybe_sent, cut.status) == (True, 0) and (unmade.maybe_sent, unmade.status) == (False, 0)
 
 
@@ -78,24 +75,18 @@ def test_a_connection_that_is_cut_leaves_a_doubt_and_one_that_was_never_made_doe
     ("asked", "waits_s"),
     [(b"7", 7.0), (b"999999999", 3600.0), (b"Fri, 31 Dec 9999 23:59:59 GMT", 3600.0), (b"soon", None)],
 )
-async def test_patience_is_read_in_every_form_and_never_longer_than_an_hour(
-    asked: bytes, waits_s: float | None
-) -> None:
+async def test_patience_is_read_in_every_form_up_to_an_hour(asked: bytes, waits_s: float | None) -> None:
     async with answering(reply(b"429 Slowly", headers=b"retry-after: " + asked + b"\r\n")) as (url, _):
         assert (await called(url)).retry_after_s == waits_s
 
 
-def test_a_file_of_somebody_else_is_fetched_without_our_token_and_no_further_than_allowed() -> None:
-    async def main() -> tuple[list[bytes], str]:
-        async with answering(reply(b"200 OK", b"x" * 5000)) as (elsewhere, heads):
-            http = VendorHttp("Board", "http://localhost:9", {"authorization": "Bot secret"})
-            try:
-                assert len(await http.download(f"{elsewhere}/f", 5000)) == 5000
-                with pytest.raises(SendFailed) as too_large:
-                    await http.download(f"{elsewhere}/f", 4999)
-            finally:
-                await http.aclose()
-        return heads, too_large.value.reason
-
-    heads, reason = asyncio.run(main())
+async def test_a_file_of_somebody_else_is_fetched_without_our_token_and_no_further_than_allowed() -> None:
+    async with (
+        answering(reply(b"200 OK", b"x" * 5000)) as (elsewhere, heads),
+        aclosing(VendorHttp("Board", "http://localhost:9", {"authorization": "Bot secret"})) as http,
+    ):
+        assert len(await http.download(f"{elsewhere}/f", 5000)) == 5000
+        with pytest.raises(SendFailed) as too_large:
+            await http.download(f"{elsewhere}/f", 4999)
+    heads, reason = heads, too_large.value.reason
     assert not any(b"secret" in head for head in heads) and "larger" in reason

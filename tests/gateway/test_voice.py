@@ -128,11 +128,10 @@ def test_a_key_of_the_file_does_not_go_to_a_server_of_the_environment(tmp_path: 
 @pytest.mark.slow
 def test_a_voice_note_on_telegram_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHET_VOICE_COMMAND", "cat {file}")
-    with world(tmp_path, [ScriptedReply(text="Answer 0.")]) as w:
+    with world(tmp_path, [ScriptedReply("Answer 0.")]) as w:
         assert isinstance(w.gateway, GatewayProcess)
         w.telegram.files["v"] = b"Kauf Brot."
-        w.telegram.write("", voice={"file_id": "v", "duration": 3, "mime_type": "audio/ogg"})
-        w.telegram.wait_said("Answer 0.")
+        w.telegram.ask("", "Answer 0.", voice={"file_id": "v", "duration": 3, "mime_type": "audio/ogg"})
         (text,) = asked(w.model)
         assert text == (
             "<voice>a voice note of 3 s</voice>\n[file received: received/voice.ogg, 10 bytes]\n"

@@ -31,12 +31,7 @@ SECRET = "sk-proj-" + "a1B2" * 8
 
 @pytest.mark.parametrize(
     ("text", "aligned"),
-    [
-        ("a  b", False),
-        ("a  b\nc  d", False),
-        ("a  b\nc  d\ne  f", True),
-        ("a b\nc d\ne f", False),
-    ],
+    [("a  b", False), ("a  b\nc  d", False), ("a  b\nc  d\ne  f", True), ("a b\nc d\ne f", False)],
 )
 def test_three_lines_in_columns_are_a_table(text: str, aligned: bool) -> None:
     assert is_table(text) is aligned
@@ -154,9 +149,7 @@ CHANNEL = '[[channel]]\nkind = "telegram"\n'
         (f"{CHANNEL}[people.stranger-x]\ntelegram = 7\n", "'stranger-x' can't be a person's name"),
     ],
 )
-def test_a_file_that_can_not_be_used_is_said_with_its_path(
-    tmp_path: Path, text: str | None, said: str
-) -> None:
+def test_a_file_that_can_not_be_used_is_named_by_path(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "gateway.toml"
     if text is not None:
         path.write_text(text)

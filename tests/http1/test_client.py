@@ -8,7 +8,8 @@ import os
 import socket
 import struct
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -23,17 +24,24 @@ PATIENT = Limits(connect_s=20, silence_s=20)
 Ask = Callable[[HttpClient, str], Awaitable[Any]]
 
 
-def run(serve: Handler, ask: Ask, limits: Limits = PATIENT, **options: Any) -> Any:
-    """Ask one server on loopback."""
+@asynccontextmanager
+async def asking(
+    serve: Handler, limits: Limits = PATIENT, **options: Any
+) -> AsyncIterator[tuple[HttpClient, str]]:
+    """A client, and the address of one server on loopback."""
+    trust = options.pop("server", None)
+    client = HttpClient(limits, **options)
+    async with asyncio.timeout(400), listening(serve, trust=trust) as port:
+        try:
+            yield client, f"http{'s' if trust else ''}://localhost:{port}/"
+        finally:
+            await client.aclose()
 
+
+def run(serve: Handler, ask: Ask, limits: Limits = PATIENT, **options: Any) -> Any:
     async def go() -> Any:
-        trust = options.pop("server", None)
-        client = HttpClient(limits, **options)
-        async with asyncio.timeout(400), listening(serve, trust=trust) as port:
-            try:
-                return await ask(client, f"http{'s' if trust else ''}://localhost:{port}/")
-            finally:
-                await client.aclose()
+        async with asking(serve, limits, **options) as (client, url):
+            return await ask(client, url)
 
     return asyncio.run(go())
 
@@ -45,7 +53,6 @@ async def get(client: HttpClient, url: str, **fields: Any) -> bytes:
 
 
 async def failure(client: HttpClient, url: str, **fields: Any) -> HttpFailed:
-    """What an exchange failed with."""
     with pytest.raises(HttpFailed) as caught:
         await get(client, url, **fields)
     assert "\n" not in str(caught.value)
@@ -70,18 +77,17 @@ def saying(*answers: bytes, hangs_up: bool = False) -> tuple[Handler, list[bytes
     return serve, heads
 
 
-def test_head_and_body_leave_together():
+async def test_head_and_body_leave_together():
     pieces: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pieces.append(await reader.read(1000))
         writer.write(OK)
 
-    async def ask(client: HttpClient, url: str) -> None:
-        async with client.exchange(Request("POST", url + "a b?q=ü", {"x-y": "z"}, b"body")) as answer:
+    async with asking(serve) as (client, url):
+        request = Request("POST", url + "a b?q=ü", {"x-y": "z"}, b"body")
+        async with client.exchange(request) as answer:
             assert (answer.status, await answer.read(10)) == (200, b"ok")
-
-    run(serve, ask)
     head, _, body = pieces[0].partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     assert lines[0] == b"POST /a%20b?q=%C3%BC HTTP/1.1" and body == b"body"
@@ -111,17 +117,15 @@ def test_a_slow_reader_gets_everything_in_order_and_the_server_waits_for_it():
     assert run(serve, ask) == sent
 
 
-def test_a_silent_server_and_one_that_takes_nothing_have_their_time():
+async def test_a_silent_server_and_one_that_takes_nothing_have_their_time():
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.Event().wait()
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(serve, Limits(silence_s=0.05)) as (client, url):
         silent = await failure(client, url)
         assert (silent.stage, silent.is_timeout, silent.is_unsent) == ("read", True, False)
         full = await failure(client, url, body=b"x" * 20_000_000)
         assert (full.stage, full.is_timeout, full.is_unsent) == ("write", True, False)
-
-    run(serve, ask, Limits(silence_s=0.05))
 
 
 def test_a_head_that_comes_byte_by_byte_is_no_progress():
@@ -184,7 +188,7 @@ def test_small_pieces_that_follow_each_other_are_read_together():
     assert 2 <= len(sizes) < 1_000
 
 
-def test_a_connection_is_used_again_while_it_is_young_and_quiet():
+async def test_a_connection_is_used_again_while_it_is_young_and_quiet():
     serve, heads = saying(OK)
     ports: list[int] = []
 
@@ -192,15 +196,13 @@ def test_a_connection_is_used_again_while_it_is_young_and_quiet():
         ports.append(writer.get_extra_info("peername")[1])
         await serve(reader, writer)
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(counted, Limits(idle_s=60)) as (client, url):
         assert [await get(client, url) for _ in range(3)] == [b"ok"] * 3
         assert len(ports) == 1
         let_pass(61)
         assert await get(client, url) == b"ok" and len(ports) == 2
         await client.aclose()
         assert await get(client, url) == b"ok" and len(ports) == 3
-
-    run(counted, ask, Limits(idle_s=60))
     assert len(heads) == 5
 
 
@@ -214,7 +216,7 @@ def test_a_connection_is_used_again_while_it_is_young_and_quiet():
         b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     ],
 )
-def test_a_connection_that_may_not_be_used_again_is_closed(answer: bytes):
+async def test_a_connection_that_may_not_be_used_again_is_closed(answer: bytes):
     serve, _ = saying(answer)
     opened: list[int] = []
 
@@ -222,14 +224,12 @@ def test_a_connection_that_may_not_be_used_again_is_closed(answer: bytes):
         opened.append(1)
         await serve(reader, writer)
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(counted) as (client, url):
         assert [await get(client, url) for _ in range(2)] == [b"ok", b"ok"]
         assert len(opened) == 2
 
-    run(counted, ask)
 
-
-def test_a_kept_connection_on_which_the_server_spoke_or_hung_up_is_not_used():
+async def test_a_kept_connection_on_which_the_server_spoke_or_hung_up_is_not_used():
     wake = asyncio.Event()
     done = asyncio.Event()
 
@@ -241,16 +241,14 @@ def test_a_kept_connection_on_which_the_server_spoke_or_hung_up_is_not_used():
         writer.close()
         done.set()
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(serve) as (client, url):
         assert await get(client, url) == b"ok"
         wake.set()
         await done.wait()
         assert await get(client, url) == b"ok"
 
-    run(serve, ask)
 
-
-def test_nothing_is_sent_twice():
+async def test_nothing_is_sent_twice():
     serve, heads = saying(OK, b"", hangs_up=False)
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -259,17 +257,15 @@ def test_nothing_is_sent_twice():
         heads.append(await reader.readuntil(b"\r\n\r\n"))
         writer.transport.abort()
 
-    async def ask(client: HttpClient, url: str) -> None:
+    del serve
+    async with asking(cut) as (client, url):
         assert await get(client, url) == b"ok"
         lost = await failure(client, url)
         assert lost.stage == "read" and not lost.is_unsent
-
-    del serve
-    run(cut, ask)
     assert len(heads) == 2
 
 
-def test_a_body_that_ends_with_the_connection_is_whole_unless_that_breaks():
+async def test_a_body_that_ends_with_the_connection_is_whole_unless_that_breaks():
     has_half = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -282,7 +278,7 @@ def test_a_body_that_ends_with_the_connection_is_whole_unless_that_breaks():
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         writer.close()
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(serve) as (client, url):
         assert await get(client, url) == b"half"
         with pytest.raises(HttpFailed, match="reset"):
             async with client.exchange(Request("GET", url + "break", {})) as answer:
@@ -290,20 +286,17 @@ def test_a_body_that_ends_with_the_connection_is_whole_unless_that_breaks():
                     assert piece == b"half"
                     has_half.set()
 
-    run(serve, ask)
 
-
-def test_an_answer_before_the_request_was_taken_is_read():
+async def test_an_answer_before_the_request_was_taken_is_read():
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too large\r\ncontent-length: 3\r\n\r\nbig")
         await asyncio.Event().wait()
 
-    async def ask(client: HttpClient, url: str) -> None:
-        async with client.exchange(Request("POST", url, {}, b"x" * 20_000_000)) as answer:
+    async with asking(serve) as (client, url):
+        request = Request("POST", url, {}, b"x" * 20_000_000)
+        async with client.exchange(request) as answer:
             assert (answer.status, await answer.read(10)) == (413, b"big")
-
-    run(serve, ask)
 
 
 async def test_nobody_there_a_name_that_is_none_and_headers_that_are_two():
@@ -320,7 +313,7 @@ async def test_nobody_there_a_name_that_is_none_and_headers_that_are_two():
         assert caught.value.stage == "request" and "evil" not in str(caught.value)
 
 
-def test_so_many_connections_and_no_more():
+async def test_so_many_connections_and_no_more():
     serve, _ = saying(OK)
     now, most = [0], [0]
 
@@ -330,18 +323,16 @@ def test_so_many_connections_and_no_more():
         await serve(reader, writer)
         now[0] -= 1
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(counted, Limits(most_connections=2)) as (client, url):
         assert await asyncio.gather(*[get(client, url) for _ in range(20)]) == [b"ok"] * 20
         async with client.exchange(Request("GET", url, {})), client.exchange(Request("GET", url, {})):
             full = await failure(client, url, silence_s=0.02)
             assert (full.stage, full.is_unsent, full.is_timeout) == ("wait", True, True)
-
-    run(counted, ask, Limits(most_connections=2))
     assert most[0] == 2
 
 
 @pytest.mark.parametrize("kind", ["behind its end", "empty blocks"])
-def test_a_compression_that_goes_on_for_ever_is_stopped(kind: str):
+async def test_a_compression_that_goes_on_for_ever_is_stopped(kind: str):
     packer = zlib.compressobj(wbits=-15)
     first = packer.compress(b"text") + packer.flush(
         zlib.Z_FINISH if kind == "behind its end" else zlib.Z_SYNC_FLUSH
@@ -359,20 +350,18 @@ def test_a_compression_that_goes_on_for_ever_is_stopped(kind: str):
                 await writer.drain()
                 await asyncio.sleep(0)
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(serve) as (client, url):
         if kind == "behind its end":
             assert await get(client, url) == b"text"
         else:
             assert (await failure(client, url)).stage == "body"
-
-    run(serve, ask)
     assert sent[0] < 20_000_000
 
 
 # TLS and proxies.
 
 
-def test_a_cancelled_request_closes_its_connection():
+async def test_a_cancelled_request_closes_its_connection():
     gone = asyncio.Event()
     asked = asyncio.Event()
 
@@ -382,7 +371,7 @@ def test_a_cancelled_request_closes_its_connection():
             pass
         gone.set()
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(serve) as (client, url):
         task = asyncio.create_task(get(client, url))
         await asked.wait()
         task.cancel()
@@ -390,19 +379,14 @@ def test_a_cancelled_request_closes_its_connection():
             await task
         await gone.wait()
 
-    run(serve, ask)
-
 
 @pytest.mark.slow
-def test_a_thousand_exchanges_leave_no_descriptor():
+async def test_a_thousand_exchanges_leave_no_descriptor():
     serve, _ = saying(OK, hangs_up=True)
-
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(serve) as (client, url):
         await get(client, url)
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(200):
             await get(client, url)
         while len(os.listdir("/proc/self/fd")) > before + 4:  # until the last ones are closed
             await asyncio.sleep(0)
-
-    run(serve, ask)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.http1.test_client import OK, failure, get, run, saying
+from tests.http1.test_client import OK, asking, failure, get, run, saying
 from tests.listening import Handler, listening, self_signed
 from whet.contract.errors import ConfigError
 from whet.http1.client import HttpClient, Limits, Request
@@ -93,9 +93,7 @@ def tunnel(asked: list[str], extra: bytes = b"") -> Handler:
 
 
 @pytest.mark.parametrize("proxied", ["", "http", "https", "socks5", "socks5h"])
-def test_tls_carries_requests_one_after_the_other_also_through_a_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: str
-):
+def test_tls_carries_requests_also_by_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: str):
     server, trust = secured(tmp_path)
     bodies = [b"small", b"", bytes(range(256)) * 8_000]
     asked: list[str] = []
@@ -137,9 +135,7 @@ def test_a_proxy_takes_a_request_in_the_clear_itself(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-def test_what_a_proxy_says_beyond_its_answer_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
-):
+def test_what_a_proxy_says_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str):
     server, trust = secured(tmp_path)
 
     async def ask(client: HttpClient, url: str) -> HttpFailed:
@@ -155,21 +151,19 @@ def test_what_a_proxy_says_beyond_its_answer_is_refused(
 @pytest.mark.parametrize(
     "said", [b"HTTP/1.1 407 No\r\n\r\n", b"nonsense\r\n\r\n", b"", b"x" * 100_000, b"\x05\x01\x00"]
 )
-def test_a_proxy_that_refuses_or_speaks_nonsense_is_named(monkeypatch: pytest.MonkeyPatch, said: bytes):
+async def test_a_proxy_that_refuses_or_speaks_nonsense_is_named(monkeypatch: pytest.MonkeyPatch, said: bytes):
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
         writer.write(said)
         writer.close()
 
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(serve) as (_client, url):
         monkeypatch.delenv("NO_PROXY", raising=False)
         for scheme in ("http", "socks5"):
             monkeypatch.setenv("HTTPS_PROXY", url.replace("http", scheme))
             other = HttpClient(Limits(connect_s=20))
             failed = await failure(other, "https://far.invalid/")
             assert failed.is_unsent and failed.stage == "proxy", failed
-
-    run(serve, ask)
 
 
 async def test_proxy_settings_that_are_none_are_named(monkeypatch: pytest.MonkeyPatch):
@@ -179,18 +173,15 @@ async def test_proxy_settings_that_are_none_are_named(monkeypatch: pytest.Monkey
         await get(HttpClient(Limits()), "http://far.invalid/")
 
 
-def test_tls_is_refused_for_another_name_and_an_unknown_certificate(tmp_path: Path):
+async def test_tls_is_refused_for_another_name_and_an_unknown_certificate(tmp_path: Path):
     server, trust = secured(tmp_path)
-
-    async def ask(client: HttpClient, url: str) -> None:
+    async with asking(pages, server=server, trust=trust) as (client, url):
         other = await failure(client, url, host="other.test", server_name="other.test")
         assert other.stage == "connect" and isinstance(other.__cause__, ssl.SSLCertVerificationError)
         unknown = await failure(HttpClient(Limits()), url)
         assert isinstance(unknown.__cause__, ssl.SSLCertVerificationError)
         async with client.exchange(Request("POST", url, {}, b"yes")) as answer:
             assert await answer.read(9) == b"yes"
-
-    run(pages, ask, server=server, trust=trust)
 
 
 def test_what_came_before_the_handshake_is_never_taken_for_an_answer(tmp_path: Path):

@@ -61,10 +61,7 @@ JOBS: dict[str, tuple[Step, ...]] = {
     "warm": (_TALK, Step("warm stats", "write_file|no tool|calls")),
     "eval": (Step("eval context --messages 40 --window 8000", "recall"),),
     "rate": (_TALK, Step("rate good {session}", "noted as good")),
-    "import": (
-        Step("import claude-code transcript.jsonl", "sessions: 1 new"),
-        Step("sessions list", "tabs"),
-    ),
+    "import": (Step("import claude-code transcript.jsonl", "sessions: 1 new"), Step("sessions list", "tabs")),
     "doctor": (Step("doctor", "packages"),),
     "completion": (Step("completion bash", "COMPREPLY"),),
     "version": (Step("version", r"whet \d"),),

@@ -35,7 +35,6 @@ class Installed(NamedTuple):
         return {**kept, "PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """Return the command line of `whet` with these words."""
         return [str(self.environment / "bin" / "whet"), *words]
 
     def run(

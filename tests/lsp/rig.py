@@ -25,7 +25,6 @@ TOY = Path(__file__).parent / "toy_server.py"
 
 
 def toy(fault: str = "pull", **more: Any) -> LanguageServerSettings:
-    """Return the settings of a toy server with one fault."""
     return LanguageServerSettings(sys.executable, ("-S", "-E", str(TOY), fault), ("*.toy",), **more)
 
 

@@ -16,7 +16,6 @@ from tests.app.opened import opened
 from tests.lsp.rig import toy
 from tests.rewind.running import ANSWER, Consenting, Running, call, running
 from whet.config.permission_settings import LspSettings
-from whet.contract.protocols import Answer, ApprovalRequest
 from whet.rewind.rewinding import Point
 from whet.store.sessions import read_prefix
 from whet_lab.practice.ask import PracticeCall
@@ -52,18 +51,6 @@ def list_processes(word: str) -> list[str]:
             if f"\0{word}\0" in (line := path.read_text()):
                 lines.append(line)
     return lines
-
-
-class Asked(Consenting):
-    """A person who keeps what they were asked, and says `answer`."""
-
-    def __init__(self, answer: Answer = "once") -> None:
-        self.requests: list[ApprovalRequest] = []
-        self.answer: Answer = answer
-
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        self.requests.append(request)
-        return self.answer
 
 
 async def test_the_model_reads_a_new_error_in_the_step_of_the_edit(tmp_path: Path, work: Path) -> None:
@@ -104,7 +91,7 @@ async def test_a_server_that_was_installed_meanwhile_checks_the_next_edit(tmp_pa
 
 async def test_a_rename_is_shown_as_a_diff_and_can_be_denied_and_rewound(tmp_path: Path, work: Path) -> None:
     script = [call("code_symbols", **RENAME), ANSWER, call("code_symbols", **RENAME), ANSWER]
-    person = Asked("no")
+    person = Consenting("no")
     async with running(tmp_path, script, person=person, lsp=lsp()) as r:
         await r.turn()
         assert (work / "b.toy").read_text() == "use area\n", "the person said no"
@@ -145,9 +132,7 @@ async def test_the_tool_is_only_there_with_a_server_for_the_files(tmp_path: Path
             assert ("code_symbols" in prefix) is is_there
 
 
-async def test_a_server_can_change_nothing_and_sees_no_secret(
-    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_sees_no_secret(tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOY_API_TOKEN", "sk-1234567890abcdef")
     (tmp_path / "secret.txt").write_text("a secret beside the workspace")
     os.makedirs(work / ".git" / "hooks")
@@ -173,9 +158,7 @@ async def test_a_program_that_a_repository_brings_runs_in_the_jail_only(tmp_path
         assert not (tmp_path / "owned").exists()
 
 
-async def test_a_server_behind_a_link_names_the_folder_that_must_be_readable(
-    tmp_path: Path, work: Path
-) -> None:
+async def test_a_server_behind_a_link_names_the_folder_to_make_readable(tmp_path: Path, work: Path) -> None:
     (work / "m.py").write_text("x = 1\n")
     program = tmp_path / "environment" / "bin" / "pylsp"
     program.parent.mkdir(parents=True)

@@ -27,7 +27,6 @@ SDK = McpServerSettings(command=sys.executable, args=(str(HERE / "sdk_server.py"
 
 
 def odd(fault: str, journal: Path | None = None, **more: Any) -> McpServerSettings:
-    """Give the settings of a server that does one thing wrong."""
     given = (str(HERE / "odd_server.py"), fault, *([str(journal)] if journal else []))
     return McpServerSettings(command=sys.executable, args=("-S", "-E", *given), **more)
 

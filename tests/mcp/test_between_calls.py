@@ -20,7 +20,6 @@ CHANGED = b'data: {"jsonrpc": "2.0", "method": "notifications/tools/list_changed
 
 
 def is_call(request: Request) -> bool:
-    """Whether a request calls a tool."""
     return isinstance(request.message, dict) and request.message.get("method") == "tools/call"
 
 
@@ -34,10 +33,8 @@ def answered(request: Request, text: str) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"handshake": False}])
-def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
-    home: Path, more: dict[str, Any]
-) -> None:
-    async def test(url: str) -> None:
+async def test_a_list_that_the_sdk_server_changes_is_had_next_time(home: Path, more: dict[str, Any]) -> None:
+    with sdk_over_http(make_growing, **more) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             frozen = [tool.spec for tool in b.servers.tools()]
             async with asyncio.timeout(30):
@@ -50,9 +47,6 @@ def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
             assert (await b.call("mcp__web__trick0")).text.endswith("done")
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert "mcp__web__trick0" in [tool.name for tool in b.servers.tools()]
-
-    with sdk_over_http(make_growing, **more) as url:
-        asyncio.run(test(url))
 
 
 async def test_a_standing_stream_that_lies_about_its_encoding_is_opened_again(home: Path) -> None:
@@ -68,13 +62,10 @@ async def test_a_standing_stream_that_lies_about_its_encoding_is_opened_again(ho
         await until(lambda: len(streams) > 1)
 
 
-def test_a_stream_that_the_sdks_server_cuts_on_purpose_is_polled(home: Path) -> None:
-    async def test(url: str) -> None:
+async def test_a_stream_that_the_sdks_server_cuts_on_purpose_is_polled(home: Path) -> None:
+    with sdk_over_http(make_growing, event_store=Events(), retry_interval=100) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert (await b.call("mcp__web__nap")).text.endswith("slept well")
-
-    with sdk_over_http(make_growing, event_store=Events(), retry_interval=100) as url:
-        asyncio.run(test(url))
 
 
 async def test_the_standing_stream_is_taken_up_where_it_ended_and_refusals_end_it(home: Path) -> None:
@@ -132,9 +123,7 @@ async def test_a_flood_of_changes_is_one_question_at_a_time(home: Path) -> None:
         ({"progress": True}, None),
     ],
 )
-async def test_progress_is_shown_while_a_call_runs(
-    home: Path, said: dict[str, object], shown: str | None
-) -> None:
+async def test_progress_shows_during_a_call(home: Path, said: dict[str, object], shown: str | None) -> None:
     def answer(request: Request) -> Answer:
         if not is_call(request):
             return usual(request)
@@ -153,14 +142,11 @@ async def test_progress_is_shown_while_a_call_runs(
 
 
 @pytest.mark.slow
-def test_the_sdks_progress_is_shown(home: Path) -> None:
-    async def test(url: str) -> None:
+async def test_the_sdks_progress_is_shown(home: Path) -> None:
+    with sdk_over_http(make) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert (await b.call("mcp__web__slow", steps=3)).text.endswith("done")
             assert b.shown == ["0 of 3: counting\n"]
-
-    with sdk_over_http(make) as url:
-        asyncio.run(test(url))
 
 
 async def test_a_session_that_is_lost_is_begun_again_once_and_ends_no_other_call(home: Path) -> None:

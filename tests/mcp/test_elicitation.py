@@ -52,10 +52,10 @@ def make_booking(**extra: Any) -> MCPServer:
         ([], "cancel: "),
     ],
 )
-def test_the_sdks_form_is_put_to_the_person(
+async def test_the_sdks_form_is_asked(
     home: Path, answers: list[str | None], told: dict[str, object] | str
 ) -> None:
-    async def test(url: str) -> None:
+    with sdk_over_http(make_booking) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             b.answers = list(answers)
             said = (await b.call("mcp__web__book")).text.rpartition("\n")[2]
@@ -65,9 +65,6 @@ def test_the_sdks_form_is_put_to_the_person(
                 assert told.items() <= json.loads(said.removeprefix("accept: ")).items()
             assert b.asked[0][0].startswith("The MCP server web asks: Which trip shall be booked? (1 of 4)")
             assert DECLINE in b.asked[0][1]
-
-    with sdk_over_http(make_booking) as url:
-        asyncio.run(test(url))
 
 
 async def test_no_time_of_a_call_passes_while_its_person_is_asked() -> None:
@@ -88,10 +85,7 @@ async def test_the_newer_protocols_question_is_answered_with_the_call_again(home
     async with bench(home, {"odd": odd("modern")}) as b:
         b.answers = ["Agree"]
         out = await b.call("mcp__odd__echo", text="ask me")
-        assert json.loads(out.text.rpartition("\n")[2]) == [
-            {"a": {"action": "accept", "content": {}}},
-            "s1",
-        ]
+        assert json.loads(out.text.rpartition("\n")[2]) == [{"a": {"action": "accept", "content": {}}}, "s1"]
         b.answers = [DECLINE]
         assert '"decline"' in (await b.call("mcp__odd__echo", text="ask me")).text
 
@@ -149,9 +143,7 @@ def test_answers_come_as_the_form_wants_them(field: dict[str, Any], said: str, v
         ({"type": "boolean"}, "perhaps"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_asked_for_again_and_never_sent(
-    field: dict[str, Any], said: str
-) -> None:
+def test_an_answer_that_does_not_fit_is_asked_for_again_never_sent(field: dict[str, Any], said: str) -> None:
     shown: list[str] = []
 
     async def answer(question: str, _choices: object) -> str:

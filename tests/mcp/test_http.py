@@ -29,8 +29,8 @@ def event(request: Request, text: str, event_id: str = "") -> bytes:
 @pytest.mark.parametrize(
     "more", [{}, {"json_response": True}, {"stateless_http": True}, {"handshake": False}]
 )
-def test_the_sdks_server_is_used(home: Path, more: dict[str, Any]) -> None:
-    async def test(url: str) -> None:
+async def test_the_sdks_server_is_used(home: Path, more: dict[str, Any]) -> None:
+    with sdk_over_http(make, **more) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             assert len(b.servers.tools()) == 6 and b.servers.tools()[0].effects == {"network"}
             assert (await b.call("mcp__web__add", a=2, b=40)).text.endswith("\n42")
@@ -38,9 +38,6 @@ def test_the_sdks_server_is_used(home: Path, more: dict[str, Any]) -> None:
             assert (await b.call("mcp__web__fail", reason="x")).error_kind == "failed"
             both = [b.call("mcp__web__add", a=n, b=n) for n in range(5)]
             assert [out.text.rpartition("\n")[2] for out in await asyncio.gather(*both)] == list("02468")
-
-    with sdk_over_http(make, **more) as url:
-        asyncio.run(test(url))
 
 
 def use(home: Path, handler: Handler, **more: object) -> tuple[str, list[Request], list[str]]:
@@ -105,9 +102,7 @@ def test_headers_name_the_session_and_the_version(home: Path) -> None:
         (lambda r: (200, EVENTS, []), "without a result. whether it did what was asked is unknown"),
     ],
 )
-def test_a_bad_answer_is_told_as_what_it_is(
-    home: Path, answer: Callable[[Request], Answer], said: str
-) -> None:
+def test_a_bad_answer_is_reported_as_such(home: Path, answer: Callable[[Request], Answer], said: str) -> None:
     assert said in use(home, calling(answer))[0]
 
 

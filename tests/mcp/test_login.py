@@ -44,11 +44,10 @@ async def login(url: str, wait_s: float = 30, client: Client | None = None, go: 
 
 
 @pytest.mark.slow
-def test_login_call_renewal_and_a_login_that_is_over(home: Path) -> None:
+async def test_login_call_renewal_and_a_login_that_is_over(home: Path) -> None:
     logins = Logins()
     logins.checks_resource = True
-
-    async def test(url: str) -> None:
+    with sdk_over_http(make, logins) as url:
         server = {"web": McpServerSettings(url=url)}
         async with bench(home, server) as b:
             assert "wants a login; whet mcp login web" in b.told[0]
@@ -78,9 +77,6 @@ def test_login_call_renewal_and_a_login_that_is_over(home: Path) -> None:
             logins.refresh.clear()
             assert "wants a login" in (await b.call("mcp__web__add", a=1, b=1)).text
 
-    with sdk_over_http(make, logins) as url:
-        asyncio.run(test(url))
-
 
 def test_a_refused_login_says_so(home: Path) -> None:
     logins = Logins()
@@ -103,10 +99,9 @@ async def test_a_server_without_login_wants_none(home: Path) -> None:
         assert await login(url) is None
 
 
-def test_an_answer_with_another_state_is_not_taken(home: Path) -> None:
+async def test_an_answer_with_another_state_is_not_taken(home: Path) -> None:
     said: list[str] = []
-
-    async def test(url: str) -> None:
+    with sdk_over_http(make, Logins()) as url:
         found = asyncio.Event()
         addresses: list[str] = []
 
@@ -123,9 +118,6 @@ def test_an_answer_with_another_state_is_not_taken(home: Path) -> None:
         said.append(await browse(back.replace("/callback", "/other")))
         said.append(await browse(addresses[0]))
         assert await running
-
-    with sdk_over_http(make, Logins()) as url:
-        asyncio.run(test(url))
     assert "no login that is under way" in said[0] and "Nothing is here" in said[1] and "logged in" in said[2]
 
 
@@ -176,13 +168,10 @@ def lying(tokens: list[Request] | None = None, **changes: object) -> object:
         ({"registered": {"error": "invalid_redirect_uri"}}, "refused the registration"),
     ],
 )
-def test_a_server_that_lies_about_its_login_is_not_followed(changes: dict[str, object], said: str) -> None:
-    async def test() -> None:
+async def test_a_server_that_lies_about_login_is_not_followed(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(LoginFailed) as caught:
         async with raw(lying(**changes)) as (url, _):  # type: ignore[arg-type]
             await login(url, 0.2)
-
-    with pytest.raises(LoginFailed) as caught:
-        asyncio.run(test())
     assert said in caught.value.message
 
 
@@ -249,26 +238,18 @@ async def test_the_client_shows_its_secret_as_the_server_wants_it(
         ("&iss={root}", True, True),
     ],
 )
-def test_an_answer_that_another_issuer_may_have_given_is_not_taken(
-    named: str, promises: bool, taken: bool
-) -> None:
-    async def test() -> None:
+async def test_an_answer_of_a_possibly_other_issuer_is_bad(named: str, promises: bool, taken: bool) -> None:
+    with nullcontext() if taken else pytest.raises(LoginFailed, match="another issuer"):
         changes = {"authorization_response_iss_parameter_supported": promises, "token": GOOD}
         async with raw(lying(**changes)) as (url, _):  # type: ignore[arg-type]
             await come_back(url, Client("known"), named.format(root=url.removesuffix("/mcp")))
 
-    with nullcontext() if taken else pytest.raises(LoginFailed, match="another issuer"):
-        asyncio.run(test())
 
-
-def test_a_way_to_show_the_secret_that_is_not_known_is_said() -> None:
-    async def test() -> None:
+async def test_a_way_to_show_the_secret_that_is_not_known_is_said() -> None:
+    with pytest.raises(LoginFailed, match="by private_key_jwt, which is not known here"):
         changes = {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}
         async with raw(lying(**changes)) as (url, _):  # type: ignore[arg-type]
             await come_back(url, Client("me", "secret"))
-
-    with pytest.raises(LoginFailed, match="by private_key_jwt, which is not known here"):
-        asyncio.run(test())
 
 
 async def test_a_token_that_lasts_longer_than_time_is_kept() -> None:
@@ -282,18 +263,8 @@ def test_no_login_goes_out_unencrypted() -> None:
 
 
 @pytest.mark.slow
-def test_a_refresh_token_is_used_once_by_however_many(home: Path) -> None:
+async def test_a_refresh_token_is_used_once_by_however_many(home: Path) -> None:
     logins = Logins()
-
-    async def test(url: str) -> None:
-        write_tokens(Home(home), "web", await login(url))  # type: ignore[arg-type]
-        server = {"web": McpServerSettings(url=url)}
-        async with bench(home, server) as one, bench(home, server) as other:
-            logins.tokens.clear()  # each finds that its token is refused
-            used.clear()
-            outs = await asyncio.gather(*(b.call("mcp__web__add", a=1, b=1) for b in (one, other) * 3))
-            assert [out.text[-1] for out in outs] == ["2"] * 6 and len(used) == 1
-
     used: list[str] = []
     exchange = logins.exchange_refresh_token
 
@@ -303,7 +274,13 @@ def test_a_refresh_token_is_used_once_by_however_many(home: Path) -> None:
 
     logins.exchange_refresh_token = counted  # type: ignore[method-assign]
     with sdk_over_http(make, logins) as url:
-        asyncio.run(test(url))
+        write_tokens(Home(home), "web", await login(url))  # type: ignore[arg-type]
+        server = {"web": McpServerSettings(url=url)}
+        async with bench(home, server) as one, bench(home, server) as other:
+            logins.tokens.clear()  # each finds that its token is refused
+            used.clear()
+            outs = await asyncio.gather(*(b.call("mcp__web__add", a=1, b=1) for b in (one, other) * 3))
+            assert [out.text[-1] for out in outs] == ["2"] * 6 and len(used) == 1
 
 
 @pytest.mark.parametrize(
@@ -346,10 +323,7 @@ async def test_keys_go_out_encrypted_or_where_they_are_allowed_to(
     "token",
     [{}, {"access_token": "x", "token_type": "mac"}, {"access_token": 7}, [], b'{"access_token": "\xe9"}'],
 )
-def test_a_token_that_is_none_is_not_kept(token: object) -> None:
-    async def test() -> None:
+async def test_a_token_that_is_none_is_not_kept(token: object) -> None:
+    with pytest.raises(LoginFailed, match="token"):
         async with raw(lying(token=token)) as (url, _):  # type: ignore[arg-type]
             await come_back(url, Client("known"))
-
-    with pytest.raises(LoginFailed, match="token"):
-        asyncio.run(test())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from whet.config.permission_settings import McpServerSettings
 
 
 @pytest.mark.slow
-def test_the_sdks_resources_and_prompts_are_read(home: Path) -> None:
-    async def test(url: str) -> None:
+async def test_the_sdks_resources_and_prompts_are_read(home: Path) -> None:
+    with sdk_over_http(make_growing) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             tools = {tool.name: tool for tool in b.servers.tools()}
             assert list(tools)[-2:] == ["mcp__web__read_resource", "mcp__web__get_prompt"]
@@ -48,9 +47,6 @@ def test_the_sdks_resources_and_prompts_are_read(home: Path) -> None:
             assert (
                 await b.call("mcp__web__get_prompt", name="triage", arguments=7)
             ).error_kind == "bad_input"
-
-    with sdk_over_http(make_growing) as url:
-        asyncio.run(test(url))
 
 
 def having(*own: str) -> object:

@@ -138,8 +138,5 @@ async def test_a_tool_that_only_runs_as_a_task_is_not_offered(home: Path) -> Non
             },
         )
 
-    async with (
-        raw(handler) as (url, _),
-        bench(home, {"web": McpServerSettings(url=url)}) as b,
-    ):
+    async with raw(handler) as (url, _), bench(home, {"web": McpServerSettings(url=url)}) as b:
         assert sorted(tool.name for tool in b.servers.tools()) == ["mcp__web__may", "mcp__web__never"]

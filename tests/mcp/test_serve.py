@@ -32,7 +32,6 @@ def server() -> Iterator[PracticeServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path, home: Path, server: PracticeServer) -> Path:
-    """A workspace, and a home whose model is the practice server."""
     folder = tmp_path / "work"
     folder.mkdir()
     home.mkdir()
@@ -61,17 +60,13 @@ async def session(folder: Path, *arguments: str) -> AsyncGenerator[ClientSession
 
 
 def text(result: Any) -> str:
-    """The text of a result."""
     return result.content[0].text
 
 
 @pytest.mark.slow
 async def test_search_read_and_ask(folder: Path, home: Path, server: PracticeServer) -> None:
     server.install(
-        [
-            ScriptedReply(text="The zyzzogeton lives in South America."),
-            ScriptedReply(text="It is a leafhopper."),
-        ]
+        [ScriptedReply("The zyzzogeton lives in South America."), ScriptedReply("It is a leafhopper.")]
     )
     (home / "memories").mkdir()
     (home / "memories" / "USER.md").write_text("- Prefers tea\n")
@@ -138,9 +133,9 @@ async def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
     server.install(
         [
             ScriptedReply(tool_calls=(read, write)),
-            ScriptedReply(text="I could not write."),
-            ScriptedReply(text="late", fault=Fault(stall_after=-1)),
-            ScriptedReply(text="soon"),
+            ScriptedReply("I could not write."),
+            ScriptedReply("late", fault=Fault(stall_after=-1)),
+            ScriptedReply("soon"),
         ]
     )
     async with session(folder) as client:

@@ -42,7 +42,6 @@ def said_by(steps: Sequence[Step], **more: Any) -> list[SourceText]:
 
 
 def session(*steps: Step) -> QuotableTranscript:
-    """Give the transcript of a session of these steps."""
     return QuotableTranscript("s", said_by(steps))
 
 
@@ -55,7 +54,6 @@ def verdict(
     existing: tuple[str, ...] = (),
     foreground: bool = False,
 ) -> GateVerdict | str:
-    """Give the gate's verdict on a text, or why it refuses."""
     claim = Claim(kind, text, quotes, known, existing)
     try:
         return judge(claim, session(*steps), foreground=foreground)

@@ -47,7 +47,6 @@ def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = H
 
 
 def desk_with(world: World, limits: MemorySettings | None = None, writes: str = "auto") -> LearningService:
-    """Give a desk with other settings on the same home."""
     settings = (limits or world.limits, ReviewSettings(writes=writes))  # type: ignore[arg-type]
     return LearningService(MemoryReader(world.database, world.clock, world.folder, settings))
 
@@ -148,9 +147,7 @@ def test_a_new_file_and_a_patch_need_no_hash_but_heed_one() -> None:
         (SkillRequest("remove_file", "commit", file_path="references/b.md", base_hash=NOW), "has no"),
     ],
 )
-def test_what_can_not_be_done_to_a_skill_is_refused_with_the_reason(
-    request_: SkillRequest, says: str
-) -> None:
+def test_an_impossible_skill_change_is_refused_with_the_reason(request_: SkillRequest, says: str) -> None:
     with pytest.raises(Refused, match=says):
         skill_changes.plan(FILES, request_)
 
@@ -222,11 +219,7 @@ def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
         "patch", "commit", old_string="Then commit.", new_string="Then commit and push.", evidence=()
     )
     asked = change(world, patch, origin)
-    assert (asked.ok, asked.state, asked.text) == (
-        False,
-        "needs_yes",
-        "May I patch your own skill 'commit'?",
-    )
+    assert (asked.ok, asked.state, asked.text) == (False, "needs_yes", "May I patch your own skill 'commit'?")
     assert change(world, msgspec.structs.replace(patch, confirmed=True), origin).state == "active"
 
 
@@ -376,9 +369,7 @@ def memory_file(world: World) -> Path:
 
 
 @pytest.mark.parametrize(("count", "actions"), [(10, ["add"] * 10), (11, ["hand_edit"])])
-def test_ten_edits_by_hand_are_ten_changes_and_more_are_one(
-    world: World, count: int, actions: list[str]
-) -> None:
+def test_ten_edits_by_hand_are_ten_changes_more_are_one(world: World, count: int, actions: list[str]) -> None:
     memory_file(world).write_text("".join(f"- fact {n}\n" for n in range(count)))
     asyncio.run(world.desk.reader.notes())
     assert [(row.action, row.trust, row.origin.execution_context) for row in rows(world)] == [

@@ -77,9 +77,7 @@ def make_link(file: Path) -> None:
     ],
     ids=["bytes", "10 MB", "folder", "link", "pipe"],
 )
-def test_a_broken_file_is_named_and_nothing_is_lost(
-    world: World, break_it: Callable[[Path], None], line: str
-) -> None:
+def test_a_broken_file_is_named_and_kept(world: World, break_it: Callable[[Path], None], line: str) -> None:
     remember(world, "Tests run with nox")
     file = memory_file(world)
     break_it(file)
@@ -328,11 +326,7 @@ def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
     )
     asyncio.run(world.review(first, [SKILL, add("Deploy on Tuesdays only.", SAID)]))
     patch = SkillRequest(
-        "patch",
-        "commit",
-        old_string="We run make check",
-        new_string="Twice.",
-        evidence=(TWICE,),
+        "patch", "commit", old_string="We run make check", new_string="Twice.", evidence=(TWICE,)
     )
     (_, state), *_ = asyncio.run(world.review(second, [patch]))
     assert state == "active"

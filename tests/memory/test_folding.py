@@ -60,19 +60,9 @@ def test_what_stands_nowhere_is_not_found() -> None:
 
 @pytest.mark.parametrize(
     "encoded",
-    [
-        "c2VjcmV0IHdvcmQ",
-        "c2VjcmV0IHdvcmQ=",
-        "73656372657420776f7264",
-        "drow terces",
-        "frperg jbeq",
-        "\\x73ecret word",
-        "%73ecret word",
-        "\\u0073ecret word",
-        "\\163ecret word",
-        "\\0163ecret word",
-    ],
-)
+    ["c2VjcmV0IHdvcmQ", "c2VjcmV0IHdvcmQ=", "73656372657420776f7264", "drow terces", "frperg jbeq",
+     "\\x73ecret word", "%73ecret word", "\\u0073ecret word", "\\163ecret word", "\\0163ecret word"],
+)  # fmt: skip
 def test_what_a_program_would_decode_is_read(encoded: str) -> None:
     assert "secret word" in decode_values(encoded)
 

@@ -161,11 +161,9 @@ def test_words_find_the_best_fit_first() -> None:
     found = [info.name for info in skill_store.search(named, "deploy site now")]
     assert found == ["a-thing", "deploy", "b-thing"]
     assert [info.name for info in skill_store.search(skills, "morn")] == ["make-coffee"]
-    assert (
-        skill_store.search(skills, "mor") == []
-        and skill_store.search(skills, "dep") == []
-        and skill_store.search(skills, "") == []
-    )
+    assert skill_store.search(skills, "mor") == []
+    assert skill_store.search(skills, "dep") == []
+    assert skill_store.search(skills, "") == []
 
 
 def test_the_list_says_what_there_is() -> None:

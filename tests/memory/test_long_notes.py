@@ -74,7 +74,7 @@ def test_model_person_doctor_and_other_programs_learn_what_is_left_out(tmp_path:
     path.write_text(MANY)
 
     async def main() -> tuple[str, list[Event], str]:
-        with PracticeServer(script=[ScriptedReply(text="done")]) as server:
+        with PracticeServer(script=[ScriptedReply("done")]) as server:
             model = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
             app = await App.start(home, Settings(model=model), {}, NobodyPresent(), tmp_path)
             async with contextlib.aclosing(app):

@@ -61,10 +61,7 @@ def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -
 def test_what_others_have_kept_in_their_own_right_stays(world: World, taught: str) -> None:
     other = asyncio.run(world.session([User(LATER), Say("ok")]))
     change = MemoryRequest(
-        "replace",
-        content="The deploy host is lynx-2.",
-        old_text="zebra-nine",
-        evidence=(LATER,),
+        "replace", content="The deploy host is lynx-2.", old_text="zebra-nine", evidence=(LATER,)
     )
     [(outcome, state)] = asyncio.run(world.review(other, [change]))
     assert state == "active"

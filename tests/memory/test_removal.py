@@ -44,10 +44,7 @@ def replace(old: str, new: str) -> MemoryRequest:
         ("go on", remove(RULE, RULE)),
         (COLOUR, remove(RULE, COLOUR)),
         (RULE, remove(RULE, RULE)),
-        (
-            "Please never deploy anything on Fridays!",
-            remove(RULE, "Please never deploy anything on"),
-        ),
+        ("Please never deploy anything on Fridays!", remove(RULE, "Please never deploy anything on")),
         ("List what we deploy on Fridays.", remove(RULE, "List what we deploy on Fridays.")),
         ("Zeig die Freitage.", remove(RULE, "Zeig die Freitage.")),
         ("No, the colour is wrong.", remove(RULE, "No, the colour is wrong.")),
@@ -88,9 +85,7 @@ def test_other_languages_and_numbers_keep_their_rules_too(world: World, rule: st
         ("Customer 4711 pays within 14 days.", "Customer 4712 pays within 60 days."),
     ],
 )
-def test_a_replacement_that_says_something_else_is_kept_beside_the_old_note(
-    world: World, rule: str, said: str
-) -> None:
+def test_a_replacement_that_says_something_else_is_kept_too(world: World, rule: str, said: str) -> None:
     learn(world, rule)
     state, text = attempt(world, said, replace(rule, said))
     assert state == "active" and f"similar note stays too: ““{rule}”" in text, text

@@ -30,19 +30,6 @@ def test_a_failed_patch_shows_the_nearest_text() -> None:
     assert "First run make check." in error.hint
 
 
-def test_compare_and_swap_on_the_hash() -> None:
-    assert "base_hash" in refused(SkillRequest("edit", "commit", content=MAIN)).message
-    stale = SkillRequest("patch", "commit", old_string="Then", new_string="Now", base_hash="0" * 12)
-    assert "has changed since" in refused(stale).message
-    now = skill_changes.hash_files(FILES)
-    edited = SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now"), base_hash=now)
-    assert skill_changes.plan(FILES, edited).added_text == "Now commit."
-    assert skill_changes.plan(FILES, SkillRequest("delete", "commit", base_hash=now)).files == {
-        "SKILL.md": None,
-        "references/a.md": None,
-    }
-
-
 @pytest.mark.parametrize(
     "path", ["../x", "/etc/x", "references/../../x", "notes.md", "scripts/.hidden", "~/x"]
 )

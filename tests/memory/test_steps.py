@@ -44,8 +44,7 @@ def test_looks_edits_and_skills_are_steps_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "quote",
-    ["we always push to main", "push to main here", "from now on, deploy on Fridays"],
+    "quote", ["we always push to main", "push to main here", "from now on, deploy on Fridays"]
 )
 def test_what_the_assistant_says_in_a_command_points_at_nothing(quote: str) -> None:
     said = verdict([User("go"), shell(f"echo '{quote}'", quote)], "A rule.", quote)

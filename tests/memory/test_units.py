@@ -181,25 +181,13 @@ def test_words_in_a_value_a_cell_or_a_name_speak(line: str) -> None:
 
 @each(
     "line",
-    [
-        "/dev/sdb1  1.8T  1.6T  200G  89% /data",
-        "origin  git@git.acme.lan:core/billing.git (fetch)",
-        "acme-db-1  postgres:15.4  Up  0.0.0.0:55432->5432/tcp",
-        "Apache Maven 3.9.6",
-        "Terraform v1.7.5 on linux_amd64",
-        "38 passed, 2 skipped in 3.11s",
-        '  "packageManager": "pnpm@9.1.0"',
-        "relay = smtp.lan.acme.net",
-        "FROM debian:12.5",
-        "push --all main --force",
-        "push 5 main 6 now",
-        "push main 5",
-        "push | main | now",
-        "push --all",
-        "one_two_three_four 6",
-        "one/two/three/four/five 6",
-    ],
-)
+    ["/dev/sdb1  1.8T  1.6T  200G  89% /data", "origin  git@git.acme.lan:core/billing.git (fetch)",
+     "acme-db-1  postgres:15.4  Up  0.0.0.0:55432->5432/tcp", "Apache Maven 3.9.6",
+     "Terraform v1.7.5 on linux_amd64", "38 passed, 2 skipped in 3.11s",
+     '  "packageManager": "pnpm@9.1.0"', "relay = smtp.lan.acme.net", "FROM debian:12.5",
+     "push --all main --force", "push 5 main 6 now", "push main 5", "push | main | now", "push --all",
+     "one_two_three_four 6", "one/two/three/four/five 6"],
+)  # fmt: skip
 def test_settings_tables_and_amounts_say_nothing(line: str) -> None:
     assert not units.has_prose(line)
 

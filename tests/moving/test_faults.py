@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,14 @@ def user(text: str) -> dict[str, Any]:
 
 def stored(home: Path) -> tuple[int, int, int]:
     """Count sessions, messages, and messages that are indexed."""
-    database = apsw.Connection(f"file:{home / 'state.db'}?mode=ro", flags=apsw.SQLITE_OPEN_READWRITE | 64)
-    try:
+    with closing(
+        apsw.Connection(f"file:{home / 'state.db'}?mode=ro", flags=apsw.SQLITE_OPEN_READWRITE | 64)
+    ) as database:
         database.set_busy_timeout(5_000)
         return tuple(
             database.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
             for table in ("sessions", "messages", "messages_fts WHERE rowid % 2 = 0")
         )
-    finally:
-        database.close()
 
 
 def begun(home: Path, process: subprocess.Popen[bytes], sessions: int) -> bool:

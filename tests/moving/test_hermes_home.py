@@ -367,9 +367,7 @@ def test_a_dry_run_says_all_of_it_and_writes_nothing(home: Path, theirs: Path) -
         assert foreseen[part] == done[part], part
 
 
-def test_what_is_broken_or_leads_out_is_listed_and_the_rest_comes(
-    tmp_path: Path, home: Path, theirs: Path
-) -> None:
+def test_broken_and_outside_files_are_listed_the_rest_comes(tmp_path: Path, home: Path, theirs: Path) -> None:
     (tmp_path / "secret").write_text("the vault's words")
     (theirs / "SOUL.md").unlink()
     (theirs / "SOUL.md").symlink_to(tmp_path / "secret")
@@ -443,7 +441,7 @@ def test_commands_that_were_denied_there_are_denied_here(tmp_path: Path) -> None
     (theirs / "config.yaml").write_text(
         'approvals: {mode: smart, deny: ["touch *", "git push*", "*:(){*", "cp a, b"]}\n'
     )
-    script = [calls(("terminal", '{"command": "touch made"}')), ScriptedReply(text="Not allowed.")]
+    script = [calls(("terminal", '{"command": "touch made"}')), ScriptedReply("Not allowed.")]
     with PracticeServer(script=script) as server:
         settings = {"PROVIDER": "practice", "BASE_URL": server.base_url, "MODEL": "practice"}
         program = Program(tmp_path, environ={f"WHET_MODEL_{key}": value for key, value in settings.items()})

@@ -7,14 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
 from whet.cli.imports.command import importing
 from whet.config.paths import Home
 from whet.moving import claude_code, codex
-from whet.moving.lines import JsonLines
 from whet.moving.pairing import Ending, parse_ending
 
 KEY = "sk-" + "ant0123456789abcdefghijklmnopqrstuvwxyz"
@@ -242,14 +240,6 @@ def test_one_line_that_is_odd_costs_no_other(tmp_path: Path) -> None:
     assert bad == 4, "too deep, of another kind, no UTF-8, torn"
 
 
-def test_a_line_that_fits_in_no_memory_is_passed_over(tmp_path: Path) -> None:
-    decoder = msgspec.json.Decoder(dict[str, str])
-    path = lines(tmp_path / "x", {"a": "1"}, {"b": "x" * 5_000}, {"c": "3"}, {"d": "y" * 5_000})
-    found = JsonLines(path, decoder, longest_bytes=1_000)
-    assert list(found) == [{"a": "1"}, {"c": "3"}]
-    assert found.bad == 2
-
-
 def test_what_was_compacted_is_kept_and_the_model_sees_what_it_saw(tmp_path: Path) -> None:
     path = lines(
         tmp_path / "s-3.jsonl",
@@ -352,9 +342,7 @@ def test_a_branch_that_was_left_in_claude_code_counts_as_never_said(tmp_path: Pa
 
 
 @pytest.mark.parametrize("fields", [{}, {"parentUuid": None}, {"parentUuid": None, "uuid": None}])
-def test_a_claude_code_transcript_without_parents_is_read_in_its_order(
-    tmp_path: Path, fields: dict[str, None]
-) -> None:
+def test_a_claude_transcript_without_parents_is_in_order(tmp_path: Path, fields: dict[str, None]) -> None:
     texts = [
         ("user", "first"),
         ("assistant", "one"),

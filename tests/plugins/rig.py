@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -33,13 +33,9 @@ def write(
 def loading(
     home: Path, *enabled: str, host: PluginHost | None = None, **settings: Any
 ) -> Iterator[LoadedPlugins]:
-    """Load the enabled plugins of `home`, and close them at the end."""
     wanted = PluginSettings(enabled=enabled, **settings)
-    loaded = load_plugins(Home(home), wanted, os.environ, host or PluginHost())
-    try:
+    with closing(load_plugins(Home(home), wanted, os.environ, host or PluginHost())) as loaded:
         yield loaded
-    finally:
-        loaded.close()
 
 
 def reasons(loaded: LoadedPlugins) -> str:

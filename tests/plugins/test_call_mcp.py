@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,9 @@ def test_a_plugin_gets_a_servers_data_its_failures_and_the_gates_no(home: Path) 
             approval=ApprovalSettings(mode="auto"),
             mcp=McpSettings(servers={"bench": bench}),
         )
-        app = await App.start(Home(home), settings, {}, person, home)
-        try:
+        async with aclosing(await App.start(Home(home), settings, {}, person, home)) as app:
             session = await app.new_session()
             await run_turn(session, session.user_message("go"), lambda event: None)
-        finally:
-            await app.aclose()
 
     with PracticeServer(script=[call, ScriptedReply("Done.")]) as server:
         asyncio.run(main(server))

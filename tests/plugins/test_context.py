@@ -63,10 +63,8 @@ def test_tools_take_bare_and_wrapped_schemas_and_handlers_of_both_colours(home: 
         assert json.loads(call(loaded, "says_none", n=1)[0]) == {"error": None, "rows": []}
         assert call(loaded, "says_none", n=1)[1] == ""
         by_name = {tool.name: tool for tool in loaded.tools}
-        assert (
-            by_name["plain"].spec.description == "told"
-            and by_name["only_parameters"].spec.description == "given"
-        )
+        assert by_name["plain"].spec.description == "told"
+        assert by_name["only_parameters"].spec.description == "given"
         assert by_name["plain"].effects == {"execute"} and by_name["plain"].tags == {"untrusted"}
         assert by_name["only_parameters"].effects == {"read"} and by_name["own"].timeout_s is None
         assert loaded.toolsets == ["t"]

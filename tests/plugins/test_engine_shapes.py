@@ -73,7 +73,6 @@ PLAIN = """
 
 
 def at_home(tmp_path: Path, server: PracticeServer, more: str = "") -> Program:
-    """A program whose home has both plugins."""
     settings = {"PROVIDER": "practice", "BASE_URL": server.base_url, "MODEL": "practice"}
     program = Program(tmp_path, environ={f"WHET_MODEL_{key}": value for key, value in settings.items()})
     write(program.home, "loud", ENGINE)
@@ -89,7 +88,7 @@ def told(program: Program) -> list[list[Any]]:
 
 @pytest.mark.slow
 def test_an_engine_that_prints_leaves_the_json_whole_and_is_given_what_memories_keep(tmp_path: Path) -> None:
-    script = [ScriptedReply(text="One."), ScriptedReply(text="Two.")]
+    script = [ScriptedReply("One."), ScriptedReply("Two.")]
     with PracticeServer(script=script) as server:
         program = at_home(tmp_path, server)
         first = program.run("chat", "-q", "the harbour plan", "--json")
@@ -107,20 +106,16 @@ def test_an_engine_that_prints_leaves_the_json_whole_and_is_given_what_memories_
 
 @pytest.mark.slow
 def test_a_new_session_carries_nothing_over_and_one_instance_serves_each(tmp_path: Path) -> None:
-    script = [ScriptedReply(text="One."), ScriptedReply(text="Two.")]
+    script = [ScriptedReply("One."), ScriptedReply("Two.")]
     with PracticeServer(script=script) as server:
         program = at_home(tmp_path, server)
         environ = {"WHET_HOME": str(program.home), **program.environ}
         with Tty(["chat"], program.work, environ=environ) as tty:
             tty.wait_for("Ctrl-D")
-            tty.type("hello\r")
-            tty.wait_for("1 step")
-            tty.type("/new\r")
-            tty.wait_for("new session")
-            tty.type("again\r")
-            tty.wait_for("1 step")
-            tty.type("\x04")
-            assert tty.wait_for_end() == 0
+            tty.type("hello\r", "1 step")
+            tty.type("/new\r", "new session")
+            tty.type("again\r", "1 step")
+            assert tty.leave("\x04") == 0
             assert "LOUD" not in tty.drawn.partition("Ctrl-D")[2]
     lines = told(program)
     old, new = [line[1] for line in lines if line[0] == "on_session_start"][:2]
@@ -139,7 +134,7 @@ def test_a_new_session_carries_nothing_over_and_one_instance_serves_each(tmp_pat
 @pytest.mark.slow
 def test_an_engine_that_drops_the_request_in_mid_turn_is_not_followed(tmp_path: Path) -> None:
     """The request stands before the calls that it led to; a list without it would leave the model without it."""
-    script = [calls(("plain", "{}")), ScriptedReply(text="The plan.")]
+    script = [calls(("plain", "{}")), ScriptedReply("The plan.")]
     with PracticeServer(script=script) as server:
         program = at_home(tmp_path, server, ", plain")
         write(program.home, "plain", PLAIN)

@@ -20,7 +20,6 @@ NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
 
 @pytest.fixture
 def loaded(home: Path) -> Iterator[LoadedPlugins]:
-    """All examples in one home."""
     shutil.copytree(EXAMPLES, home / "plugins")
     with loading(home, *NAMES) as everything:
         assert not everything.problems and all(state.is_loaded for state in everything.plugins)

@@ -183,7 +183,7 @@ def test_rows_equal_messages_over_thirteen_one_shots_two_kills_and_new(installed
         story = "word and so on " * 120  # the window is passed on the way, so that it is compacted
         for number in range(13):
             if number in (4, 9):
-                server.install([ScriptedReply(text="late", fault=Fault(stall_after=-1))])
+                server.install([ScriptedReply("late", fault=Fault(stall_after=-1))])
                 asked = len(server.requests)
                 killed = one_shot(f"killed {number} {story}", "--session", first)
                 wait_for(lambda asked=asked: len(server.requests) > asked)
@@ -218,8 +218,8 @@ def test_it_is_active_in_subagents_with_a_conversation_of_their_own(installed: P
     script = [
         calls(("delegate_task", '{"task": "dig"}')),
         calls(("lcm_grep", '{"query": "dig"}')),
-        ScriptedReply(text="Dug."),
-        ScriptedReply(text="Handed on."),
+        ScriptedReply("Dug."),
+        ScriptedReply("Handed on."),
     ]
 
     async def main(server: PracticeServer) -> list[str]:

@@ -45,7 +45,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
                 ),
             )
         ),
-        ScriptedReply(text="Done."),
+        ScriptedReply("Done."),
         ScriptedReply(fault=Fault(status=400, message="no such thing")),
     ]
     talk(home, ("watch",), script, Asked(), new=True)
@@ -62,9 +62,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
         ("on_skill_lifecycle", "action skill_name provenance session_id task_id use_count reused"),
     ],
 )
-def test_rare_hooks_get_the_keywords_of_hermes(
-    observed: dict[str, dict[str, Any]], hook: str, names: str
-) -> None:
+def test_rare_hooks_get_hermes_keywords(observed: dict[str, dict[str, Any]], hook: str, names: str) -> None:
     assert set(names.split()) <= set(observed[hook]), observed[hook]
 
 
@@ -91,7 +89,7 @@ def test_what_a_command_printed_can_be_changed(home: Path) -> None:
     code = "def register(ctx):\n    ctx.register_hook('transform_terminal_output', lambda output, **k: output.upper())\n"
     write(home, "upper", code)
     reply = ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command": "echo quiet"}', "c1"),))
-    _, told, requests = talk(home, ("upper",), [reply, ScriptedReply(text="Done.")], Asked())
+    _, told, requests = talk(home, ("upper",), [reply, ScriptedReply("Done.")], Asked())
     assert told == [] and b"QUIET" in requests[1]
 
 
@@ -123,7 +121,7 @@ def test_a_memory_takes_a_turn_however_it_is_written(home: Path, way: str) -> No
             ctx.register_memory_provider(Notes())
     """
     write(home, "notes-db", code)
-    _, told, _ = talk(home, ("notes-db",), [ScriptedReply(text="One.")])
+    _, told, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
     assert told == [] and json.loads((home / "turn.json").read_text()) == ["hello there", "One."]
 
 
@@ -138,7 +136,7 @@ def test_a_failing_hook_after_a_turn_is_named_in_that_turn(home: Path, tmp_path:
 
     write(home, "before", fails("pre_llm_call"))
     write(home, "after", fails("post_llm_call"))
-    with PracticeServer(script=[ScriptedReply(text="Hello.")]) as server:
+    with PracticeServer(script=[ScriptedReply("Hello.")]) as server:
         settings = {
             "model.provider": "practice",
             "model.base_url": server.base_url,

@@ -15,7 +15,6 @@ from whet.plugins.install import discard, fetch, move_into_place
 
 
 def repository(folder: Path) -> None:
-    """Make a git repository of `folder`."""
     named = ["-c", "user.name=T", "-c", "user.email=t@example.com"]
     for command in (["init", "-q"], ["add", "-A"], [*named, "commit", "-qm", "x"]):
         subprocess.run(["git", *command], cwd=folder, check=True, timeout=60)

@@ -63,7 +63,7 @@ async def fill(home: Path) -> None:
     for name, is_private in (("s1", False), ("s2", True)):
         new = NewSession(id=name, title="Fruit", private=is_private)
         log = await Transcript.create(database, new, clock)
-        turn = await log.begin_turn(Message(role="user", content="I like oranges"))
+        turn = await log.begin_turn(Message("user", "I like oranges"))
         await log.end_turn(turn, "answered", "")
     database.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,12 @@ def _turns(
     async def main() -> str:
         model = ModelSettings(provider="practice", base_url=server.base_url, model="practice", max_retries=1)
         settings = Settings(model=model, plugins=PluginSettings(enabled=(enabled,)), **more)
-        app = await App.start(Home(home), settings, {}, Asked(), home)
-        try:
+        async with aclosing(await App.start(Home(home), settings, {}, Asked(), home)) as app:
             session = await app.new_session()
             end = await run_turn(session, session.user_message("hello"), events.append)
             if work is not None:
                 await work(app, session)
             return end.text or f"failed: {end.error}"
-        finally:
-            await app.aclose()
 
     return asyncio.run(main()), events
 

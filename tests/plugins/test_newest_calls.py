@@ -21,7 +21,7 @@ from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 
 CALL = ScriptedReply(tool_calls=(PracticeCall("plain", '{"path": "a"}', "c1"),))
-DONE = ScriptedReply(text="Done.")
+DONE = ScriptedReply("Done.")
 
 
 def test_state_is_there_at_the_next_start_and_is_nobody_elses(home: Path) -> None:
@@ -237,7 +237,7 @@ NUDGE = """
 def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str) -> None:
     write(home, "nudge", NUDGE.format(answer=answer))
     events, told, requests = talk(
-        home, ("nudge",), [EDIT, ScriptedReply(text="Done?"), ScriptedReply(text="Formatted.")], Asked()
+        home, ("nudge",), [EDIT, ScriptedReply("Done?"), ScriptedReply("Formatted.")], Asked()
     )
     assert told == [] and len(requests) == 3
     assert json.loads(requests[2])["messages"][-1]["content"] == "<plugin>Run the formatter.</plugin>"
@@ -250,7 +250,7 @@ def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str)
 
 def test_pre_verify_can_not_hold_a_turn_for_ever(home: Path) -> None:
     write(home, "nudge", NUDGE.format(answer='{"action": "continue", "message": "Once more."}'))
-    events, _, requests = talk(home, ("nudge",), [EDIT, *[ScriptedReply(text="Done.")] * 4], Asked())
+    events, _, requests = talk(home, ("nudge",), [EDIT, *[ScriptedReply("Done.")] * 4], Asked())
     assert len(requests) == 5 and events[-1].reason == "answered"
 
 

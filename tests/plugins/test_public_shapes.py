@@ -14,13 +14,14 @@ import pytest
 
 from tests.agent.rig import calls
 from tests.plugins.rig import loading, reasons, write
+from tests.rewind.running import Consenting
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings
 from whet.config.schema import ModelSettings, PluginSettings, Settings
 from whet.contract.events import Notice, ToolFinished
-from whet.contract.protocols import Answer, ApprovalRequest, NobodyPresent
+from whet.contract.protocols import NobodyPresent
 from whet.plugins.probe import exercise
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -62,17 +63,6 @@ PLAIN = """
         ctx.register_tool("plain", "extra", {"name": "plain"}, lambda args, **facts: f"ran {sorted(args.items())}",
                           effects={"read"})
 """
-
-
-class Asked(NobodyPresent):
-    """A person who says yes and remembers what was asked."""
-
-    def __init__(self) -> None:
-        self.requests: list[ApprovalRequest] = []
-
-    async def approve(self, request: ApprovalRequest) -> Answer | None:
-        self.requests.append(request)
-        return "once"
 
 
 def talk(
@@ -125,10 +115,10 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     write(home, "asks", GUARD.replace("ANSWER", '{"action": "approve", "message": "odd"}'))
     script = [
         calls(("plain", '{"a": 1}'), ("delegate_task", '{"task": "dig"}')),
-        ScriptedReply(text="Dug."),
-        ScriptedReply(text="Done."),
+        ScriptedReply("Dug."),
+        ScriptedReply("Done."),
     ]
-    talk(home, ("watch", "plain", "asks"), script, Asked())
+    talk(home, ("watch", "plain", "asks"), script, Consenting())
     return seen(home)
 
 
@@ -180,12 +170,12 @@ GUARD = """
 def guarded(home: Path, answer: str, person: Any = None) -> ToolFinished:
     write(home, "guard", GUARD.replace("ANSWER", answer))
     write(home, "plain", PLAIN)
-    script = [calls(("plain", '{"a": 1}')), ScriptedReply(text="Done.")]
+    script = [calls(("plain", '{"a": 1}')), ScriptedReply("Done.")]
     return result(talk(home, ("guard", "plain"), script, person)[0])
 
 
 def test_approve_asks_a_person_even_where_the_policy_would_not(home: Path) -> None:
-    person = Asked()
+    person = Consenting()
     answer = guarded(home, '{"action": "approve", "message": "it is odd"}', person)
     assert answer.ok and len(person.requests) == 1
     assert "it is odd" in " ".join(person.requests[0].reasons)
@@ -208,7 +198,7 @@ def test_modify_is_laid_over_the_arguments(home: Path) -> None:
 def test_a_guard_that_does_not_load_stops_tools_where_nobody_is_present(home: Path, code: str) -> None:
     write(home, "guard", code)
     write(home, "plain", PLAIN)
-    script = [calls(("plain", '{"a": 1}')), ScriptedReply(text="Done.")]
+    script = [calls(("plain", '{"a": 1}')), ScriptedReply("Done.")]
     events, _, _ = talk(home, ("guard", "plain"), script)
     assert not result(events).ok
     assert any(isinstance(event, Notice) and "guard" in event.text for event in events)
@@ -217,8 +207,8 @@ def test_a_guard_that_does_not_load_stops_tools_where_nobody_is_present(home: Pa
 def test_a_person_may_go_on_without_it(home: Path) -> None:
     write(home, "guard", "1 / 0")
     write(home, "plain", PLAIN)
-    script = [calls(("plain", '{"a": 1}')), ScriptedReply(text="Done.")]
-    assert result(talk(home, ("guard", "plain"), script, Asked())[0]).ok
+    script = [calls(("plain", '{"a": 1}')), ScriptedReply("Done.")]
+    assert result(talk(home, ("guard", "plain"), script, Consenting())[0]).ok
 
 
 @pytest.mark.slow
@@ -291,11 +281,11 @@ def test_a_memory_provider_lives_its_whole_life(home: Path) -> None:
     write(home, "notes-db", MEMORY)
     script = [
         calls(("notes_find", "{}"), ("delegate_task", '{"task": "dig"}')),
-        ScriptedReply(text="Dug."),
-        ScriptedReply(text="One."),
-        ScriptedReply(text="Two."),
+        ScriptedReply("Dug."),
+        ScriptedReply("One."),
+        ScriptedReply("Two."),
     ]
-    events, told, requests = talk(home, ("notes-db",), script, Asked(), new=True)
+    events, told, requests = talk(home, ("notes-db",), script, Consenting(), new=True)
     assert told == [] and result(events).ok
     assert b"NOTES-DB is on." in requests[0] and b"known: hello there" in requests[0]
     lines = [json.loads(line) for line in (home / "memory.jsonl").read_text().splitlines()]
@@ -323,7 +313,7 @@ def test_a_memory_that_fails_is_told_of(home: Path) -> None:
         "def sync_turn(self, user_content,", "def sync_turn(self, wrong, more, user_content,"
     )
     write(home, "notes-db", broken)
-    _, told, _ = talk(home, ("notes-db",), [ScriptedReply(text="One.")])
+    _, told, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
     assert any("notes-db failed in sync_turn" in line and "TypeError" in line for line in told)
 
 
@@ -332,7 +322,7 @@ def test_a_memory_that_is_not_available_says_why(home: Path) -> None:
         "return True", "return False\n        def unavailable_reason(self): return 'no key'"
     )
     write(home, "notes-db", absent)
-    _, told, _ = talk(home, ("notes-db",), [ScriptedReply(text="One.")])
+    _, told, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
     assert any("not available: no key" in line for line in told) and not (home / "memory.jsonl").exists()
 
 
@@ -365,7 +355,7 @@ def test_what_plugins_call_of_the_host_works(home: Path) -> None:
     write(home, "uses", CALLS)
     write(home, "plain", PLAIN)
     (home / "config.yaml").write_text("plugins: {entries: {uses: {settings: {depth: {colour: blue}}}}}\n")
-    _, told, _ = talk(home, ("uses", "plain"), [ScriptedReply(text="Hi."), ScriptedReply(text="Done.")])
+    _, told, _ = talk(home, ("uses", "plain"), [ScriptedReply("Hi."), ScriptedReply("Done.")])
     assert told == []
     said = json.loads((home / "calls.json").read_text())
     assert "ran [('a', 5)]" in said["tool"] and "no tool named" in said["denied"]
@@ -416,8 +406,8 @@ def test_a_plugin_may_replace_a_built_in_tool_where_it_says_so(home: Path) -> No
             ctx.register_tool("read_file", "file", {"name": "read_file"}, lambda args, **facts: "mine", override=True)
     """
     write(home, "mine", code)
-    person = Asked()
-    script = [calls(("read_file", '{"path": "x"}')), ScriptedReply(text="Done.")]
+    person = Consenting()
+    script = [calls(("read_file", '{"path": "x"}')), ScriptedReply("Done.")]
     events, told, requests = talk(home, ("mine",), script, person)
     assert told == [] and result(events).ok and b"mine" in requests[1]
 
@@ -455,7 +445,7 @@ def test_the_final_text_can_be_changed(home: Path) -> None:
         "shout",
         "def register(ctx):\n    ctx.register_hook('transform_llm_output', lambda response_text, **k: response_text.upper())\n",
     )
-    events, _, _ = talk(home, ("shout",), [ScriptedReply(text="Quiet.")])
+    events, _, _ = talk(home, ("shout",), [ScriptedReply("Quiet.")])
     assert events[-1].text == "QUIET."
 
 

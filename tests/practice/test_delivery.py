@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -25,8 +26,7 @@ USER = [{"role": "user", "content": "hi"}]
 
 def post(server, body, path="/v1/chat/completions"):
     """Read an answer with nothing but HTTP: the status, the headers, each read as it came."""
-    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
-    try:
+    with closing(http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)) as connection:
         connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
         response = connection.getresponse()
         pieces = []
@@ -35,8 +35,6 @@ def post(server, body, path="/v1/chat/completions"):
         if response.length:
             raise http.client.IncompleteRead(b"".join(pieces), response.length)
         return response.status, dict(response.headers), pieces
-    finally:
-        connection.close()
 
 
 STREAMED = {"model": "any", "messages": USER, "stream": True}

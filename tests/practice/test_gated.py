@@ -123,11 +123,8 @@ def test_a_review_quotes_what_was_shown() -> None:
     memory = {"action": "add", "target": "memory", "content": f"{HOST.text}.", "evidence": [OK]}
     assert made[0] == ("memory", memory)
     name, skill = made[1]
-    assert (
-        name == "skill_manage"
-        and skill["name"] == "run-shipit"
-        and find_statements(skill["content"]) == [FLAG]
-    )
+    assert name == "skill_manage" and skill["name"] == "run-shipit"
+    assert find_statements(skill["content"]) == [FLAG]
     known = f"{HOST.text} - run-shipit: Settings that shipit needs."
     looked = calls(model.answer(ask(*talk, said(TITLE), system=known)))
     assert looked == [("skill_view", {"name": "run-shipit"})]

@@ -115,10 +115,8 @@ def test_the_reckless_command_is_stopped_and_the_narrow_one_does_it(project):
     )
     said = loop.ask(CLEAN)
     assert loop.commands[1] == RECKLESS
-    assert (
-        "Nobody was there to ask (a non-interactive run), so nothing was run." in said
-        and "was not run" in said
-    )
+    assert "Nobody was there to ask (a non-interactive run), so nothing was run." in said
+    assert "was not run" in said
     assert not (project / "build").exists() and (project / "orders").exists()
 
 

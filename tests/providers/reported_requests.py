@@ -212,10 +212,7 @@ FAILED_CALL = error(
 FINE = ToolSpec(
     "look",
     "Look.",
-    {
-        "type": "object",
-        "properties": {"url": {"type": "string", "format": "uri", "pattern": "\\d+"}},
-    },
+    {"type": "object", "properties": {"url": {"type": "string", "format": "uri", "pattern": "\\d+"}}},
 )
 MODES: Body = {"type": "array", "items": {"type": "string"}, "enum": ["x", "y"]}
 ODD_CHOICE: Body = {"anyOf": [{"not": {}}, {"type": "string"}]}
@@ -265,16 +262,8 @@ REQUESTS = [
             'Validation error: Invalid input: expected string, received null at "params.messages[2].content"'
         ),
     ),
-    Report(
-        "router-for-me/CLIProxyAPI#749",
-        has_empty_text,
-        error(NO_TEXT),
-    ),
-    Report(
-        "NousResearch/hermes-agent#11906",
-        has_empty_text,
-        error(EMPTY_BLOCK),
-    ),
+    Report("router-for-me/CLIProxyAPI#749", has_empty_text, error(NO_TEXT)),
+    Report("NousResearch/hermes-agent#11906", has_empty_text, error(EMPTY_BLOCK)),
     Report("Gitlawb/zero#373", has_closed_schema, error(UNKNOWN_NAME)),
     Report("adolfousier/opencrabs#99", has_closed_schema, [error(UNKNOWN_NAME, status="INVALID_ARGUMENT")]),
     Report("koosoli/ESPHomeDesigner#379", has("max_tokens"), error(MAX_TOKENS)),
@@ -283,11 +272,7 @@ REQUESTS = [
         has("max_tokens"),
         error(MAX_TOKENS, param="max_tokens", code="unsupported_parameter"),
     ),
-    Report(
-        "earendil-works/pi#1048",
-        has_role("developer"),
-        error(NO_DEVELOPER),
-    ),
+    Report("earendil-works/pi#1048", has_role("developer"), error(NO_DEVELOPER)),
     # Parameters.
     Report(
         "FlowiseAI/Flowise#2866",

@@ -21,7 +21,6 @@ class Stream(NamedTuple):
 
 
 def chunk(delta: object = None, finish: str | None = None, **fields: Any) -> bytes:
-    """Return one chunk with a choice."""
     return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **fields}).encode()
 
 
@@ -96,21 +95,12 @@ STREAMS = [
     ),
     Stream(
         "vercel/ai#14722",
-        [
-            chunk(call(None, HALVES[0], index=0, id="c1")),
-            chunk(call("read_file", HALVES[1], index=0)),
-            CALLS,
-        ],
+        [chunk(call(None, HALVES[0], index=0, id="c1")), chunk(call("read_file", HALVES[1], index=0)), CALLS],
         "",
         ONE,
     ),
     Stream("openai/openai-python#2806", [chunk(call("read_file", A, id="c1")), STOP], "", ONE),
-    Stream(
-        "ollama/ollama#15457",
-        [WHOLE, chunk(call("read_file", B, index=0, id="c2")), CALLS],
-        "",
-        TWO,
-    ),
+    Stream("ollama/ollama#15457", [WHOLE, chunk(call("read_file", B, index=0, id="c2")), CALLS], "", TWO),
     Stream(
         "BerriAI/litellm#11407",
         [
@@ -275,12 +265,7 @@ STREAMS = [
         [],
     ),
     Stream("vllm-project/vllm#53255", [chunk({"content": "ok", "tool_calls": []}, "tool_calls")], "ok", []),
-    Stream(
-        "vllm-project/vllm-ascend#8327",
-        [FIRST, chunk(call(None, A, index=0), "tool_calls")],
-        "",
-        ONE,
-    ),
+    Stream("vllm-project/vllm-ascend#8327", [FIRST, chunk(call(None, A, index=0), "tool_calls")], "", ONE),
     Stream(
         "BerriAI/litellm#1571",
         [

@@ -19,8 +19,6 @@ SSE = "text/event-stream"
 
 @dataclass
 class Request:
-    """One request as received."""
-
     method: str
     target: str
     headers: dict[str, str]
@@ -56,7 +54,6 @@ class Server:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def answer(self, *scripts: Script) -> None:
-        """Queue answers."""
         self.scripts += scripts
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,7 +99,6 @@ class Server:
 
 @asynccontextmanager
 async def running(*scripts: Script) -> AsyncIterator[Server]:
-    """Run a server for the block."""
     server = Server()
     server.answer(*scripts)
     async with listening(server.serve) as server.port:

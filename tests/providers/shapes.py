@@ -60,7 +60,6 @@ def _walk(value: Any) -> None:
 
 
 def cache(codec: WireCodec, *, system: str = "Be brief.", **options: Any) -> WireCache:
-    """Give a wire cache for a codec with one tool."""
     return WireCache(codec, codec.head(system, TOOLS, RequestOptions("m-1", "s-1", **options)))
 
 
@@ -86,7 +85,6 @@ def replay(decoder: Decoder, stream: bytes, pieces: Sequence[int] = ()) -> list[
 
 
 def every_cut(stream: bytes) -> Iterator[tuple[int, ...]]:
-    """Give each single cut of the stream, and one cut at every byte."""
     yield from ((at,) for at in range(1, len(stream)))
     yield tuple(range(1, len(stream)))
 
@@ -116,12 +114,7 @@ messages = st.lists(
         st.builds(Message, st.just("user"), contents),
         st.builds(Message, st.just("assistant"), texts, calls),
         st.builds(
-            Message,
-            st.just("tool"),
-            contents,
-            tool_call_id=ids,
-            tool_name=texts,
-            is_error=st.booleans(),
+            Message, st.just("tool"), contents, tool_call_id=ids, tool_name=texts, is_error=st.booleans()
         ),
     ),
     max_size=8,

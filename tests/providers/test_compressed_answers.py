@@ -8,10 +8,7 @@ import pytest
 
 from tests.providers.server import Script, running, sse
 from tests.providers.test_link import FIRST, GOOD, JSON, LAST, USAGE, failure_of, items_of, provider, run
-from whet.contract.errors import (
-    BadRequest,
-    Unavailable,
-)
+from whet.contract.errors import BadRequest, Unavailable
 
 
 def compressed(kind: str, body: bytes) -> tuple[str, bytes]:

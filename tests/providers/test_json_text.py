@@ -68,10 +68,7 @@ ROWS = {"type": "array", "items": {"type": "array"}}
     ("given", "sent"),
     [
         ({"properties": {"a": {"type": "array"}}}, {"a": {"type": "array", "items": {}}}),
-        (
-            {"properties": {"a": {"type": ["array", "null"]}}},
-            {"a": {"type": ["array", "null"], "items": {}}},
-        ),
+        ({"properties": {"a": {"type": ["array", "null"]}}}, {"a": {"type": ["array", "null"], "items": {}}}),
         (
             {"properties": {"a": {"anyOf": [ROWS, {"type": "string"}]}}},
             {"a": {"anyOf": [ROWS | {"items": {"type": "array", "items": {}}}, {"type": "string"}]}},

@@ -99,8 +99,8 @@ async def test_an_answer_streams_and_the_connection_is_used_again():
         await source.aclose()
 
 
-def test_a_name_and_password_in_the_base_url_are_sent_and_never_shown():
-    async def test() -> None:
+async def test_a_name_and_password_in_the_base_url_are_sent_and_never_shown():
+    async with asyncio.timeout(20):
         async with running(GOOD, Script([b"no"], 401, "text/plain"), Script([b"{}"], 200, JSON)) as server:
             url = f"http://ann:p%40ss-{'w' * 20}@127.0.0.1:{server.port}/v1"
             await items_of(provider(server, base_url=url))
@@ -111,8 +111,6 @@ def test_a_name_and_password_in_the_base_url_are_sent_and_never_shown():
                 await items_of(provider(server, base_url=url, max_retries=0))
             for text in (caught.value.message, caught.value.hint, str(caught.value)):
                 assert "www" not in text and "p%40ss" not in text
-
-    run(test)
     for wrong in ("http://ann:wwwwwwww@", "ftp://ann:wwwwwwww@host/v1", "http://ann:wwwwwwww@[::/v1"):
         with pytest.raises(ConfigError) as refused:
             connect_one(ModelSettings(provider="practice", base_url=wrong, model="m"), {})

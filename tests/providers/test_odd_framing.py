@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -176,9 +177,5 @@ def test_a_stream_that_breaks_off_is_no_answer_however_often() -> None:
 
 
 async def _ask_once(script: Script) -> Message:
-    async with running(*[script] * 3) as server:
-        source = provider(server, waits=Waits())
-        try:
-            return (await reply(source.open("sys", [], "s"), HI)).message
-        finally:
-            await source.aclose()
+    async with running(*[script] * 3) as server, aclosing(provider(server, waits=Waits())) as source:
+        return (await reply(source.open("sys", [], "s"), HI)).message

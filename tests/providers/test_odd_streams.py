@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
 from itertools import pairwise
 from typing import Any, cast
 
@@ -40,11 +41,8 @@ async def _items(server: Server, wire: str, tools: Sequence[ToolSpec] = TOOLS) -
         format=cast("WireFormat", wire),
         max_retries=2,
     )
-    source = connect_one(settings, {}, backoff=Backoff(2, sleep=_no_wait))
-    try:
+    async with aclosing(connect_one(settings, {}, backoff=Backoff(2, sleep=_no_wait))) as source:
         return [item async for item in source.open("sys", tools, "s-1").stream(HI)]
-    finally:
-        await source.aclose()
 
 
 def ask(wire: str, *bodies: bytes, tools: Sequence[ToolSpec] = TOOLS, cuts: Sequence[int] = ()) -> list[Any]:

@@ -19,12 +19,7 @@ STREAM = (
     b"event: x\r\rdata: caf\xc3\xa9 \xe6\x97\xa5\r\r"
     b"data:  spaced\n\n"
 )
-EVENTS = [
-    (b"ping", b"{}"),
-    (b"", b"one\ntwo\n"),
-    (b"", "café 日".encode()),
-    (b"", b" spaced"),
-]
+EVENTS = [(b"ping", b"{}"), (b"", b"one\ntwo\n"), (b"", "café 日".encode()), (b"", b" spaced")]
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))

@@ -92,7 +92,6 @@ async def bench(
     wire: str = "chat_completions",
     environ: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Bench]:
-    """Open a program in `tmp_path`, with a new session or a stored one."""
     own = server is None
     server = server or PracticeServer(script=script).start()
     home = Home(tmp_path / "home")

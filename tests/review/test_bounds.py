@@ -65,9 +65,7 @@ def checked(database: StateDatabase, expected: Usage, **limits: float) -> str:
     return ""
 
 
-def test_a_call_that_just_fits_the_days_tokens_is_made_and_one_more_token_is_not(
-    database: StateDatabase,
-) -> None:
+def test_a_call_that_just_fits_the_days_tokens_is_made_a_larger_one_not(database: StateDatabase) -> None:
     spent(database, 900, None)
     spent(database, 5_000, None, days_ago=1)
     spent(database, 7_000, None, kind="chat")
@@ -89,12 +87,6 @@ def test_the_days_money_is_kept_and_an_unknown_price_can_not_be(database: StateD
     assert "(1 of 10 tokens)" in checked(database, fits, daily_tokens=10, daily_usd=5.0)
     spent(database, 1, None)
     assert "price of the model is not known" in checked(database, fits, daily_usd=1.0)
-
-
-def test_there_is_budget_again_at_the_persons_midnight(database: StateDatabase) -> None:
-    tomorrow = Budget(database, CLOCK, ReviewSettings()).tomorrow()
-    today = day_start(CLOCK.now())
-    assert tomorrow > today and tomorrow[10:] == today[10:]
 
 
 # --- the digest --------------------------------------------------------------------------------------
@@ -190,9 +182,7 @@ def test_a_review_by_hand_is_due_at_once(database: StateDatabase) -> None:
     assert queued(database)[0][1] < later
 
 
-def test_another_session_or_an_order_of_another_version_gets_a_job_of_its_own(
-    database: StateDatabase,
-) -> None:
+def test_another_session_or_an_order_of_another_version_gets_its_own_job(database: StateDatabase) -> None:
     one, two = put_all(database, order("a"), order("b"))
     assert one.job_id != two.job_id
     database.write_now(lambda db: db.execute("UPDATE jobs SET payload = '{}'") and None)
@@ -213,7 +203,7 @@ def test_a_session_is_reviewed_for_what_it_has_tools_for() -> None:
 
 def test_a_write_of_a_skill_sets_the_steps_back_and_keeps_what_came_after() -> None:
     calls = (
-        TurnCall(1, "terminal", "{}", ""),
+        TurnCall(1, "skill_manage", "{}", ""),
         TurnCall(2, "skill_manage", "{}", ""),
         TurnCall(3, "terminal", "{}", ""),
     )
@@ -305,9 +295,7 @@ def test_the_message_names_the_tasks_the_tools_and_the_focus() -> None:
     text = wording.review_message(("memory",), " the tests ", ("memory", "read_file"))
     assert text.startswith(wording.TITLE) and "memory, read_file" in text
     assert "look above all at: the tests\n" in text
-    assert (
-        wording.read_prompt("memory.md").strip() in text
-        and wording.read_prompt("skill.md").strip() not in text
-    )
+    assert wording.read_prompt("memory.md").strip() in text
+    assert wording.read_prompt("skill.md").strip() not in text
     assert "above all" not in wording.review_message(("skill",), " ", ())
     assert "{" not in wording.review_message(("memory", "skill"), "", ("memory",))

@@ -63,7 +63,7 @@ async def test_the_first_request_shares_every_byte_of_the_parents_last(tmp_path:
 
 
 async def test_a_review_of_a_session_with_examples_before_it_sends_them_too(tmp_path: Path) -> None:
-    examples = (Message(role="user", content="An example."), Message(role="assistant", content="It worked."))
+    examples = (Message("user", "An example."), Message("assistant", "It worked."))
     prime = encode_prime(Prime(examples))
     settings = {"warm.default": "off"}
     script = [*corrected(), says("nothing")]
@@ -78,22 +78,20 @@ async def test_a_review_of_a_session_with_examples_before_it_sends_them_too(tmp_
             assert_shares_every_byte(b.server.requests[1], b.server.requests[2])
 
 
-async def test_it_forks_what_the_last_request_showed_even_after_compactions_and_undone_turns(
-    tmp_path: Path,
-) -> None:
+async def test_it_forks_what_the_last_request_showed_also_after_compactions_and_undo(tmp_path: Path) -> None:
     script = [says("one"), says("two"), says("three"), says("four"), says("nothing")]
     async with bench(tmp_path, script) as b:
         await b.turn("first")
         await b.turn("second, taken back later")
         await b.session.log.undo_last_turn()
         log = b.session.log
-        smaller = [Message(role="user", content="Summary of it all: héllo"), log.messages[-1]]
+        smaller = [Message("user", "Summary of it all: héllo"), log.messages[-1]]
         await compactions.record(log, None, smaller, "test", 100, 50)
         await b.turn("third")
         await b.turn(SAID)
         parent = b.server.requests[-1]
         # A compaction after the last request was never shown to the model, so it is not in the fork.
-        await compactions.record(log, None, [Message(role="user", content="Later")], "test", 50, 9)
+        await compactions.record(log, None, [Message("user", "Later")], "test", 50, 9)
         await b.review()
         assert_shares_every_byte(parent, b.server.requests[-1])
         assert "taken back later" not in b.server.requests[-1].body.decode()
@@ -116,9 +114,7 @@ async def test_the_view_is_the_same_whichever_process_reads_it(tmp_path: Path) -
         assert early == "[1,2]"
 
 
-async def test_everything_but_memory_skills_and_probes_is_denied_and_the_denial_names_them(
-    tmp_path: Path,
-) -> None:
+async def test_everything_but_memory_skills_and_probes_is_denied_saying_so(tmp_path: Path) -> None:
     bad = [
         use("terminal", command="touch ran"),
         use("write_file", path="ran", content="x"),
@@ -165,9 +161,7 @@ class Careful:
         ("learn", "notes", "deny", "learn is denied in a review"),
     ],
 )
-def test_what_reads_is_decided_by_the_policy_and_what_learns_by_the_review(
-    name: str, tag: str, verdict: str, reason: str
-) -> None:
+def test_reads_go_by_policy_and_learning_by_review(name: str, tag: str, verdict: str, reason: str) -> None:
     async def run(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
         raise AssertionError
 
@@ -233,9 +227,7 @@ async def test_another_model_gets_a_digest_and_only_the_tools_that_it_may_use(tm
 
 
 @pytest.mark.parametrize("other", ["", "practice-echo"])
-async def test_a_vendor_is_told_the_conversations_name_where_its_bytes_are_shared(
-    tmp_path: Path, other: str
-) -> None:
+async def test_a_vendor_gets_the_conversations_name_for_shared_bytes(tmp_path: Path, other: str) -> None:
     settings = {"model.provider": "openai", "review.model": other}
     key = {"OPENAI_API_KEY": "sk-test"}
     async with bench(tmp_path, corrected(says("nothing")), settings=settings, environ=key) as b:
@@ -246,9 +238,7 @@ async def test_a_vendor_is_told_the_conversations_name_where_its_bytes_are_share
         assert review == (done.review_session_id if other else parent)
 
 
-async def test_a_conversation_that_is_too_long_for_one_message_more_is_read_as_a_digest(
-    tmp_path: Path,
-) -> None:
+async def test_a_conversation_too_long_for_one_more_message_is_read_as_a_digest(tmp_path: Path) -> None:
     from whet_lab.practice.script import Fault
 
     too_long = (

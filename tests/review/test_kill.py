@@ -87,14 +87,11 @@ class Round:
 
     def look(self) -> tuple[str, list[str], str]:
         """The job's state, the states of what was written, and MEMORY.md as it is."""
-        db = StateDatabase.open(self.program.home / "state.db", SystemClock())
-        try:
+        with contextlib.closing(StateDatabase.open(self.program.home / "state.db", SystemClock())) as db:
             [job] = db.read_now(list_jobs)
             rows = db.read_now(lambda c: ledger.select(c))
             [review] = db.read_now(reviews.list_reviews)
             assert (review.finished != "") == (job.state == "done")
-        finally:
-            db.close()
         memory = self.program.home / "memories" / "MEMORY.md"
         return job.state, [row.state for row in rows], memory.read_text() if memory.exists() else ""
 
@@ -155,7 +152,7 @@ def test_killed_at_a_hundred_random_points(tmp_path: Path, queued: Path) -> None
 
 @pytest.mark.slow
 def test_a_killed_chat_process_leaves_the_job_to_the_next_at_once(tmp_path: Path, queued: Path) -> None:
-    stall = ScriptedReply(text="x", fault=Fault(stall_after=-1))
+    stall = ScriptedReply("x", fault=Fault(stall_after=-1))
     with PracticeServer(script=[does(WRITES[0]), stall, does(WRITES[1]), says("Done.")]) as server:
         one = Round(tmp_path / "one", queued, server)
         running = one.start()

@@ -78,7 +78,6 @@ def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
 
 
 def stored_job(db: StateDatabase, job_id: str) -> jobs.Job:
-    """Give a job that is in the queue."""
     job = db.read_now(lambda c: jobs.get(c, job_id))
     assert job is not None
     return job
@@ -164,7 +163,7 @@ class Link:
         answer = self.answers.pop(0)
         if isinstance(answer, WhetError):
             raise answer
-        yield ModelReply(Message(role="assistant", content="ok"), Usage(total_tokens=answer), "m", "end")
+        yield ModelReply(Message("assistant", "ok"), Usage(total_tokens=answer), "m", "end")
 
 
 def test_each_call_is_expected_to_be_as_large_as_the_last(db: StateDatabase, clock: FixedClock) -> None:
@@ -208,12 +207,12 @@ def test_the_share_of_the_day_bounds_only_what_nobody_asked_for(db: StateDatabas
 
 
 def test_a_digest_keeps_what_the_person_said_longest() -> None:
-    asked = Message(role="assistant", content="Looking.", tool_calls=(ToolCall("c", "terminal", "{}"),))
+    asked = Message("assistant", "Looking.", tool_calls=(ToolCall("c", "terminal", "{}"),))
     talk = [
-        Message(role="user", content="q" * 900),
+        Message("user", "q" * 900),
         asked,
-        Message(role="tool", content="r" * 900, tool_call_id="c", tool_name="terminal"),
-        Message(role="tool", content="bad", tool_call_id="d", tool_name="patch", is_error=True),
+        Message("tool", "r" * 900, tool_call_id="c", tool_name="terminal"),
+        Message("tool", "bad", tool_call_id="d", tool_name="patch", is_error=True),
     ]
     whole = digest(talk, 1000)
     assert whole.startswith(f"<conversation>\nPERSON:\n{'q' * 900}\n\nAGENT:\nLooking.\nCALL terminal {{}}")
@@ -231,9 +230,7 @@ def order(turn: int, kinds: tuple, *reasons: str, session_id: str = "s1", focus:
     return ReviewJob(session_id, turn, kinds, reasons, runtime, 100, focus=focus)
 
 
-def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
-    db: StateDatabase, clock: FixedClock
-) -> None:
+def test_a_waiting_review_is_widened_and_by_hand_comes_now(db: StateDatabase, clock: FixedClock) -> None:
     def queue(new: ReviewJob):
         return db.write_now(lambda c: queue_review(c, new, "talk", clock))
 
@@ -258,9 +255,7 @@ def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
         read_review_job("{}")
 
 
-def test_a_plain_review_leaves_how_the_waiting_one_reads_the_conversation(
-    db: StateDatabase, clock: FixedClock
-) -> None:
+def test_a_plain_review_leaves_how_the_waiting_one_reads(db: StateDatabase, clock: FixedClock) -> None:
     db.write_now(lambda c: sessions.create(c, NewSession(id="s1"), ""))
     by_model = msgspec.structs.replace(order(3, ("skill",), "steps"), is_cached=True, is_excerpt=True)
     plain = msgspec.structs.replace(order(4, ("memory",), "recovery"), is_plain=True, turns=(4,))

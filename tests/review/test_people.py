@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -38,35 +37,32 @@ def strange(text: str, profile: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with bench(tmp_path, [], settings={"review.free_tokens": "5000000"}) as b:
-            for profile, word in WORDS.items():
-                b.server.reset()
-                b.server.install(lesson(word))
-                await ask(b, profile, "Run the tests", FACTS[profile])
-                [done] = await b.review()
-                assert done.state == "saved" and len(done.ledger_ids) == 2, done
-                bodies = [request.body.decode() for request in b.server.requests]
-                assert len(bodies) == 4 and TITLE in bodies[2]
-                assert not any(strange(body, profile) for body in bodies)
-            for profile, word in WORDS.items():
-                b.server.reset()
-                b.server.install([says("Hello.")])
-                await ask(b, profile, "What runs the tests?")
-                body = b.server.requests[0].body.decode()
-                assert f"./check --{word}" in body and "my-tests" in body
-                desk = b.app.learning.service_of(profile)
-                labels = " ".join(one.item.label for one in await measure_effects(desk, ("memory", "skill")))
-                view = await desk.skills.view("my-tests", "", Origin("foreground"))
-                assert word in labels and word in view.text
-                assert not strange(body + labels + view.text, profile)
-            assert "badger" in b.memory()
-            assert "heron" in (b.home / "people" / "anna" / "memories" / "MEMORY.md").read_text()
-
+async def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
     async def ask(b: Bench, profile: str, *said: str) -> None:
         session = await b.app.new_session(whose=Principal(profile=profile))
         for text in said:
             await run_turn(session, session.user_message(text), b.events.append)
 
-    asyncio.run(main())
+    async with bench(tmp_path, [], settings={"review.free_tokens": "5000000"}) as b:
+        for profile, word in WORDS.items():
+            b.server.reset()
+            b.server.install(lesson(word))
+            await ask(b, profile, "Run the tests", FACTS[profile])
+            [done] = await b.review()
+            assert done.state == "saved" and len(done.ledger_ids) == 2, done
+            bodies = [request.body.decode() for request in b.server.requests]
+            assert len(bodies) == 4 and TITLE in bodies[2]
+            assert not any(strange(body, profile) for body in bodies)
+        for profile, word in WORDS.items():
+            b.server.reset()
+            b.server.install([says("Hello.")])
+            await ask(b, profile, "What runs the tests?")
+            body = b.server.requests[0].body.decode()
+            assert f"./check --{word}" in body and "my-tests" in body
+            desk = b.app.learning.service_of(profile)
+            labels = " ".join(one.item.label for one in await measure_effects(desk, ("memory", "skill")))
+            view = await desk.skills.view("my-tests", "", Origin("foreground"))
+            assert word in labels and word in view.text
+            assert not strange(body + labels + view.text, profile)
+        assert "badger" in b.memory()
+        assert "heron" in (b.home / "people" / "anna" / "memories" / "MEMORY.md").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -103,14 +104,11 @@ def test_the_jail_of_a_probe_writes_nothing_in_the_workspace(tmp_path: Path) -> 
     work = tmp_path / "work"
     work.mkdir()
     (work / "a.txt").write_text("here\n")
-    confinement = confine(home, load(home, {}, environ={}).settings.sandbox)
-    try:
+    with closing(confine(home, load(home, {}, environ={}).settings.sandbox)) as confinement:
         path = {"PATH": "/usr/bin:/bin"}
         assert confinement.run_read_only(["cat", "a.txt"], path, work, 30) == "here\n"
         assert confinement.run_read_only(["sh", "-c", "echo x > b.txt"], path, work, 30) is None
         assert confinement.run_read_only(["sh", "-c", "exec 3<>/dev/tcp/127.0.0.1/1"], path, work, 30) is None
-    finally:
-        confinement.close()
     assert not (work / "b.txt").exists()
     look = make_probe(home, load(home, {}, environ={}).settings)
     assert look("cat a.txt", str(work)) == "here\n"
@@ -127,11 +125,7 @@ async def looked_at(
     world.database.write_now(lambda db: db.execute("UPDATE sessions SET workspace = ?", (workspace,)))
     for number, quotes in enumerate(notes):
         origin = Origin(
-            "review",
-            session_id,
-            tool_call_id=f"c{number}",
-            parent_session_id=session_id,
-            task_id="review",
+            "review", session_id, tool_call_id=f"c{number}", parent_session_id=session_id, task_id="review"
         )
         outcome = await world.desk.hand_in(add(" ".join(quotes), *quotes), origin)
         assert outcome.ok, outcome.text

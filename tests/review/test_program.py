@@ -36,9 +36,7 @@ def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         select.select([], [], [], 0.02)
 
 
-def test_after_a_one_shot_with_any_vendor_at_real_latency_it_is_applied_exactly_once(
-    tmp_path: Path, vendor: Vendor
-) -> None:
+def test_after_a_one_shot_with_any_vendor_it_is_applied_exactly_once(tmp_path: Path, vendor: Vendor) -> None:
     """No special case for the practice model: the server is another, and so is the provider's name."""
     vendor.latency_s = 0.5
     acme = [
@@ -122,19 +120,15 @@ def test_in_the_chat_the_summary_waits_until_nothing_is_half_typed(
         Tty(["chat", *flags(server, "practice"), "--yes"], tmp_path) as tty,
     ):
         tty.wait_for("Ctrl-D quits")
-        tty.type("Run the tests\r")
-        tty.wait_for("I ran pytest.")
-        tty.type(f"{SAID}\r")
-        tty.wait_for("learning from this turn (memory, skill)")
+        tty.type("Run the tests\r", "I ran pytest.")
+        tty.type(f"{SAID}\r", "learning from this turn (memory, skill)")
         tty.type("half a wo")
         until(memory.exists)
         with pytest.raises(AssertionError):  # not in the middle of typing
             tty.wait_for("Memory updated", 1.0)
-        tty.type("\x15/refine the tests\r")
-        tty.wait_for("Self-improvement review: Memory updated (1 quote)")
+        tty.type("\x15/refine the tests\r", "Self-improvement review: Memory updated (1 quote)")
         tty.wait_for("nothing to save")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        assert tty.leave("\x04") == 0
 
 
 def test_leaving_the_chat_hands_a_running_review_over(
@@ -145,12 +139,9 @@ def test_leaving_the_chat_hands_a_running_review_over(
     acme = ["--provider", "acme", "--base-url", vendor.base_url, "--model", "acme-1"]
     with Tty(["chat", *acme, "--yes"], tmp_path) as tty:
         tty.wait_for("Ctrl-D quits")
-        tty.type("Build it\r")
-        tty.wait_for("I ran make.")
-        tty.type(f"{CORRECTION}\r")
-        tty.wait_for("learning from this turn")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("Build it\r", "I ran make.")
+        tty.type(f"{CORRECTION}\r", "learning from this turn")
+        assert tty.leave("\x04") == 0
     memory = home / "memories" / "MEMORY.md"
     until(lambda: memory.exists() and FACT in memory.read_text())
     assert memory.read_text().count(FACT) == 1

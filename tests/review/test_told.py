@@ -113,13 +113,7 @@ async def test_what_the_inbox_shows_in_part_is_shown_whole_before_it_is_accepted
             rows = (
                 NewRow("memory", "memory", "add", "inbox", Origin("review"), after=long),
                 NewRow(
-                    "skill",
-                    "tidy",
-                    "create",
-                    "inbox",
-                    Origin("import"),
-                    after=text.decode(),
-                    changes=files,
+                    "skill", "tidy", "create", "inbox", Origin("import"), after=text.decode(), changes=files
                 ),
             )
             return ledger.insert_row(db, rows[0], AT).id, ledger.insert_row(db, rows[1], AT).id

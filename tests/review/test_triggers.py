@@ -100,9 +100,7 @@ def test_a_failure_that_another_way_got_round(calls: list[TurnCall], is_recovery
 
 
 @pytest.mark.parametrize(("between", "is_recovery"), [(5, True), (6, False)])
-def test_another_way_is_found_within_six_calls_and_whatever_came_before(
-    between: int, is_recovery: bool
-) -> None:
+def test_another_way_is_found_within_six_calls_whatever_came_before(between: int, is_recovery: bool) -> None:
     tried = call(command="pytest", error="exit")
     other = [call("patch", step=step, path="a") for step in range(between)]
     worked = [call("ops", step=step, flag="a") for step in range(between)]
@@ -148,9 +146,7 @@ async def test_no_job_where_none_may_be(tmp_path: Path, settings: dict[str, obje
         assert len(b.server.requests) == 2
 
 
-async def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_next(
-    tmp_path: Path,
-) -> None:
+async def test_a_failed_turn_queues_nothing_and_its_evidence_is_kept_for_the_next(tmp_path: Path) -> None:
     from whet_lab.practice.script import server_error
 
     script = [says("I ran pytest."), server_error(), says("Right."), does(LESSON), says("Saved.")]
@@ -179,12 +175,10 @@ async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp
 
 
 @pytest.mark.parametrize(("free", "queued"), [(67_999, [1]), (68_000, [1, 1]), (136_000, [1, 1, 2])])
-async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
-    tmp_path: Path, free: int, queued: list[int]
-) -> None:
+async def test_what_waits_counts_as_spent_even_widened(tmp_path: Path, free: int, queued: list[int]) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
-    script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 5
+    script = [ScriptedReply("I ran pytest.", usage=usage)] * 5
     settings = {"review.share": "0.5", "review.free_tokens": str(free)}
     async with bench(tmp_path, script, settings=settings) as b:
         await talk(b)  # a review weighs three calls as large as its last one, and what it adds: 34,000
@@ -196,12 +190,10 @@ async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
 
 
 @pytest.mark.parametrize(("is_plain", "has_room"), [(True, True), (False, False)])
-async def test_a_waiting_review_without_a_model_counts_as_nothing(
-    tmp_path: Path, is_plain: bool, has_room: bool
-) -> None:
+async def test_a_waiting_review_without_model_is_0(tmp_path: Path, is_plain: bool, has_room: bool) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
-    script = [ScriptedReply(text="I ran pytest.", usage=usage)] * 2
+    script = [ScriptedReply("I ran pytest.", usage=usage)] * 2
     settings = {"review.share": "0.5", "review.free_tokens": "68000", "review.turns": "2"}
     async with bench(tmp_path, script, settings={**settings, "review.on_correction": "false"}) as b:
         runtime = Runtime(ModelSettings())
@@ -221,11 +213,7 @@ async def test_jobs_of_one_conversation_fold_into_one_that_waits(tmp_path: Path)
         assert asked.job_id == b.queued[0].job_id
         [job] = b.jobs()
         order = json.loads(job.payload)
-        assert (order["turn"], order["reasons"], order["focus"]) == (
-            3,
-            ["correction", "asked"],
-            "the folder",
-        )
+        assert (order["turn"], order["reasons"], order["focus"]) == (3, ["correction", "asked"], "the folder")
         [done] = await b.review()
         assert (done.state, done.by_hand) == ("nothing", True)
         assert "the folder" in b.server.requests[-1].body.decode()

@@ -39,11 +39,7 @@ async def test_a_correction_is_reviewed_and_what_it_taught_is_in_the_next_sessio
         assert done.summary == "Self-improvement review: Memory updated (1 quote)"
         assert "./check --fast" in b.memory()
         [row] = b.rows()
-        assert (row.state, row.origin.write_origin, row.origin.task_id) == (
-            "active",
-            "review",
-            done.job_id,
-        )
+        assert (row.state, row.origin.write_origin, row.origin.task_id) == ("active", "review", done.job_id)
         assert row.origin.parent_session_id == b.session.id
         [listed] = b.listed()
         assert (listed.state, listed.summary, listed.note) == ("done", done.summary, "")
@@ -82,9 +78,7 @@ async def test_a_loop_ends_at_the_limit_of_steps_and_keeps_what_it_saved(tmp_pat
 
 
 @pytest.mark.slow
-async def test_a_model_that_stalls_is_stopped_at_the_time_limit_and_what_was_saved_stays(
-    tmp_path: Path,
-) -> None:
+async def test_a_stalling_model_is_stopped_at_the_time_limit_and_saved_work_stays(tmp_path: Path) -> None:
     stalls = ScriptedReply("never", fault=Fault(stall_after=-1))
     settings = {"review.timeout_s": "0.5"}
     async with bench(tmp_path, corrected(SAVED[0], stalls), settings=settings) as b:
@@ -176,7 +170,7 @@ async def test_after_five_failures_it_is_given_up_and_can_be_asked_for_again(tmp
 
 
 async def test_a_refusal_by_the_vendor_is_not_tried_again(tmp_path: Path) -> None:
-    refused = ScriptedReply(text="I can't help with that.", stop="refusal")
+    refused = ScriptedReply("I can't help with that.", stop="refusal")
     async with bench(tmp_path, corrected(refused), wire="anthropic_messages") as b:
         await talk(b)
         assert [done.state for done in await b.review()] == ["failed"]
@@ -273,10 +267,8 @@ async def test_a_limit_in_money_is_not_kept_by_guessing(tmp_path: Path) -> None:
         assert known or "price" in done.note
 
 
-async def test_a_stopped_worker_frees_the_job_and_the_next_one_goes_on_in_the_same_child(
-    tmp_path: Path,
-) -> None:
-    stall = ScriptedReply(text="x", fault=Fault(stall_after=-1))
+async def test_a_stopped_worker_frees_the_job_and_the_next_continues_in_its_child(tmp_path: Path) -> None:
+    stall = ScriptedReply("x", fault=Fault(stall_after=-1))
     async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:
         await talk(b)
         running = asyncio.create_task(b.review())
@@ -294,7 +286,7 @@ async def test_a_stopped_worker_frees_the_job_and_the_next_one_goes_on_in_the_sa
 
 @pytest.mark.parametrize("fault", [Fault(stall_after=-1), Fault(stall_after=0, error_after=1)])
 async def test_a_worker_that_lost_its_lease_writes_nothing(tmp_path: Path, fault: Fault) -> None:
-    stall = ScriptedReply(text="Saved.", fault=fault)
+    stall = ScriptedReply("Saved.", fault=fault)
     async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:
         await talk(b)
         slow = asyncio.create_task(b.review())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from whet.agent.loop import run_turn
@@ -24,20 +24,23 @@ ANSWER = ScriptedReply("Done.")
 
 
 def shell(command: str, **arguments: object) -> ScriptedReply:
-    """Give a reply that runs a command."""
     return call("terminal", command=command, **arguments)
 
 
 def call(name: str, **arguments: object) -> ScriptedReply:
-    """Give a reply that calls a tool."""
     return ScriptedReply(tool_calls=(PracticeCall(name, json.dumps(arguments)),))
 
 
 class Consenting:
-    """A person who allows everything once."""
+    """A person who decides every call the same way; `requests` is what they were asked."""
+
+    def __init__(self, decision: Answer = "once") -> None:
+        self.requests: list[ApprovalRequest] = []
+        self.decision: Answer = decision
 
     async def approve(self, request: ApprovalRequest) -> Answer | None:
-        return "once"
+        self.requests.append(request)
+        return self.decision
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         return None
@@ -52,7 +55,6 @@ class Running:
         self.events: list[Event] = []
 
     async def turn(self, text: str = "go") -> None:
-        """Run a turn to its end."""
         await run_turn(self.session, self.session.user_message(text), self.events.append)
 
     @property
@@ -91,9 +93,8 @@ async def running(
             rewind=rewind or RewindSettings(),
             lsp=lsp or LspSettings(enabled=False),
         )
-        app = await App.start(Home(folder / "home"), settings, {}, person or Consenting(), folder / "work")
-        try:
+        async with aclosing(
+            await App.start(Home(folder / "home"), settings, {}, person or Consenting(), folder / "work")
+        ) as app:
             session = await (app.open_session(session_id) if session_id else app.new_session())
             yield Running(app, session)
-        finally:
-            await app.aclose()

@@ -28,7 +28,6 @@ from whet.rewind.taking_back import Scope, take_back
 
 
 def step(made: Workspace, command: str, *, session: str = "s", number: int = 1) -> int:
-    """Run a command as a recorded step."""
     record, _ = begin_step(made, session, 1, number)
     subprocess.run(["bash", "-c", command], cwd=made.root, check=True)
     end_step(made, record)

@@ -29,7 +29,6 @@ def child(work: Callable[[], object]) -> int:
 
 
 def killed(work: Callable[[], object], after_s: float) -> None:
-    """Run `work` in a process of its own that is killed after so long."""
     pid = child(work)
     time.sleep(after_s)  # the moment of the kill is what varies
     os.kill(pid, signal.SIGKILL)
@@ -77,10 +76,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
     def restore() -> None:
         made = workspace(folder)
         take_back(
-            made,
-            made.file.read_now(lambda db: database.list_records(db, "s"))[0].id,
-            BACK,
-            Scope({"s"}),
+            made, made.file.read_now(lambda db: database.list_records(db, "s"))[0].id, BACK, Scope({"s"})
         )
 
     try:

@@ -30,10 +30,7 @@ _CHANGES = {
         "echo a > Read.md; mkdir Dir; echo b > Dir/f",
         "mv Read.md read.md; mv Dir dir",
     ),
-    "names of raw bytes": (
-        "printf x > $'a\\xff\\nb'; mkdir $'d\\xfe'; echo z > $'d\\xfe/q'",
-        "rm -rf ./*",
-    ),
+    "names of raw bytes": ("printf x > $'a\\xff\\nb'; mkdir $'d\\xfe'; echo z > $'d\\xfe/q'", "rm -rf ./*"),
     "links in circles and into the wide": (
         "ln -s a b; ln -s b a; ln -s . self; ln -s /nowhere dangling; ln -s / slash",
         "rm a b self slash; ln -sfn /etc dangling; mkdir slash; echo x > slash/y",

@@ -97,9 +97,7 @@ async def begin_without_end(r: Running, parts: Parts) -> None:
 
 
 @pytest.mark.slow
-async def test_a_file_that_a_tool_wrote_while_another_session_ran_a_command_is_its_own(
-    tmp_path: Path,
-) -> None:
+async def test_a_file_that_a_tool_wrote_while_another_session_ran_a_command_is_its(tmp_path: Path) -> None:
     script = [
         shell("cat running; echo b > b"),
         call("write_file", path="new/a", content="a\n"),
@@ -138,13 +136,7 @@ async def test_a_step_within_a_turn_is_a_point_for_files_and_conversation(tmp_pa
         await r.turn("go on")
         assert r.session.log.messages[-1].text == "Done."
         await r.session.log.writer.reload()
-        assert [m.role for m in r.session.log.messages] == [
-            "user",
-            "assistant",
-            "tool",
-            "user",
-            "assistant",
-        ]
+        assert [m.role for m in r.session.log.messages] == ["user", "assistant", "tool", "user", "assistant"]
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from whet.rewind.states import RecordLimits
 
 
 def workspace(folder: Path, limits: RecordLimits | None = None) -> Workspace:
-    """Give the record of `folder`/work, which is made, in the home `folder`/home."""
     (folder / "work").mkdir(exist_ok=True)
     (folder / "home").mkdir(exist_ok=True)
     return Workspace(folder / "work", folder / "home", limits or RecordLimits(), SystemClock())

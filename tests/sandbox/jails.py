@@ -17,7 +17,6 @@ from whet.tools.shell import command_environment
 
 @contextmanager
 def made_jail(case: EngineCase, folder: Path) -> Generator[Jail]:
-    """Give a jail around `folder`/ws, which is made."""
     workspace = folder / "ws"
     workspace.mkdir(exist_ok=True)
     scratch = Scratch()

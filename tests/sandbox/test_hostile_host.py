@@ -160,10 +160,7 @@ LIES: dict[str, tuple[list[tuple[str, str]], list[Member]]] = {
     ),
     "a hard link to settings": ([("y", "f")], [("y", HARD, ".git/config")]),
     "a hard link to what lies beside": ([("y", "f")], [("y", HARD, "../outside/notes")]),
-    "a hard link, then a file": (
-        [("y", "f")],
-        [("y", HARD, ".git/config"), ("y", FILE, "evil")],
-    ),
+    "a hard link, then a file": ([("y", "f")], [("y", HARD, ".git/config"), ("y", FILE, "evil")]),
     "a file in git's place": ([(".git", "f")], [(".git", FILE, "gitdir: e")]),
     "a device": ([("x", "f")], [("x", tarfile.CHRTYPE, "")]),
     "a pipe": ([("x", "f")], [("x", tarfile.FIFOTYPE, "")]),
@@ -202,9 +199,7 @@ def _no_archive(host: Host) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("say", [_no_list, _no_archive])
-def test_a_host_that_makes_no_sense_is_told_of(
-    place: tuple[Host, Jail, Path], say: Callable[[Host], None]
-) -> None:
+def test_a_senseless_host_is_reported(place: tuple[Host, Jail, Path], say: Callable[[Host], None]) -> None:
     host, jail, workspace = place
     say(host)
     code, said = run(jail, workspace, "true")

@@ -261,9 +261,7 @@ _BELOW = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", _BELOW, ids=["embedded", "two steps", "submodule", "commondir"])
-def test_a_persons_git_runs_nothing_of_repositories_that_it_enters(
-    jail: Jail, tmp_path: Path, text: str
-) -> None:
+def test_a_persons_git_runs_nothing_of_repositories_it_enters(jail: Jail, tmp_path: Path, text: str) -> None:
     workspace, escaped = jail.policy.workspace, tmp_path / "escaped"
     who = "git config --global user.name a; git config --global user.email b; "
     who += "git config --global protocol.file.allow always; "
@@ -302,11 +300,10 @@ def test_an_opening_is_another_policy(jail: Jail, tmp_path: Path) -> None:
     outside.mkdir()
     assert run(jail, f"echo x > {outside}/f")[0] != 0 or not (outside / "f").exists()
     policy = jail.policy.with_openings([read_opening(f"write {outside}")])
-    other = Jail(JailPlan(jail.plan.engine, policy, jail.plan.scratch, jail.plan.home))
-    try:
+    with contextlib.closing(
+        Jail(JailPlan(jail.plan.engine, policy, jail.plan.scratch, jail.plan.home))
+    ) as other:
         assert run(other, f"echo x > {outside}/f") == (0, "")
-    finally:
-        other.close()
     assert (outside / "f").read_text() == "x\n"
 
 
@@ -337,9 +334,7 @@ def _sleepers(workspace: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("failures", "problem"), [(2, ""), (3, "Can't bind mount")])
-def test_mounts_that_fail_as_a_name_goes_away_are_tried_again(
-    tmp_path: Path, failures: int, problem: str
-) -> None:
+def test_mounts_that_fail_as_a_name_vanishes_are_retried(tmp_path: Path, failures: int, problem: str) -> None:
     engine, before = ENGINES[0].engine(), tmp_path / "before"
     before.write_text("x" * failures)
     program = tmp_path / "bwrap"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 from whet.sandbox.policy import SandboxPolicy
@@ -50,11 +51,8 @@ def _matches(one: list[object], path: Path) -> bool:
 
 
 def profile(workspace: Path, policy: SandboxPolicy) -> list[list[object]]:
-    scratch = Scratch()
-    try:
+    with closing(Scratch()) as scratch:
         return parsed(seatbelt_profile(policy, scratch))
-    finally:
-        scratch.close()
 
 
 def test_the_profile_says_what_the_policy_says(tmp_path: Path) -> None:

@@ -226,6 +226,15 @@ def client(sdk: openai.OpenAI, api: Api) -> openai.OpenAI:
     return sdk.with_options(base_url=f"{api.url}/v1", api_key=api.token)
 
 
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """An API with its pages, whose gate asks."""
+    with PracticeServer() as model:
+        made = Api(tmp_path_factory.mktemp("board"), model, mode="ask", web=True)
+        yield made
+        made.close()
+
+
 def sign_in(client: httpx2.Client, board: Api, token: str) -> httpx2.Response:
     return client.post("/login", data={"token": token}, headers={"origin": board.url})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,22 +12,13 @@ from tests.serve.test_native import begin, until
 from tests.writes import WRITES, prepare
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 
 
-@pytest.fixture(scope="module")
-def paged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("paged"), model, mode="ask", web=True)
-        yield made
-        made.close()
-
-
 @pytest.mark.slow
-def test_every_question_about_a_write_shows_all_of_it(paged: Api) -> None:
-    by_api, by_page = on_page(paged)
+def test_every_question_about_a_write_shows_all_of_it(board: Api) -> None:
+    by_api, by_page = on_page(board)
     assert blind(by_api) == [] and blind(by_page) == []
 
 

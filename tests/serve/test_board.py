@@ -15,7 +15,6 @@ from whet.store import ledger
 from whet.store.ledger import LedgerRow
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 PAGES = (
     "/",
@@ -36,15 +35,6 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(scope="session")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """An API with the dashboard, whose gate asks."""
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("board"), model, mode="ask", web=True)
-        yield made
-        made.close()
-
-
 @pytest.fixture
 def person(board: Api) -> Iterator[httpx2.Client]:
     """A browser that is signed in with the owner's token."""
@@ -60,7 +50,6 @@ def csrf(client: httpx2.Client, path: str = "/") -> str:
 
 
 def remember(board: Api, text: str, state: str = "active") -> LedgerRow:
-    """Have a note in the ledger, in the state that is wanted."""
     desk = board.app.learning.desk
     outcome = board.call(desk.hand_in(MemoryRequest("add", "memory", text), Origin("user")))
     assert outcome.ok, outcome.text
@@ -116,9 +105,7 @@ def test_every_page_is_there_when_there_is_nothing_and_has_the_policy(
 
 
 @pytest.mark.slow
-def test_a_session_is_found_read_and_replayed_and_its_text_stays_text(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_a_session_is_found_read_and_replayed_as_plain_text(board: Api, person: httpx2.Client) -> None:
     (board.workspace / "notes.txt").write_text(HOSTILE)
     board.say(
         ScriptedReply(

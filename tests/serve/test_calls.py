@@ -62,12 +62,7 @@ def test_sessions_are_listed_as_far_as_one_asks(api: Api, http: httpx2.Client) -
     assert len(listed(q="quokka")) == 50 and listed(q="quokka", limit=2) == ["quokka 50", "quokka 49"]
     assert listed(q="quokka", before="2020-01-01T00:01:00.000Z") == ["quokka 0"]
     assert len(listed(q="quokka", limit=9_999)) == 51
-    assert error(http.get("/api/sessions?limit=x")) == (
-        400,
-        None,
-        "limit",
-        "limit must be a whole number",
-    )
+    assert error(http.get("/api/sessions?limit=x")) == (400, None, "limit", "limit must be a whole number")
 
 
 def test_titles_are_cut_at_200_characters(http: httpx2.Client) -> None:

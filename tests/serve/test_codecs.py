@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from whet.contract.events import (
-    EndReason,
-    ReasoningDelta,
-    StepFinished,
-    StreamRestarted,
-    TextDelta,
-    TurnEnd,
-)
+from whet.contract.events import EndReason, ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
 from whet.serve.chat import RESTARTED, ChatCodec
 from whet.serve.client_tools import HandedOver
@@ -232,11 +225,7 @@ def test_a_response_as_a_stream_and_whole() -> None:
     call = {"id": "fc_7_2", "call_id": "c1", "type": "function_call", "name": "look"}
     done = {**call, "status": "completed", "arguments": '{"q":1}'}
     place = {"output_index": 2, "item_id": "fc_7_2"}
-    items = [
-        message(0, "completed", text_of("One. More.")),
-        message(1, "completed", text_of("Two.")),
-        done,
-    ]
+    items = [message(0, "completed", text_of("One. More.")), message(1, "completed", text_of("Two.")), done]
     whole = response("completed", created, output=items, usage=RESPONSE_USAGE)
     wanted = [
         ("created", {"response": response("in_progress", created)}),

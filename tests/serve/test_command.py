@@ -119,11 +119,8 @@ def test_it_makes_a_token_once_and_answers_what_runs_before_it_ends(
     assert got[0].json()["choices"][0]["message"]["content"] == "Done at last."
     shown = json.loads(whet(capsys, "sessions", "list", "--json"))["sessions"]
     assert [(row["title"], row["turns"]) for row in shown] == [("work", 1)]
-    database = StateDatabase.open(home / "state.db", SystemClock())
-    try:
+    with contextlib.closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
         assert tokens.make_first(database, Home(home), SystemClock()) is None  # there was one
-    finally:
-        database.close()
 
 
 @pytest.mark.slow

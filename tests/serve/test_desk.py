@@ -7,7 +7,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import httpx2
@@ -18,23 +19,13 @@ from tests.serve.test_board import HOSTILE, csrf
 from whet.store import forks
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 SECRET = "sk-proj-" + "a1B2" * 8
 
 
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("desk"), model, mode="ask", web=True)
-        yield made
-        made.close()
-
-
 def eventually(look: Callable[[], Any]) -> Any:
-    """Look until there is something."""
     until = time.monotonic() + 60
     while not (found := look()):
         assert time.monotonic() < until
@@ -112,9 +103,8 @@ def test_a_session_is_begun_and_gone_on_with_by_forms_alone(board: Api, person: 
     assert "look\nhere" in shown and "<strong>it</strong>" in shown
     image = person.get(f"{page}/images/1/0")
     assert f'<img src="{page}/images/1/0"' in shown and image.content == PNG
-    assert (
-        image.headers["content-type"] == "image/png" and "sandbox" in image.headers["content-security-policy"]
-    )
+    assert image.headers["content-type"] == "image/png"
+    assert "sandbox" in image.headers["content-security-policy"]
     assert [person.get(f"{page}/images/{at}").status_code for at in ("1/1", "2/0", "9/0")] == [404] * 3
     assert "[file received: received/evil_.txt, 5 bytes]" in shown
     assert (board.workspace / "received" / "evil_.txt").read_bytes() == b"hello"
@@ -166,9 +156,7 @@ def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> 
 
 
 @pytest.mark.slow
-def test_a_session_begins_with_a_plan_and_nothing_is_begun_where_there_is_none(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_a_session_begins_with_a_plan_without_one_nothing(board: Api, person: httpx2.Client) -> None:
     made = PracticeCall("write_file", '{"path":"planned.txt","content":"x"}')
     board.say(ScriptedReply(tool_calls=(made,)), ScriptedReply("1. Write it."))
     page = begin(person, "/plan make it so")
@@ -209,9 +197,7 @@ def test_a_turn_is_taken_back_with_a_press_and_brought_again(board: Api, person:
 
 
 @pytest.mark.slow
-def test_a_rewind_asks_what_becomes_of_files_that_the_person_changed_since(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_a_rewind_asks_about_files_that_the_person_changed_since(board: Api, person: httpx2.Client) -> None:
     made = board.workspace / "edited-since.txt"
     call = PracticeCall("write_file", json.dumps({"path": made.name, "content": "made\n"}))
     board.say(ScriptedReply(tool_calls=(call,)), ScriptedReply("Written."))
@@ -269,21 +255,12 @@ def test_a_plan_is_seen_changed_and_carried_out(board: Api, person: httpx2.Clien
 
 
 @pytest.mark.slow
-def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given(board: Api, person: httpx2.Client) -> None:
     board.say(ScriptedReply("Hello."))
     page = begin(person, "hi")
     ended(person, page)
     token = csrf(person, page)
-    for path in (
-        "/sessions",
-        f"{page}/say",
-        f"{page}/stop",
-        f"{page}/fork",
-        f"{page}/plan",
-        "/questions/x",
-    ):
+    for path in ("/sessions", f"{page}/say", f"{page}/stop", f"{page}/fork", f"{page}/plan", "/questions/x"):
         for data, headers, status in (
             ({"csrf": token, "text": "no"}, {"origin": "http://evil.example"}, 403),
             ({"csrf": "x" * 43, "text": "no"}, {}, 403),
@@ -305,9 +282,7 @@ def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
 
 
 @pytest.mark.slow
-def test_the_text_comes_as_it_is_written_and_no_key_is_seen_growing(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_text_comes_as_it_is_written_and_no_key_is_seen_growing(board: Api, person: httpx2.Client) -> None:
     said = f"Line one 😀\nthe key is {SECRET} and\u202e more\n" + "word " * 40
     board.say(ScriptedReply(said + "\nend", pieces=60, fault=Fault(stall_after=50)), ScriptedReply("Next."))
     page = begin(person, HOSTILE)
@@ -385,8 +360,7 @@ def test_a_session_that_another_program_goes_on_with_is_followed(board: Api, per
     board.say(ScriptedReply("From here."), ScriptedReply("From elsewhere."))
     page = begin(person, "first")
     ended(person, page)
-    follower = Following(person, page)
-    try:
+    with closing(Following(person, page)) as follower:
         eventually(lambda: follower.events)
         before = len(follower.events)
         # Beside the server's own turns: its feed says nothing, as with a program of its own.
@@ -394,8 +368,6 @@ def test_a_session_that_another_program_goes_on_with_is_followed(board: Api, per
         board.call(board.hosted.submit(session_id, "second", emit=lambda event: None))
         eventually(lambda: [one for one in follower.events[before:] if one[0] == "stored"])
         assert "From elsewhere." in ended(person, page, 2)
-    finally:
-        follower.close()
 
 
 @pytest.mark.slow

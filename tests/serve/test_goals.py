@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -17,7 +18,6 @@ from whet_lab.practice.script import ScriptedReply
 
 @pytest.fixture
 def waiting(api: Api) -> Iterator[Api]:
-    """An API whose goals wait until the test is their worker."""
     model = {"provider": "practice", "base_url": api.model.base_url, "model": "practice", "max_retries": 0}
     settings = {
         "model": model,
@@ -30,11 +30,8 @@ def waiting(api: Api) -> Iterator[Api]:
 
 
 def _work(api: Api) -> None:
-    database = StateDatabase.open(api.home.database, api.app.clock)
-    try:
+    with closing(StateDatabase.open(api.home.database, api.app.clock)) as database:
         asyncio.run(ScheduleWorker(api.home, database, api.app.clock, 3600, lambda done: None).drain())
-    finally:
-        database.close()
 
 
 def test_a_goal_is_handed_over_pursued_and_told(waiting: Api) -> None:

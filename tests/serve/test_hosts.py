@@ -35,7 +35,7 @@ async def session(api: Api, token: str = "") -> AsyncGenerator[ClientSession]:
 async def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
     (api.workspace / "there.txt").write_text("here")
     read = PracticeCall("read_file", json.dumps({"path": "there.txt"}))
-    api.say(ScriptedReply(tool_calls=(read,)), ScriptedReply(text="It says here."))
+    api.say(ScriptedReply(tool_calls=(read,)), ScriptedReply("It says here."))
     async with session(api) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[0] == "search_sessions" and names[-1] == "ask_agent"
@@ -53,8 +53,7 @@ async def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
 @pytest.mark.slow
 async def test_a_slow_answer_is_kept_alive_and_a_call_can_be_called_off(api: Api) -> None:
     api.say(
-        ScriptedReply(text="late", fault=Fault(delay_s=0.5)),
-        ScriptedReply(text="never", fault=Fault(stall_after=-1)),
+        ScriptedReply("late", fault=Fault(delay_s=0.5)), ScriptedReply("never", fault=Fault(stall_after=-1))
     )
     async with session(api) as client:
         asked = await client.call_tool("ask_agent", {"message": "Slowly."})

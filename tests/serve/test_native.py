@@ -45,7 +45,6 @@ def events_of(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def turn(http: httpx2.Client, session_id: str, text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Run a turn and give its events."""
     path, accept = f"/api/sessions/{session_id}/turns", {"accept": "text/event-stream"}
     with http.stream("POST", path, json={"text": text}, headers=accept) as answer:
         assert answer.status_code == 200
@@ -86,9 +85,7 @@ def test_a_turns_events_come_with_ids_and_go_on_from_any_of_them(api: Api, http:
     assert [one["seq"] for one in later] == [4]
 
 
-def test_a_turn_goes_on_when_nobody_listens_and_can_be_steered_and_cancelled(
-    api: Api, http: httpx2.Client
-) -> None:
+def test_a_turn_goes_on_unwatched_and_can_be_steered_and_cancelled(api: Api, http: httpx2.Client) -> None:
     call = ScriptedReply(
         tool_calls=(PracticeCall("terminal", '{"command":"true"}', "c1"),), fault=Fault(stall_after=-1)
     )
@@ -248,11 +245,7 @@ def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
         with lost.stream("GET", f"/api/sessions/{session_id}/events") as answer:
             lines = answer.iter_lines()
             assert next(lines).startswith("retry")
-            body = {
-                "model": "whet",
-                "stream": True,
-                "messages": [{"role": "user", "content": "hi"}],
-            }
+            body = {"model": "whet", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
             header = {"x-whet-session": session_id}
             with lost.stream("POST", "/v1/chat/completions", json=body, headers=header) as turn_answer:
                 api.model.wait_for_stall()
@@ -289,10 +282,7 @@ def test_the_document_is_valid_and_names_every_call(api: Api) -> None:
     document = httpx2.get(f"{api.url}/openapi.json", timeout=WAIT_S).json()
     assert document["openapi"].startswith("3.1")
     for name in document["components"]["schemas"]:
-        shape = {
-            "$ref": f"#/components/schemas/{name}",
-            "components": document["components"],
-        }
+        shape = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
         jsonschema.Draft202012Validator.check_schema(shape)
     references = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document)))
     assert references <= set(document["components"]["schemas"])

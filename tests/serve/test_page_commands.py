@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx2
-import pytest
 
 from tests.serve.conftest import Api
 from tests.serve.test_board import csrf
 from tests.serve.test_desk import begin, ended, say
 from whet_lab.practice.script import ScriptedReply
-from whet_lab.practice.server import PracticeServer
-
-
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with PracticeServer() as model:
-        api = Api(tmp_path_factory.mktemp("commands"), model, mode="ask", web=True)
-        yield api
-        api.close()
 
 
 def converse(board: Api, person: httpx2.Client) -> str:

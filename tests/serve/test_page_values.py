@@ -119,11 +119,7 @@ async def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(frame: Tol
 
     sessions_of(frame, 40)
     assert await listed() == [f"thing {number}" for number in range(39, -1, -1)]
-    assert (frame.template, frame.values["here"], frame.values["more"]) == (
-        "sessions.html",
-        "sessions",
-        "",
-    )
+    assert (frame.template, frame.values["here"], frame.values["more"]) == ("sessions.html", "sessions", "")
     sessions_of_more = NewSession("s" * 16, title="thing 40")
     frame.services.database.write_now(
         lambda db: sessions.create(db, sessions_of_more, "2026-11-21T00:40:00.000Z")
@@ -422,10 +418,7 @@ async def test_a_page_is_told_what_is_new_to_it_once(frame: Told) -> None:
     call = {"name": "terminal", "about": "make", "tail": "built"}
     assert told(follower.take_events()) == [("calls", {**quiet, "calls": [call]})]
     feeds.add("s1", Notice("wait\u202e"))
-    assert told(follower.take_events())[-1] == (
-        "calls",
-        {**quiet, "calls": [call], "note": "wait<U+202E>"},
-    )
+    assert told(follower.take_events())[-1] == ("calls", {**quiet, "calls": [call], "note": "wait<U+202E>"})
     feeds.add("s1", Retry(1, 2.0, "slow"))
     assert told(follower.take_events())[-1][1]["note"] == "slow; tried again in 2 s"
     feeds.add("s1", StepFinished(1, Usage()))

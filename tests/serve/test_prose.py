@@ -99,10 +99,7 @@ def test_a_row_has_twelve_cells_at_most_and_a_very_long_answer_is_one_text() -> 
         ("**a\nb**", (TextRun("**a\nb**"),)),
         ("`a` **b**", (TextRun("a", "code"), TextRun(" "), TextRun("b", "strong"))),
         ("[a](https://b.example/c)", (TextRun("a", "link", "https://b.example/c"),)),
-        (
-            "(see https://b.example/c_(d)).",
-            (TextRun("(see "), TextRun(URL, "link", URL), TextRun(").")),
-        ),
+        ("(see https://b.example/c_(d)).", (TextRun("(see "), TextRun(URL, "link", URL), TextRun(")."))),
         ("[a](javascript:x) [b](//c) [d](data:x)", (TextRun("[a](javascript:x) [b](//c) [d](data:x)"),)),
         ("https://user:word@b.example/", (TextRun("https://user:word@b.example/"),)),
         ("[a](https://bаnk.example/)", (TextRun("[a]("), TextRun("https://b", "link", "https://b"), REST)),

@@ -146,10 +146,7 @@ async def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         "undo": "not possible",
         "draft": "ls -l",
     }
-    assert (question.title, question.body) == (
-        build_question(request).title,
-        build_question(request).body,
-    )
+    assert (question.title, question.body) == (build_question(request).title, build_question(request).body)
     always = await answered(person.approve(request), "always", QuestionReply(scope=1, reason="so"))
     assert always[1] == Reply("always", 1, "so")
     edited = await answered(person.approve(request), "once", QuestionReply(draft="ls"))

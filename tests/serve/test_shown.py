@@ -50,10 +50,10 @@ def test_what_was_spent_says_what_is_not_known() -> None:
         return shown.spent(Spending("day", turns, 9, 0, 9, cost_usd, unpriced))
 
     assert shown.spent(None) == spent(0, 0, 0) == "–"
-    assert (
-        spent(2, 1.0, 0) == "$1.00" and spent(2, 1.0, 1) == "$1.00 + unknown" and spent(2, 0, 2) == "unknown"
-    )
+    assert spent(2, 1.0, 0) == "$1.00" and spent(2, 1.0, 1) == "$1.00 + unknown"
+    assert spent(2, 0, 2) == "unknown"
     assert shown.price(Usage()) == "–" and shown.price(Usage(cost_usd=0.5)) == "$0.50"
+    assert shown.price(Usage(total_tokens=9, cost_usd=None)) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,8 @@ def test_how_long_ago_a_time_was(ago: timedelta, written: str) -> None:
 def test_times_that_are_none_and_times_by_the_minute() -> None:
     assert shown.age("some day", NOW) == ""
     assert shown.moment("2026-11-21T09:05:33Z") == "2026-11-21 09:05"
-    assert (
-        shown.moment("2026-11-21T09:05") == "2026-11-21 09:05" and shown.moment("2026-11-21") == "2026-11-21"
-    )
+    assert shown.moment("2026-11-21T09:05") == "2026-11-21 09:05"
+    assert shown.moment("2026-11-21") == "2026-11-21"
     assert shown.clock_time(int(NOW.timestamp() * 1000) + 61_000) == "09:01:01"
     assert shown.percent(0.256) == "26%" and shown.points(Interval(-0.1, -0.25, 0.05)) == "-10 (-25 to +5)"
 
@@ -235,9 +234,8 @@ def test_a_feed_is_gone_on_with_where_a_listener_was() -> None:
     for number in range(3):
         feed.add(TextDelta(str(number)))
     assert len(told) == 3 and feed.last_id == "f-3"
-    assert (
-        feed.after("") == (4, False) and feed.after("f-3") == (4, False) and feed.after("f-1") == (2, False)
-    )
+    assert feed.after("") == (4, False) and feed.after("f-3") == (4, False)
+    assert feed.after("f-1") == (2, False)
     assert feed.after("f-0") == (1, False)
     for other in ("f-4", "g-1", "nonsense", "f-", "f-1x"):
         assert feed.after(other) == (1, True)

@@ -86,9 +86,8 @@ def test_packages_and_what_is_left_are_told_from_the_words() -> None:
         "zope.x",
     }
     assert find_fetched_packages("npm i @evil/pkg@2 owner/repo") == {"@evil/pkg", "owner/repo"}
-    assert (
-        find_fetched_packages("git pull") == set() and find_fetched_packages("git pull origin main") is None
-    )
+    assert find_fetched_packages("git pull") == set()
+    assert find_fetched_packages("git pull origin main") is None
     assert "out.json" in find_left_names("cat a.ini; sh -c 'curl -s $U > out.json'")
     assert "a.ini" not in find_left_names("cat a.ini; curl -s $U > out.json")
     assert "EOF" not in find_left_names("curl x; cat <<EOF > y\nz\nEOF")

@@ -34,21 +34,21 @@ USAGE = Usage(
 
 
 def user(text: str) -> Message:
-    return Message(role="user", content=text)
+    return Message("user", text)
 
 
 def answer(text: str) -> Message:
-    return Message(role="assistant", content=text)
+    return Message("assistant", text)
 
 
 def asking(*names: str, ids: tuple[str, ...] = ()) -> Message:
     ids = ids or tuple(f"call_{i}" for i in range(len(names)))
     calls = tuple(ToolCall(id_, name, '{"x": 1}') for id_, name in zip(ids, names, strict=True))
-    return Message(role="assistant", content="", tool_calls=calls)
+    return Message("assistant", "", tool_calls=calls)
 
 
 def result(call: OpenCall, text: str = "done") -> Message:
-    return Message(role="tool", content=text, tool_call_id=call.call.id, tool_name=call.call.name)
+    return Message("tool", text, tool_call_id=call.call.id, tool_name=call.call.name)
 
 
 async def finish(log: Transcript, turn: TurnRecord, call: OpenCall, text: str = "done") -> Message:
@@ -61,13 +61,22 @@ async def new_log(db: StateDatabase, clock, id_: str = "s1", **fields) -> Transc
     return await Transcript.create(db, NewSession(id=id_, **fields), clock)
 
 
+async def begin_session(db: StateDatabase, clock, text: str) -> tuple[Transcript, TurnRecord]:
+    """A session whose first turn has begun."""
+    log = await new_log(db, clock)
+    return log, await log.begin_turn(user(text))
+
+
+async def reply_and_end(log: Transcript, turn: TurnRecord, text: str) -> None:
+    await log.append_reply(turn, answer(text), USAGE, "m")
+    await log.end_turn(turn, "answered", "")
+
+
 async def talk(db: StateDatabase, clock, id_: str, *texts: str, **fields) -> Transcript:
     """A session in which each text was a turn of its own, answered with ok."""
     log = await new_log(db, clock, id_, **fields)
     for text in texts:
-        turn = await log.begin_turn(user(text))
-        await log.append_reply(turn, answer("ok"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
+        await reply_and_end(log, await log.begin_turn(user(text)), "ok")
     return log
 
 

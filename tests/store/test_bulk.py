@@ -19,7 +19,7 @@ MS = 1_700_000_000_000
 
 
 def result(id_, text, **more):
-    message = Message(role="tool", content=text, tool_call_id=id_, tool_name="t")
+    message = Message("tool", text, tool_call_id=id_, tool_name="t")
     return PastMessage(message, MS + 3000, **more)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.store.support import USAGE, answer, asking, finish, new_log, result, talk, user
+from tests.store.support import USAGE, answer, asking, begin_session, finish, new_log, result, talk, user
 from whet.contract.tools import ToolOutput
 from whet.store import calls
 from whet.store.calls import StoredCall, UserWords
@@ -53,14 +53,9 @@ def test_calls_come_with_their_results_and_the_persons_words(db, clock):
     assert [one.name if isinstance(one, StoredCall) else one.text for one in later] == ["again", "c"]
 
 
-def test_a_call_without_a_result_comes_at_its_steps_end(db, clock):
-    async def main() -> Transcript:
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("do it"))
-        await log.append_reply(turn, asking("a"), USAGE, "m1")
-        return log
-
-    log = asyncio.run(main())
+async def test_a_call_without_a_result_comes_at_its_steps_end(db, clock):
+    log, turn = await begin_session(db, clock, "do it")
+    await log.append_reply(turn, asking("a"), USAGE, "m1")
     found = read(db, log)
     assert db.read_now(lambda c: calls.read_judging_state(c, log.session.id)).last_turn == 0
     assert isinstance(found[-1], StoredCall) and found[-1].result is None
@@ -108,11 +103,7 @@ async def test_only_sessions_that_ended_well_are_learned_from(db, clock):
     assert db.read_now(calls.read_latest_tools_json) == "[]"
 
 
-def test_turns_that_were_taken_back_are_named(db, clock):
-    async def main() -> Transcript:
-        log = await talk(db, clock, "s1", "one", "two")
-        await log.undo_last_turn()
-        return log
-
-    log = asyncio.run(main())
+async def test_turns_that_were_taken_back_are_named(db, clock):
+    log = await talk(db, clock, "s1", "one", "two")
+    await log.undo_last_turn()
     assert db.read_now(lambda c: calls.list_undone_turns(c, log.live.key)) == {2}

@@ -6,19 +6,14 @@ import resource
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 
 import apsw
 import pytest
 
 from tests.store.support import ONLY_SQLITE, child, run_child
 from tests.templates import step_by_step
-from whet.contract.errors import (
-    SchemaTooNew,
-    StoreBusy,
-    StoreCorrupt,
-    StoreError,
-    StoreUnwritable,
-)
+from whet.contract.errors import SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreUnwritable
 from whet.sqlite.lane import RowStatement
 from whet.store.database import StateDatabase
 from whet.store.migrations import STEPS
@@ -81,22 +76,18 @@ async def test_a_failing_write_fails_alone(db):
 
 
 @ONLY_SQLITE
-def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
+async def test_rows_of_many_writes_are_one_commit_and_a_failing_row_fails_alone(db):
     put = RowStatement("INSERT INTO t VALUES (?)", conflict="it is taken")
     commits = []
-
-    async def main():
-        await db.write(_table)
-        await db.write(lambda c: c.set_commit_hook(lambda: bool(commits.append(1))))
-        commits.clear()
-        good = await asyncio.gather(*(db.append(((put, (n,)),)) for n in range(8)))
-        grouped = len(commits)
-        assert (await asyncio.gather(db.append(((put, (20,)),)), db.append(_all)))[1] == [*range(8), 20]
-        works = [((put, (8,)),), ((put, (9,)), (put, (1,))), lambda c: len(_all(c)), ((put, (10,)),)]
-        rest = await asyncio.gather(*(db.append(work) for work in works), return_exceptions=True)
-        return good, grouped, rest
-
-    good, grouped, (first, second, seen, last) = asyncio.run(main())
+    await db.write(_table)
+    await db.write(lambda c: c.set_commit_hook(lambda: bool(commits.append(1))))
+    commits.clear()
+    good = await asyncio.gather(*(db.append(((put, (n,)),)) for n in range(8)))
+    grouped = len(commits)
+    assert (await asyncio.gather(db.append(((put, (20,)),)), db.append(_all)))[1] == [*range(8), 20]
+    works = [((put, (8,)),), ((put, (9,)), (put, (1,))), lambda c: len(_all(c)), ((put, (10,)),)]
+    rest = await asyncio.gather(*(db.append(work) for work in works), return_exceptions=True)
+    good, grouped, (first, second, seen, last) = good, grouped, rest
     assert good == [None] * 8 and grouped == 1
     assert isinstance(second, StoreBusy) and second.message == "it is taken"
     assert (first, seen, last) == (None, 10, None)
@@ -227,12 +218,8 @@ def test_damage_inside_is_corrupt(tmp_path, clock):
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (path.stat().st_size - 4096))
-    with pytest.raises(StoreCorrupt):
-        db = StateDatabase.open(path, clock)
-        try:
-            db.read_now(lambda c: c.execute("SELECT * FROM sessions, turns, messages").fetchall())
-        finally:
-            db.close()
+    with pytest.raises(StoreCorrupt), closing(StateDatabase.open(path, clock)) as db:
+        db.read_now(lambda c: c.execute("SELECT * FROM sessions, turns, messages").fetchall())
 
 
 def test_a_newer_schema_is_refused_untouched(tmp_path, clock):

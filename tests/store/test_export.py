@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.store.support import USAGE, answer, asking, finish, new_log, user
+from tests.store.support import USAGE, asking, begin_session, finish, new_log, reply_and_end, user
 from whet.contract.errors import NotFound
 from whet.store import export
 
@@ -23,8 +23,7 @@ def session(db, clock):
         turn = await log.begin_turn(user(f"use {KEY} please"))
         await log.append_reply(turn, asking("terminal"), USAGE, "m")
         await finish(log, turn, log.open_calls(turn)[0], f"ok\n```\n{KEY}\n```\n")
-        await log.append_reply(turn, answer("Done."), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
+        await reply_and_end(log, turn, "Done.")
         undone = await log.begin_turn(user("never mind"))
         await log.end_turn(undone, "answered", "")
         await log.undo_last_turn()
@@ -54,8 +53,7 @@ def test_markdown_reads_like_a_conversation(db, session):
     [("plain", "```"), ("`a` ``b``", "```"), ("```\nx\n```", "````"), ("a ````` ``", "``````")],
 )
 async def test_a_result_stands_in_a_fence_that_nothing_in_it_closes(db, clock, text, fence):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("go"))
+    log, turn = await begin_session(db, clock, "go")
     await log.append_reply(turn, asking("terminal"), USAGE, "m")
     await finish(log, turn, log.open_calls(turn)[0], text)
     log.close()

@@ -30,12 +30,7 @@ def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:
         for number, name in enumerate(("old", "other")):
             sessions.create(it, NewSession(name, title=name), at.format(number))
             bulk.prepend_messages(
-                it,
-                name,
-                [
-                    PastMessage(Message(role="user", content="hi"), 1),
-                    PastMessage(Message(role="assistant", content="yes"), 2),
-                ],
+                it, name, [PastMessage(Message("user", "hi"), 1), PastMessage(Message("assistant", "yes"), 2)]
             )
         for number, (name, origin) in enumerate((("a", "old"), ("b", "old"), ("aa", "a"), ("last", "other"))):
             forks.fork(it, origin, 1, name, at.format(number + 2))

@@ -30,10 +30,8 @@ def test_a_place_is_one_conversation(db):
     found = on(db, chats.find_chat_of_session, "s1")
     assert (found.id, found.draft, found.session_id) == (first.id, "m5", "s1")
     assert on(db, chats.find_chat_of_session, "s2") is None
-    assert (
-        on(db, chats.find_platform_chat, "telegram", "-5").id == group.id
-        and on(db, chats.find_platform_chat, "slack", "-5") is None
-    )
+    assert on(db, chats.find_platform_chat, "telegram", "-5").id == group.id
+    assert on(db, chats.find_platform_chat, "slack", "-5") is None
     assert on(db, chats.find_user_chat, "telegram", "7").id == first.id
     assert on(db, chats.find_user_chat, "telegram", "7", "-5").id == group.id
     assert on(db, chats.find_user_chat, "telegram", "8") is None
@@ -48,10 +46,8 @@ def test_an_update_is_received_once_and_crossed_off_with_its_turn(db):
     chat = on(db, chats.get_or_create_chat, HOME).id
     assert [row.id for row in on(db, chats.list_waiting, chat)] == [one, two, three]
     assert [row.id for row in on(db, chats.list_waiting, chat, 1)] == [one]
-    assert (
-        on(db, chats.list_open_chats, ["telegram"]) == [(chat, False)]
-        and on(db, chats.list_open_chats, []) == []
-    )
+    assert on(db, chats.list_open_chats, ["telegram"]) == [(chat, False)]
+    assert on(db, chats.list_open_chats, []) == []
     assert not on(db, chats.finish_taken_updates, chat)
     on(db, chats.set_update_state, one, "begun")
     assert on(db, chats.list_open_chats, ["telegram"]) == [(chat, True)] and on(
@@ -64,10 +60,8 @@ def test_an_update_is_received_once_and_crossed_off_with_its_turn(db):
     assert on(db, chat_changes.replace_waiting_update, chat, "r2", "")
     assert [row.id for row in on(db, chats.list_waiting, chat)] == [three]
     assert on(db, chats.finish_taken_updates, chat)
-    assert (
-        on(db, chats.drop_waiting_updates, chat, three) == 0
-        and on(db, chats.drop_waiting_updates, chat, three + 1) == 1
-    )
+    assert on(db, chats.drop_waiting_updates, chat, three) == 0
+    assert on(db, chats.drop_waiting_updates, chat, three + 1) == 1
     assert on(db, chats.list_open_chats, ["telegram"]) == [] and not on(db, chats.has_begun_turn, chat)
 
 
@@ -140,10 +134,8 @@ def test_what_a_channel_holds_is_counted_and_what_is_done_is_pruned(db):
     assert on(db, chats.prune, 10, limit=0) == 0
     assert on(db, chats.prune, 10) == 1
     assert on(db, chats.count_channels) == [ChannelCounts("telegram", 1, 1, 1, 1, 1, 0, 1, 1)]
-    assert (
-        on(db, chats.clear_unknown_drafts, "telegram") == 1
-        and on(db, chats.clear_unknown_drafts, "telegram") == 0
-    )
+    assert on(db, chats.clear_unknown_drafts, "telegram") == 1
+    assert on(db, chats.clear_unknown_drafts, "telegram") == 0
 
 
 def test_a_channel_keeps_how_far_it_was_read(db):
@@ -151,14 +143,10 @@ def test_a_channel_keeps_how_far_it_was_read(db):
     on(db, chats.set_position, "telegram", "7")
     on(db, chats.set_position, "telegram", "8")
     on(db, chats.set_position, "telegram", "x", "other")
-    assert (
-        on(db, chats.read_position, "telegram") == "8"
-        and on(db, chats.read_position, "telegram", "other") == "x"
-    )
-    assert (
-        on(db, chats.read_positions, "telegram") == {"": "8", "other": "x"}
-        and on(db, chats.read_positions, "y") == {}
-    )
+    assert on(db, chats.read_position, "telegram") == "8"
+    assert on(db, chats.read_position, "telegram", "other") == "x"
+    assert on(db, chats.read_positions, "telegram") == {"": "8", "other": "x"}
+    assert on(db, chats.read_positions, "y") == {}
 
 
 def test_a_pairing_code_lets_one_person_in_once(db):

@@ -95,6 +95,7 @@ def test_a_calls_sums_are_those_of_the_session_it_works_for(db, clock):
     assert on(db, wallet.list_scopes, "h", "D") == plain == on(db, wallet.list_scopes, "r", "D")
     assert on(db, wallet.list_scopes, "forked", "D")[1] == ("session", "forked")
     assert on(db, wallet.list_scopes, "gone", "D") == [("day", "D"), ("session", "gone"), ("person", "D ")]
+    assert on(db, wallet.list_scopes, "", "D") == [("day", "D"), ("person", "D ")]
 
     db.write_now(lambda c: c.execute("UPDATE helpers SET budget_usd = 0.5"))
     on(db, schedules.add, Schedule("sch", "n", "2026", "0 * * * *", "", "UTC", "x"), "2026", clock)
@@ -171,6 +172,7 @@ def test_a_sum_is_near_its_cap_by_its_share_or_by_the_next_call(db, cap: Cap, sp
     ("usd", "tokens", "prompt", "shown", "left"),
     [
         (0.5, 100, 40, 10, (0.25, 50)),
+        (0.5, 100, 40, 0, (0.2, 40)),
         (0.5, 100, 40, 90, (0.5, 100)),
         (0.5, 0, 40, 10, (0.5, 0)),
         (None, 100, 40, 10, (0.0, 50)),
@@ -181,10 +183,8 @@ def test_a_cancelled_call_costs_what_was_sent_and_shown(db, usd, tokens, prompt,
     held = on(db, wallet.reserve, asked, [("day", "D")], {}, 0.8)
     assert on(db, wallet.read_open_reservations).count == 1
     on(db, wallet.settle_cancelled_call, held.id, asked, shown)
-    assert (
-        on(db, wallet.read_spending, ("day", "D")) == left
-        and on(db, wallet.read_open_reservations).count == 0
-    )
+    assert on(db, wallet.read_spending, ("day", "D")) == left
+    assert on(db, wallet.read_open_reservations).count == 0
     [row] = db.read_now(lambda c: c.execute("SELECT usd, tokens FROM wallet_calls").fetchall())
     assert row == (None if usd is None else left[0], left[1])
 

@@ -76,11 +76,8 @@ def test_changes_are_listed_by_what_they_are_of(db):
 
 
 def test_a_hash_is_of_bytes_and_short():
-    assert (
-        hash_text("é") == hash_text("é".encode())
-        and len(hash_text("")) == 32
-        and hash_text("a") != hash_text("b")
-    )
+    assert hash_text("é") == hash_text("é".encode()) and len(hash_text("")) == 32
+    assert hash_text("a") != hash_text("b")
     assert hash_text("\ud800")
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from tests.store.support import ONLY_POSTGRES, USAGE, answer, asking, finish, new_log, talk, user
+from tests.store.support import (
+    ONLY_POSTGRES,
+    USAGE,
+    answer,
+    asking,
+    begin_session,
+    finish,
+    new_log,
+    talk,
+    user,
+)
 from tests.store.test_transcript import texts
 from whet.contract.errors import NotFound, StoreBusy
 from whet.store import compactions, live, turns
@@ -32,21 +40,18 @@ async def test_a_compaction_replaces_the_live_list_and_survives_reopening(db, cl
     assert "summary" not in db.read_now(lambda c: str(c.execute("SELECT content FROM messages").fetchall()))
 
 
-def test_compactions_of_a_session_are_summed_without_those_that_were_undone(db, clock):
-    async def main():
-        await new_log(db, clock, "other")
-        log = await talk(db, clock, "s1", "one", "two")
-        await compactions.record(log, None, [user("short")], "lossless", 900, 100)
-        await compactions.record(log, None, [user("longer")], "simple", 50, 70)
-        turn = await log.begin_turn(user("three"))
-        await compactions.record(log, turn, [user("shorter")], "tiered", 40, 10)
-        await log.end_turn(turn, "answered", "")
-        await log.undo_last_turn()
-
+async def test_compactions_of_a_session_are_summed_without_those_that_were_undone(db, clock):
     def sums(id_):
         return db.read_now(lambda c: compactions.sum_compactions(c, id_))
 
-    asyncio.run(main())
+    await new_log(db, clock, "other")
+    log = await talk(db, clock, "s1", "one", "two")
+    await compactions.record(log, None, [user("short")], "lossless", 900, 100)
+    await compactions.record(log, None, [user("longer")], "simple", 50, 70)
+    turn = await log.begin_turn(user("three"))
+    await compactions.record(log, turn, [user("shorter")], "tiered", 40, 10)
+    await log.end_turn(turn, "answered", "")
+    await log.undo_last_turn()
     turn_of = "SELECT turn FROM compactions WHERE undone = '' ORDER BY id"
     assert db.read_now(lambda c: c.execute(turn_of).fetchall()) == [(2,), (2,)], "those between turns"
     assert sums("s1") == CompactionSums(2, 800, "simple"), "one that made it longer saved nothing"
@@ -56,8 +61,7 @@ def test_compactions_of_a_session_are_summed_without_those_that_were_undone(db, 
 
 
 async def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("x"))
+    log, turn = await begin_session(db, clock, "x")
     await log.append_reply(turn, asking("a"), USAGE, "m")
     await finish(log, turn, log.open_calls(turn)[0])
     await compactions.record(log, turn, [user("short")], "simple", 9, 1)
@@ -70,8 +74,7 @@ async def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
 
 
 async def test_what_is_read_again_stays_the_same_objects(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("do it"))
+    log, turn = await begin_session(db, clock, "do it")
     await log.append_reply(turn, asking("a", "b"), USAGE, "m")
     said = list(log.messages)
     first, second = log.open_calls(turn)
@@ -131,19 +134,15 @@ async def test_another_process_that_went_on_is_taken_in_before_the_next_turn(db,
 
 
 @ONLY_POSTGRES
-def test_a_turn_that_is_left_open_is_free_for_others_at_once(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        await log.begin_turn(user("one"))
-        log.close()
-
-    asyncio.run(main())
+async def test_a_turn_that_is_left_open_is_free_for_others_at_once(db, clock):
+    log = await new_log(db, clock)
+    await log.begin_turn(user("one"))
+    log.close()
     assert db.write_now(lambda c: c.execute("SELECT count(*) FROM claims").fetchall()) == [(0,)]
 
 
 async def test_results_are_folded_in_the_order_of_their_calls(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("go"))
+    log, turn = await begin_session(db, clock, "go")
     await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
     one, two, three = log.open_calls(turn)
     found: list[list[int]] = []
@@ -161,13 +160,9 @@ async def test_results_are_folded_in_the_order_of_their_calls(db, clock):
     )
 
 
-def test_a_session_has_moved_on_with_one_message_one_turn_or_one_step_back(db, clock):
-    async def main():
-        log = await talk(db, clock, "s1", "one", "two")
-        await log.begin_turn(user("three"))
-        return log
-
-    log = asyncio.run(main())
+async def test_a_session_has_moved_on_with_one_message_one_turn_or_one_step_back(db, clock):
+    log = await talk(db, clock, "s1", "one", "two")
+    await log.begin_turn(user("three"))
     epoch, turn, next_seq = log.live.version
 
     def moved(*known: int) -> bool:

@@ -132,10 +132,8 @@ def test_what_a_session_began_with_and_what_chance_kept_from_it(db):
     shown, kept = ContextItem("skill", "a", "h1", "l" * 130), ContextItem("skill", "b", "h2")
     on(db, learned.record_items, "s1", [shown], [kept], randomised=True)
     on(db, learned.record_items, "s2", [kept])
-    assert (
-        on(db, learned.list_held_out_names, "s1") == {"b"}
-        and on(db, learned.list_held_out_names, "s2") == frozenset()
-    )
+    assert on(db, learned.list_held_out_names, "s1") == {"b"}
+    assert on(db, learned.list_held_out_names, "s2") == frozenset()
     db.write_now(lambda c: c.execute("UPDATE sessions SET turns = 1"))
     uses = on(db, outcomes.list_item_uses, ["skill"])
     assert [(use.item.name, use.session_id, use.held_out, use.randomised) for use in uses] == [

@@ -21,7 +21,7 @@ async def test_a_million_messages_stay_whole_and_searchable(tmp_path: Path) -> N
     fill(database, 500_000)
     clock = SystemClock()
     log = await Transcript.create(database, NewSession(id=clock.new_id()), clock)
-    turn = await log.begin_turn(Message(role="user", content="the zugzwangish needle 独角兽"))
+    turn = await log.begin_turn(Message("user", "the zugzwangish needle 独角兽"))
     await log.end_turn(turn, "answered", "")
     planted = log.session.id
     fill(database, 500_000)

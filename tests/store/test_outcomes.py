@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.support import USAGE, answer, asking, finish, new_log, result, talk, user
+from tests.store.support import USAGE, answer, asking, begin_session, finish, new_log, result, talk
 from whet.contract.errors import NotFound
 from whet.contract.tools import ToolOutput
 from whet.store import learned, outcomes, session_deletion
@@ -12,17 +12,6 @@ from whet.store.learned import ContextItem
 
 NOTE = ContextItem("memory", "n1", "h1", "the tests need X")
 SKILL = ContextItem("skill", "deploy", "h2", "How to deploy")
-
-
-async def test_items_of_a_session_come_back_with_what_chance_left_out(db, clock) -> None:
-    await talk(db, clock, "s1", "hello")
-    await db.write(lambda c: learned.record_items(c, "s1", [NOTE], [SKILL], randomised=True))
-    notes = await db.read(lambda c: outcomes.list_item_uses(c, ("memory", "user")))
-    assert [(use.item, use.session_id, use.held_out, use.randomised) for use in notes] == [
-        (NOTE, "s1", False, True)
-    ]
-    (skill,) = await db.read(lambda c: outcomes.list_item_uses(c, ("skill",)))
-    assert skill.item == SKILL and skill.held_out
 
 
 async def test_private_sessions_children_and_empty_ones_say_nothing(db, clock) -> None:
@@ -58,8 +47,7 @@ async def test_a_retry_is_no_undo_and_good_takes_bad_back(db, clock) -> None:
 
 
 async def test_failed_calls_are_counted_but_denied_ones_are_not(db, clock) -> None:
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("go"))
+    log, turn = await begin_session(db, clock, "go")
     await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
     first, second, third = log.open_calls(turn)
     await finish(log, turn, first)

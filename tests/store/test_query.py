@@ -27,10 +27,7 @@ def pairs(text: str, end: str = "") -> Term:
         ("ab*", [word("ab")]),
         ("Caroline's house", [word("Caroline"), word("house")]),
         ("the Of x", [word("the", is_stop=True), word("Of", is_stop=True), word("x")]),
-        (
-            "x!a_b.c",
-            [word("x"), Term(f'("a{JOIN}b" AND "b{JOIN}c")', f'"a{JOIN}b" "b{JOIN}c"', '"a_b.c"')],
-        ),
+        ("x!a_b.c", [word("x"), Term(f'("a{JOIN}b" AND "b{JOIN}c")', f'"a{JOIN}b" "b{JOIN}c"', '"a_b.c"')]),
         ("a/b*", [Term(f'("a{JOIN}b")', f'"a{JOIN}b"', '"a/b"')]),
         ("a/b!c", [Term(f'("a{JOIN}b")', f'"a{JOIN}b"', '"a/b"'), word("c")]),
         (

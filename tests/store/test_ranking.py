@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
 import apsw
 import pytest
 
-from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, talk, user
+from tests.store.support import ONLY_SQLITE, begin_session, new_log, reply_and_end, talk, user
 from tests.support import FixedClock
 from whet.contract.messages import Message
 from whet.store import bulk, index, ranking, rows, search, session_deletion, sessions
@@ -200,20 +199,15 @@ def test_a_time_in_the_question_weighs(db, query, first):
     assert len(hits) == (1 if query == "last week" else 5)
 
 
-def test_what_is_asked_just_now_comes_last_and_lends_nothing_to_its_neighbours(db, clock):
-    async def main():
-        await talk(db, clock, "s0", "the deploy port of the harbour is 8123")
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("our deploy port is 9000"))
-        await log.append_reply(turn, answer("noted"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        turn = await log.begin_turn(user("which deploy port did we say? deploy port!"))
-        mine = await search.find(db, "which deploy port", session_id="s1", asking="s1")
-        all_ = await search.find(db, "which deploy port", asking="s1")
-        await log.end_turn(turn, "answered", "")
-        return [hit.seq for hit in mine], [(hit.session_id, hit.seq) for hit in all_]
-
-    mine, all_ = asyncio.run(main())
+async def test_what_is_asked_just_now_comes_last_and_lends_nothing_to_its_neighbours(db, clock):
+    await talk(db, clock, "s0", "the deploy port of the harbour is 8123")
+    log, turn = await begin_session(db, clock, "our deploy port is 9000")
+    await reply_and_end(log, turn, "noted")
+    turn = await log.begin_turn(user("which deploy port did we say? deploy port!"))
+    mine = await search.find(db, "which deploy port", session_id="s1", asking="s1")
+    all_ = await search.find(db, "which deploy port", asking="s1")
+    await log.end_turn(turn, "answered", "")
+    mine, all_ = [hit.seq for hit in mine], [(hit.session_id, hit.seq) for hit in all_]
     assert mine == [1, 3]
     assert set(all_[:2]) == {("s0", 1), ("s1", 1)} and all_[2] == ("s1", 3)
 

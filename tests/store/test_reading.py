@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.json import encode
 
-from tests.store.support import USAGE, answer, asking, new_log, result, user
+from tests.store.support import USAGE, answer, asking, begin_session, new_log, result, user
 from whet.contract.errors import NotFound
 from whet.contract.messages import Usage
 from whet.contract.receipts import CallEffects, FileLines
@@ -24,8 +24,7 @@ _LARGE = Usage(prompt_tokens=900, total_tokens=905, cache_read_tokens=600)
 async def _story(db, clock):
     """Turn 1 asks for three calls: one that a person allows, one that nobody answers for, one by a rule.
     Turn 2 follows a compaction; turn 3 is taken back; turn 4 runs."""
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("one"))
+    log, turn = await begin_session(db, clock, "one")
     clock.advance(2)
     await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
     allowed, denied, ruled = log.open_calls(turn)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.json import encode
 
-from tests.store.support import ONLY_SQLITE, USAGE, answer, asking, new_log, result, talk, user
+from tests.store.support import ONLY_SQLITE, USAGE, answer, asking, new_log, reply_and_end, result, talk, user
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin, WriteOrigin
@@ -132,21 +132,18 @@ def test_a_days_spending_counts_reviews_that_still_run(db, clock):
 
 
 @ONLY_SQLITE
-def test_one_shots_since_the_last_review_but_one_are_given(db, clock):
-    async def main():
-        for id_ in ("a", "b", "c", "d"):
-            await talk(db, clock, id_, "x", workspace="/w")
-        await talk(db, clock, "elsewhere", "x", workspace="/v")
-        await talk(db, clock, "web", "x", workspace="/w", source="web")
-        await talk(db, clock, "ann's", "x", workspace="/w", profile="ann")
-        await talk(db, clock, "hidden", "x", workspace="/w", private=True)
-        await talk(db, clock, "helper", "x", workspace="/w", kind="child")
-        await talk(db, clock, "long", "x", "y", workspace="/w")
-        await new_log(db, clock, "empty", workspace="/w")
-        await talk(db, clock, "mine", "x", workspace="/w")
-        await talk(db, clock, "later", "x", workspace="/w")
-
-    asyncio.run(main())
+async def test_one_shots_since_the_last_review_but_one_are_given(db, clock):
+    for id_ in ("a", "b", "c", "d"):
+        await talk(db, clock, id_, "x", workspace="/w")
+    await talk(db, clock, "elsewhere", "x", workspace="/v")
+    await talk(db, clock, "web", "x", workspace="/w", source="web")
+    await talk(db, clock, "ann's", "x", workspace="/w", profile="ann")
+    await talk(db, clock, "hidden", "x", workspace="/w", private=True)
+    await talk(db, clock, "helper", "x", workspace="/w", kind="child")
+    await talk(db, clock, "long", "x", "y", workspace="/w")
+    await new_log(db, clock, "empty", workspace="/w")
+    await talk(db, clock, "mine", "x", workspace="/w")
+    await talk(db, clock, "later", "x", workspace="/w")
     mine = on(db, sessions.get, "mine")
     assert on(db, reviews.list_unreviewed_ids, mine, 9) == ["d", "c", "b", "a"]
     for number, reviewed in enumerate(("a", "c", "elsewhere", "later")):
@@ -160,8 +157,7 @@ def test_what_a_review_is_shown_is_the_list_of_its_turns_last_request(db, clock)
         log = await new_log(db, clock)
         for text in ("one", "two"):
             turn = await log.begin_turn(user(text))
-            await log.append_reply(turn, answer("ok"), USAGE, "m")
-            await log.end_turn(turn, "answered", "")
+            await reply_and_end(log, turn, "ok")
         await compactions.record(log, None, [user("short"), log.live.messages[-1]], "e", 90, 30)
         turn = await log.begin_turn(user("three"))
         await log.append_user(turn, user("and"))

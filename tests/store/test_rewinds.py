@@ -7,7 +7,17 @@ import asyncio
 import msgspec
 import pytest
 
-from tests.store.support import USAGE, answer, asking, finish, new_log, talk, user
+from tests.store.support import (
+    USAGE,
+    answer,
+    asking,
+    begin_session,
+    finish,
+    new_log,
+    reply_and_end,
+    talk,
+    user,
+)
 from whet.contract.errors import NotFound, StoreBusy
 from whet.store import compactions, rewinds
 from whet.store.rewinds import RewindRow
@@ -33,8 +43,7 @@ async def test_a_rewind_takes_compactions_back_and_is_taken_back_itself(db, cloc
     log = await talk(db, clock, "s1", "one", "two")
     turn = await log.begin_turn(user("three"))
     await compactions.record(log, turn, [answer("summary"), log.messages[-1]], "simple", 900, 100)
-    await log.append_reply(turn, answer("fine"), USAGE, "m")
-    await log.end_turn(turn, "answered", "")
+    await reply_and_end(log, turn, "fine")
     whole = ["summary", "three", "fine"]
     assert await seen(db, clock, "s1") == whole
 
@@ -52,8 +61,7 @@ async def test_a_compaction_before_the_point_stays(db, clock):
     log = await talk(db, clock, "s1", "one")
     turn = await log.begin_turn(user("two"))
     await compactions.record(log, turn, [answer("summary"), log.messages[-1]], "simple", 900, 100)
-    await log.append_reply(turn, answer("ok"), USAGE, "m")
-    await log.end_turn(turn, "answered", "")
+    await reply_and_end(log, turn, "ok")
     third = await log.begin_turn(user("three"))
     await log.end_turn(third, "answered", "")
     begun(db, "s1", turn=3)
@@ -62,13 +70,11 @@ async def test_a_compaction_before_the_point_stays(db, clock):
 
 
 async def test_a_turn_is_cut_at_a_step_and_made_whole_again(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("go"))
+    log, turn = await begin_session(db, clock, "go")
     for text in ("first", "second"):
         await log.append_reply(turn, asking("a", ids=(text,)), USAGE, "m")
         await finish(log, turn, log.open_calls(turn)[0], text)
-    await log.append_reply(turn, answer("done"), USAGE, "m")
-    await log.end_turn(turn, "answered", "")
+    await reply_and_end(log, turn, "done")
     assert db.read_now(lambda c: rewinds.has_point(c, "s1", 1, 2))
     assert not db.read_now(lambda c: rewinds.has_point(c, "s1", 1, 3))
     assert not db.read_now(lambda c: rewinds.has_point(c, "s1", 2, 0))

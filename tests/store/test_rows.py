@@ -8,16 +8,16 @@ from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.store import rows
 
 _MESSAGES = [
-    Message(role="user", content="hi"),
-    Message(role="user", content="hi", note="[2026-11-21 09:00 UTC; in /work; at most 90 steps]"),
-    Message(role="user", content=(TextPart("see"), ImagePart("image/png", "AA==")), note="[now]"),
-    Message(role="assistant", content="", tool_calls=(ToolCall("1", "put", '{ "a":1}'),), reasoning="so"),
+    Message("user", "hi"),
+    Message("user", "hi", note="[2026-11-21 09:00 UTC; in /work; at most 90 steps]"),
+    Message("user", (TextPart("see"), ImagePart("image/png", "AA==")), note="[now]"),
+    Message("assistant", "", tool_calls=(ToolCall("1", "put", '{ "a":1}'),), reasoning="so"),
     Message(
         role="assistant", content="x", replay=VendorReplay(format="anthropic_messages", blocks_json="[ 1]")
     ),
-    Message(role="tool", content="boom", tool_call_id="1", tool_name="put", is_error=True),
-    Message(role="assistant", content="known", cache_until=True),
-    Message(role="user", content="typed", is_typed=True),
+    Message("tool", "boom", tool_call_id="1", tool_name="put", is_error=True),
+    Message("assistant", "known", cache_until=True),
+    Message("user", "typed", is_typed=True),
 ]
 
 
@@ -38,5 +38,5 @@ def test_a_message_with_every_field_set_keeps_each_of_them() -> None:
 
 
 def test_text_that_no_encoding_holds_is_replaced_in_the_note_too() -> None:
-    message = rows.to_storable(Message(role="user", content="hi", note="in /tmp/\udcff"))
+    message = rows.to_storable(Message("user", "hi", note="in /tmp/\udcff"))
     assert "\udcff" not in message.note

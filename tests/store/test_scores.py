@@ -24,12 +24,7 @@ def opened(folder) -> StateDatabase:
     return StateDatabase.open(folder / "state.db", FixedClock())
 
 
-def scores(
-    db: StateDatabase,
-    text: str,
-    limit: int = 20,
-    span: TimeSpan | None = None,
-) -> dict[str, float]:
+def scores(db: StateDatabase, text: str, limit: int = 20, span: TimeSpan | None = None) -> dict[str, float]:
     """Give the scores by place, the best first."""
     while db.write_now(index.index_new):
         pass

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.store.support import USAGE, answer, asking, finish, new_log, talk, user
+from tests.store.support import USAGE, asking, begin_session, finish, reply_and_end, talk, user
 from tests.support import FixedClock
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, ToolCall
@@ -174,9 +174,8 @@ async def test_private_reviews_and_undone_are_hidden_unless_named(db, clock):
 
 
 async def test_role_and_time_restrict(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("tiger question"))
-    await log.append_reply(turn, Message(role="assistant", content="tiger answer"), USAGE, "m")
+    log, turn = await begin_session(db, clock, "tiger question")
+    await log.append_reply(turn, Message("assistant", "tiger answer"), USAGE, "m")
     await log.end_turn(turn, "answered", "")
     clock.advance(86400)
     await talk(db, clock, "s2", "tiger again")
@@ -188,8 +187,7 @@ async def test_role_and_time_restrict(db, clock):
 
 
 async def test_calls_and_results_are_found(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("x"))
+    log, turn = await begin_session(db, clock, "x")
     call = ToolCall("c1", "terminal", '{"command": "grep\\nneedleone \\u00fcber"}')
     await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "m")
     await finish(log, turn, log.open_calls(turn)[0], "needletwo")
@@ -201,8 +199,7 @@ async def test_calls_and_results_are_found(db, clock):
 @pytest.mark.parametrize("depth", [600, 5_000])
 async def test_arguments_nested_without_measure_do_not_stop_the_index(db, clock, depth):
     deep = '{"text": "needleone\\n", "x": ' + "[" * depth + "]" * depth + "}"
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("x"))
+    log, turn = await begin_session(db, clock, "x")
     call = ToolCall("c1", "terminal", deep)
     await log.append_reply(turn, Message(role="assistant", tool_calls=(call,)), USAGE, "m")
     await finish(log, turn, log.open_calls(turn)[0], "needletwo")
@@ -212,15 +209,13 @@ async def test_arguments_nested_without_measure_do_not_stop_the_index(db, clock,
 
 
 async def test_a_running_turn_is_indexed_without_leaving_gaps(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("alpha"))
+    log, turn = await begin_session(db, clock, "alpha")
     await log.append_reply(turn, asking("a", "b"), USAGE, "m")
     first, second = log.open_calls(turn)
     await finish(log, turn, second, "second result")
     assert [h.seq for h in await search.find(db, "alpha")] == [1]
     await finish(log, turn, first, "first result")
-    await log.append_reply(turn, answer("omega"), USAGE, "m")
-    await log.end_turn(turn, "answered", "")
+    await reply_and_end(log, turn, "omega")
     assert sorted(h.seq for h in await search.find(db, "result")) == [3, 4]
     assert [h.seq for h in await search.find(db, "omega")] == [5]
     assert db.read_now(lambda c: c.execute("SELECT count(*) FROM sessions WHERE dirty").fetchone()) == (0,)

@@ -31,9 +31,8 @@ async def test_a_clients_conversation_is_a_session(db, clock):
     on(db, api.set_owner, "s2", "ann")
     on(db, api.set_instructions, "s1", "h")
     assert on(db, api.find_owner, "s1") == SessionOwner("ann", "k", "h")
-    assert (
-        on(db, api.find_owner, "s2") == SessionOwner("ann", "", "") and on(db, api.find_owner, "s3") is None
-    )
+    assert on(db, api.find_owner, "s2") == SessionOwner("ann", "", "")
+    assert on(db, api.find_owner, "s3") is None
     assert on(db, api.find_session, "ann", "k") == "s1"
     assert on(db, api.find_session, "ann", "") == "" == on(db, api.find_session, "bob", "k")
     begun = listed(db, 9)
@@ -156,7 +155,5 @@ async def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
 def test_what_came_once_is_remembered(db):
     for _ in range(2):
         on(db, imported_items.record_name, "hermes", "mcp", "files", "now")
-    assert (
-        on(db, imported_items.list_names, "hermes", "mcp") == {"files"}
-        and on(db, imported_items.list_names, "hermes", "chats") == set()
-    )
+    assert on(db, imported_items.list_names, "hermes", "mcp") == {"files"}
+    assert on(db, imported_items.list_names, "hermes", "chats") == set()

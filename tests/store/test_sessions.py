@@ -134,13 +134,10 @@ def test_children_share_conversation_and_privacy(db):
 
 
 @ONLY_SQLITE
-def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
-    async def main():
-        await talk(db, clock, "goes", "xyzzysecretphrase here", system_prompt="only here")
-        await talk(db, clock, "stays", "ordinary words")
-        await talk(db, clock, "kid", "child words", kind="child", parent_session_id="goes")
-
-    asyncio.run(main())
+async def test_delete_takes_children_text_and_index_with_it(tmp_path, db, clock):
+    await talk(db, clock, "goes", "xyzzysecretphrase here", system_prompt="only here")
+    await talk(db, clock, "stays", "ordinary words")
+    await talk(db, clock, "kid", "child words", kind="child", parent_session_id="goes")
     while db.write_now(index.index_new):
         pass
     assert db.write_now(lambda c: session_deletion.delete_session(c, "goes")) == 2

@@ -6,12 +6,13 @@ import asyncio
 import os
 import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
-from tests.store.support import USAGE, answer, asking, finish, new_log, run_child, user
+from tests.store.support import USAGE, answer, asking, begin_session, finish, run_child
 from whet.clock import SystemClock
 from whet.rewind import database
 from whet.rewind.contents import read_content
@@ -62,8 +63,7 @@ def cut_power(file: Path, to: Path) -> None:
 async def call_and_cut(folder: Path) -> None:
     """Cut the power after an answer with a call, after the call's start, and after its result."""
     db = StateDatabase.open_file(folder / "state.db", "now", 1.0)
-    log = await new_log(db, SystemClock())
-    turn = await log.begin_turn(user("do it"))
+    log, turn = await begin_session(db, SystemClock(), "do it")
     await log.append_reply(turn, asking("a"), USAGE, "m1")
     cut_power(db.path, folder / "answered")
     [call] = log.open_calls(turn)
@@ -94,13 +94,10 @@ def record_steps(folder: Path) -> None:
 
 def read_back(folder: Path) -> tuple[list[str], list[bool]]:
     """Return the roles of the messages that a power cut left, and of each call whether it had started."""
-    db = StateDatabase.open_file(folder / "state.db", "now", 1.0)
-    try:
+    with closing(StateDatabase.open_file(folder / "state.db", "now", 1.0)) as db:
         log = asyncio.run(Transcript.open(db, "s1", SystemClock()))
         started = db.read_now(lambda c: c.execute("SELECT started IS NOT NULL FROM tool_calls").fetchall())
         return [message.role for message in log.messages], [bool(one) for (one,) in started]
-    finally:
-        db.close()
 
 
 @pytest.mark.slow
@@ -117,14 +114,11 @@ def test_a_power_cut_costs_at_most_an_answer_whose_calls_had_not_started(tmp_pat
 def test_the_record_of_a_step_is_synced_once_before_the_step(tmp_path: Path) -> None:
     code, output = run_child("from tests.store.test_syncs import main; main()", "steps", str(tmp_path))
     assert (code, output.strip()) == (0, "10"), output
-    file = RecordFile.open_file(tmp_path / "cut" / "files.db", "now", 1.0)
-    try:
+    with closing(RecordFile.open_file(tmp_path / "cut" / "files.db", "now", 1.0)) as file:
         before = file.read_now(database.read_version)
         state = file.read_now(lambda db: database.state_at(db, "a.txt", before))
         assert state is not None
         assert file.read_now(lambda db: read_content(db, state)) == b"9\n" * 40
-    finally:
-        file.close()
 
 
 def main() -> None:

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from msgspec.json import encode
 
-from tests.store.support import USAGE, answer, finish, new_log, result, talk, user
+from tests.store.support import USAGE, begin_session, finish, new_log, reply_and_end, result, talk, user
 from tests.support import FixedClock
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
@@ -50,22 +48,14 @@ def test_calls_are_understood_by_their_arguments_names():
     assert find_touched_items("any", "[" * 5_000) == []
 
 
-def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_number(
-    db: StateDatabase, clock: FixedClock
-):
-    async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("go"))
-        for path in ("a", "b", "a", "c"):
-            call = ToolCall(f"c{log.live.seqs[-1]}", "read_file", f'{{"path": "{path}"}}')
-            await log.append_reply(turn, Message("assistant", "", (call,)), USAGE, "m")
-            await finish(log, turn, log.open_calls(turn)[0])
-            log.live.fold_results()
-        await log.append_reply(turn, answer("done"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        return log
-
-    log = asyncio.run(story())
+async def test_a_sessions_trail_is_read_newest_first_below_a_number(db: StateDatabase, clock: FixedClock):
+    log, turn = await begin_session(db, clock, "go")
+    for path in ("a", "b", "a", "c"):
+        call = ToolCall(f"c{log.live.seqs[-1]}", "read_file", f'{{"path": "{path}"}}')
+        await log.append_reply(turn, Message("assistant", "", (call,)), USAGE, "m")
+        await finish(log, turn, log.open_calls(turn)[0])
+        log.live.fold_results()
+    await reply_and_end(log, turn, "done")
     kinds = ("read", "changed")
     steps, rest = db.read_now(lambda c: read_trail(c, "s1", kinds, 0, 100))
     assert [(step.seq, step.item.value) for step in steps] == [(8, "c"), (6, "a"), (4, "b")]

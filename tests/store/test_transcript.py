@@ -11,10 +11,12 @@ from tests.store.support import (
     USAGE,
     answer,
     asking,
+    begin_session,
     child,
     finish,
     new_log,
     one_job,
+    reply_and_end,
     result,
     talk,
     user,
@@ -38,8 +40,7 @@ def fields(message):
 
 def test_a_turn_is_kept_whole(db, clock):
     async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("do it"))
+        log, turn = await begin_session(db, clock, "do it")
         await log.append_reply(turn, asking("a", "b"), USAGE, "m1")
         first, second = log.open_calls(turn)
         await log.store_call_start(turn, first, "rule")
@@ -99,8 +100,7 @@ async def test_what_belongs_to_a_message_is_stored_with_it_or_not_at_all(db, clo
 
 
 async def test_duplicate_call_ids_keep_their_own_results(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("x"))
+    log, turn = await begin_session(db, clock, "x")
     await log.append_reply(turn, asking("a", "a", ids=("same", "same")), USAGE, "m")
     for call in reversed(log.open_calls(turn)):
         await finish(log, turn, call, f"result {call.index}")
@@ -111,30 +111,28 @@ async def test_duplicate_call_ids_keep_their_own_results(db, clock):
 @pytest.mark.parametrize(
     "message",
     [
-        Message(role="user", content="NUL \0 and \u2028 and 日本語"),
-        Message(role="user", content=""),
-        Message(role="user", content="hi", note="[2026-11-21, in /tmp]"),
-        Message(role="user", content=(TextPart("look"), ImagePart("image/png", "aGk="))),
+        Message("user", "NUL \0 and \u2028 and 日本語"),
+        Message("user", ""),
+        Message("user", "hi", note="[2026-11-21, in /tmp]"),
+        Message("user", (TextPart("look"), ImagePart("image/png", "aGk="))),
         Message(
             role="assistant",
             content="x",
             reasoning="because",
             replay=VendorReplay("anthropic_messages", "[{}]"),
         ),
-        Message(role="tool", content="no", tool_call_id="c", tool_name="t", is_error=True),
+        Message("tool", "no", tool_call_id="c", tool_name="t", is_error=True),
     ],
 )
 async def test_every_field_survives(db, clock, message):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("x"))
+    log, turn = await begin_session(db, clock, "x")
     await log.append_reply(turn, message, USAGE, "m")
     await log.end_turn(turn, "answered", "")
     assert fields((await Transcript.open(db, "s1", clock)).messages[1]) == fields(message)
 
 
 async def test_a_lone_surrogate_becomes_a_mark_in_memory_too(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("a\ud800b"))
+    log, turn = await begin_session(db, clock, "a\ud800b")
     await log.end_turn(turn, "answered", "")
     live, stored = log.messages[0].text, (await Transcript.open(db, "s1", clock)).messages[0].text
     assert live == stored and live.startswith("a�") and live.endswith("b")
@@ -149,8 +147,7 @@ async def test_ten_megabytes_are_kept(db, clock):
 
 def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
     async def crash():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("go"))
+        log, turn = await begin_session(db, clock, "go")
         await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
         one, two, _ = log.open_calls(turn)
         await log.store_call_start(turn, one, "rule")
@@ -168,8 +165,7 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
             await finish(log, turn, call, f"late {call.index}")
         log.live.fold_results()
         assert [m.text for m in log.messages[2:]] == ["late 0", "two", "late 2"]
-        await log.append_reply(turn, answer("ok"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
+        await reply_and_end(log, turn, "ok")
         assert await log.claim_unfinished_turn() is None
         return log.session
 
@@ -213,8 +209,7 @@ async def test_the_list_of_a_turn_holds_nothing_of_the_session_beside_it(db, clo
 
 
 async def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("x"))
+    log, turn = await begin_session(db, clock, "x")
     task = asyncio.create_task(log.append_reply(turn, asking("a"), USAGE, "m"))
     await asyncio.sleep(0)
     task.cancel()
@@ -227,8 +222,7 @@ async def test_a_cancelled_append_is_in_memory_when_the_turn_ends(db, clock):
 
 
 async def test_one_session_has_one_turn_at_a_time(db, clock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("x"))
+    log, turn = await begin_session(db, clock, "x")
     other = await Transcript.open(db, "s1", clock)
     with pytest.raises(StoreBusy, match=f"in use by process {os.getpid()}"):
         await other.begin_turn(user("y"))
@@ -236,8 +230,7 @@ async def test_one_session_has_one_turn_at_a_time(db, clock):
     assert isinstance(other.live.resume_error(), StoreBusy)
     with pytest.raises(StoreBusy):
         await other.undo_last_turn()
-    await log.append_reply(turn, answer("a"), USAGE, "m")
-    await log.end_turn(turn, "answered", "")
+    await reply_and_end(log, turn, "a")
     kept = list(other.messages)
     await other.end_turn(await other.begin_turn(user("y")), "answered", "")
     assert texts(other) == [("user", "x"), ("assistant", "a"), ("user", "y")]
@@ -255,7 +248,7 @@ async def main():
     clock = SystemClock()
     db = StateDatabase.open(Path(sys.argv[1]), clock)
     log = await Transcript.open(db, "s1", clock)
-    await log.begin_turn(Message(role="user", content="held"))
+    await log.begin_turn(Message("user", "held"))
     print("ready", flush=True)
     sys.stdin.read()
 asyncio.run(main())
@@ -292,49 +285,41 @@ def _foreign_claim(db, renewed):
 
 
 @ONLY_SQLITE
-def test_a_claim_that_cannot_be_checked_is_a_lease(db, clock):
-    async def main():
-        first = await new_log(db, clock)
-        turn = await first.begin_turn(user("x"))
-        _foreign_claim(db, "2026-11-21T09:00:00.000Z")
-        second = await Transcript.open(db, "s1", clock)
-        clock.advance(50)
-        with pytest.raises(StoreBusy):
-            await second.begin_turn(user("y"))
-        await first.append_reply(turn, answer("still here"), USAGE, "m")
-        clock.advance(50)
-        with pytest.raises(StoreBusy):
-            await second.begin_turn(user("y"))
-        clock.advance(20)
+async def test_a_claim_that_cannot_be_checked_is_a_lease(db, clock):
+    first = await new_log(db, clock)
+    turn = await first.begin_turn(user("x"))
+    _foreign_claim(db, "2026-11-21T09:00:00.000Z")
+    second = await Transcript.open(db, "s1", clock)
+    clock.advance(50)
+    with pytest.raises(StoreBusy):
         await second.begin_turn(user("y"))
-        with pytest.raises(StoreError):
-            await first.append_reply(turn, answer("too late"), USAGE, "m")
-        with pytest.raises(StoreBusy, match="taken over"):
-            await first.end_turn(turn, "answered", "")
-        assert texts(second)[-1] == ("user", "y")
-
-    asyncio.run(main())
+    await first.append_reply(turn, answer("still here"), USAGE, "m")
+    clock.advance(50)
+    with pytest.raises(StoreBusy):
+        await second.begin_turn(user("y"))
+    clock.advance(20)
+    await second.begin_turn(user("y"))
+    with pytest.raises(StoreError):
+        await first.append_reply(turn, answer("too late"), USAGE, "m")
+    with pytest.raises(StoreBusy, match="taken over"):
+        await first.end_turn(turn, "answered", "")
+    assert texts(second)[-1] == ("user", "y")
 
 
 @ONLY_SQLITE
-def test_a_failed_write_leaves_memory_as_it_was(db, clock):
-    async def main():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("x"))
-        await db.write(
-            lambda c: c.execute(
-                "CREATE TRIGGER no BEFORE INSERT ON messages BEGIN SELECT raise(ABORT, 'no'); END"
-            )
+async def test_a_failed_write_leaves_memory_as_it_was(db, clock):
+    log, turn = await begin_session(db, clock, "x")
+    await db.write(
+        lambda c: c.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON messages BEGIN SELECT raise(ABORT, 'no'); END"
         )
-        with pytest.raises(StoreError):
-            await log.append_reply(turn, asking("a"), USAGE, "m")
-        assert texts(log) == [("user", "x")] and log.open_calls(turn) == [] and turn.steps == 0
-        await db.write(lambda c: c.execute("DROP TRIGGER no"))
-        await log.append_reply(turn, answer("ok"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        return texts(log), texts(await Transcript.open(db, "s1", clock))
-
-    live, stored = asyncio.run(main())
+    )
+    with pytest.raises(StoreError):
+        await log.append_reply(turn, asking("a"), USAGE, "m")
+    assert texts(log) == [("user", "x")] and log.open_calls(turn) == [] and turn.steps == 0
+    await db.write(lambda c: c.execute("DROP TRIGGER no"))
+    await reply_and_end(log, turn, "ok")
+    live, stored = texts(log), texts(await Transcript.open(db, "s1", clock))
     assert live == stored == [("user", "x"), ("assistant", "ok")]
 
 

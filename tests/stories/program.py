@@ -49,7 +49,6 @@ class Program:
 
     @property
     def home(self) -> Path:
-        """WHET_HOME of its runs."""
         return self.root / "home"
 
     def start(
@@ -105,7 +104,6 @@ class Program:
         return [*names, "--format", self.wire] if self.wire else names
 
     def sessions(self) -> list[dict[str, Any]]:
-        """What `sessions list --json` shows."""
         found = json.loads(self.run("sessions", "list", "--json").out)
         return found["sessions"] if isinstance(found, dict) else found
 
@@ -147,7 +145,6 @@ def _text(content: Any) -> str:
 
 
 def assert_calls_answered_once(request: RecordedRequest) -> None:
-    """Every call of a Chat Completions request has one result, and every result a call."""
     rows = request.json_body["messages"]
     asked = [call["id"] for row in rows for call in row.get("tool_calls") or ()]
     answered = [row["tool_call_id"] for row in rows if row["role"] == "tool"]
@@ -155,7 +152,6 @@ def assert_calls_answered_once(request: RecordedRequest) -> None:
 
 
 def use(tool: str, call_id: str = "", **arguments: object) -> PracticeCall:
-    """A call of a tool."""
     return PracticeCall(tool, json.dumps(arguments), call_id)
 
 

@@ -24,10 +24,7 @@ CAPTURES = Path(__file__).parent / "captures"
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 
 GALLERY: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "gallery.py"))
-pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here"),
-]
+pytestmark = [pytest.mark.soak, pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")]
 # Machines differ in their sandboxes.
 SETTINGS = {
     "WHET_SANDBOX_MODE": "off",

@@ -90,9 +90,7 @@ def last_result(server: PracticeServer) -> str:
 
 
 @pytest.mark.slow
-def test_an_approved_action_runs_once_and_its_record_is_closed(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_an_approved_action_runs_once_only(program: Program, server: PracticeServer, service: Served) -> None:
     running = program.start_asking("ship it", "--stream-json")
     request = pending(service)
     assert shipped(program) == ""
@@ -111,9 +109,7 @@ def test_an_approved_action_runs_once_and_its_record_is_closed(
 
 
 @pytest.mark.slow
-def test_a_denial_reaches_the_model_with_its_reason(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_denial_tells_the_model_why(program: Program, server: PracticeServer, service: Served) -> None:
     running = program.start_asking("ship it")
     decide(service, pending(service), "deny", reason="not on a Friday")
     assert running.done().code == 0
@@ -130,10 +126,8 @@ def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
     environ = {**program.environ, "WHET_HOME": str(program.home)}
     with Tty(["chat", "--continue", "--yes", *program.flags], program.work, environ=environ) as tty:
         tty.wait_for("cut off")
-        tty.type("/resume\r")
-        tty.wait_for("That was it.")
-        tty.type("\x04")
-        assert tty.wait_for_end() == 0
+        tty.type("/resume\r", "That was it.")
+        assert tty.leave("\x04") == 0
     assert shipped(program) == "shipped 1.0\n"
     everything = service.call("GET", "/confirm?limit=50", role="approve")[1]["requests"]
     assert [one["id"] for one in everything] == [request["id"]]
@@ -153,9 +147,7 @@ def test_new_words_after_a_kill_run_no_call_that_waited(
 
 
 @pytest.mark.slow
-def test_a_service_killed_while_somebody_waits_is_waited_for(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_killed_service_is_waited_for(program: Program, server: PracticeServer, service: Served) -> None:
     running = program.start_asking("ship it")
     request = pending(service)
     service.kill()
@@ -214,9 +206,7 @@ def test_ctrl_c_in_an_approved_action_is_reported(program: Program, service: Ser
 
 
 @pytest.mark.slow
-def test_an_allow_rule_does_not_stand_in_for_the_human(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_an_allow_rule_is_no_human(program: Program, server: PracticeServer, service: Served) -> None:
     program.environ["WHET_APPROVAL_ALLOW"] = "terminal(./ship *)"
     running = program.start_asking("ship it")
     decide(service, pending(service), "deny")
@@ -225,9 +215,7 @@ def test_an_allow_rule_does_not_stand_in_for_the_human(
 
 
 @pytest.mark.slow
-def test_a_deny_rule_comes_before_the_service(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_deny_rule_precedes_the_service(program: Program, server: PracticeServer, service: Served) -> None:
     program.environ["WHET_APPROVAL_DENY"] = "terminal(./ship *)"
     assert program.ask("ship it").code == 0
     assert "Denied by policy" in last_result(server)

@@ -154,12 +154,7 @@ class Silent:
 
 PLATFORM = Platform(SilentSettings, lambda name, settings, tokens: Silent(name))
 '''
-CHANNEL_ROW = Row(
-    "src/whet/channels/loading.py",
-    '    "webhook",\n',
-    '    "silent",\n',
-    after=True,
-)
+CHANNEL_ROW = Row("src/whet/channels/loading.py", '    "webhook",\n', '    "silent",\n', after=True)
 ROWS = (TOOL, TAGS, SERVER, SETTING, COMMAND, CHANNEL_ROW)
 FILES = {
     "src/whet/tools/word_count.py": TOOL_WORK,

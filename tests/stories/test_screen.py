@@ -103,7 +103,6 @@ class Screen:
         return done.stdout
 
     def press(self, keys: str, shown: Sequence[str]) -> None:
-        """Press keys, and wait until all that is to be shown has come."""
         typed, _, key = keys.partition("> ") if keys.startswith("<") else ("", "", keys)
         before = self.look()
         if typed:

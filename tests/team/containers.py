@@ -60,7 +60,6 @@ def make_base(folder: Path) -> str:
 
 
 def build(recipe: str, base: str, context: Path = ROOT) -> str:
-    """Build an image of a recipe in `deploy/`, and return its name."""
     name = "whet-test-" + re.sub(r"\W+", "-", recipe.lower())
     options = ["--isolation", "chroot", "--network", "host", "--pull-never", "--from", base]
     run("podman", "build", "--quiet", *options, "-f", str(ROOT / "deploy" / recipe), "-t", name, str(context))

@@ -84,7 +84,6 @@ class Served:
 
     @contextmanager
     def events(self, session_id: str, last_id: str = "") -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
-        """The session's events as (id, event), from `last_id` on."""
         headers = {"last-event-id": last_id} if last_id else {}
         with self.http.stream("GET", f"/api/sessions/{session_id}/events", headers=headers) as answer:
             assert answer.status_code == 200

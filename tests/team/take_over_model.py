@@ -42,7 +42,6 @@ class World(NamedTuple):
     failed_over: bool = False
 
     def but(self, index: int, worker: Worker) -> World:
-        """Return the world with one worker replaced."""
         return self._replace(workers=(*self.workers[:index], worker, *self.workers[index + 1 :]))
 
 

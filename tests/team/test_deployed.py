@@ -73,7 +73,6 @@ def team(base: str, tmp_path: Path, cluster: Cluster) -> Iterator[Root]:
 
 @contextlib.contextmanager
 def forwarded(network: str, port: int, host: str, to: int) -> Generator[None]:
-    """Forward a port in another network namespace to a server in this one."""
     listener: list[socket.socket] = []
 
     def listen() -> None:  # a thread of its own, since it stays in that namespace
@@ -122,7 +121,6 @@ def unix(folder: str, port: int) -> socket.socket:
 
 
 def start_of(service: dict[str, Any], root: Root) -> Start:
-    """Return how a compose file starts a service."""
     values = {"POSTGRES_PASSWORD": "secret", "OPENAI_API_KEY": "sk-test"}
     environment = {
         name: re.sub(
@@ -187,8 +185,7 @@ def test_the_team_starts_as_the_compose_file_and_the_units_start_it(team: Root) 
 
 @with_containers
 def test_the_confirmation_service_starts_in_a_read_only_root(base: str, tmp_path: Path) -> None:
-    root = Root(build("confirm/Containerfile", base), tmp_path)
-    try:
+    with contextlib.closing(Root(build("confirm/Containerfile", base), tmp_path)) as root:
         service = yaml.safe_load((DEPLOY / "confirm/compose.yaml").read_text("utf-8"))["services"]["confirm"]
         start = start_of(service, root)
         assert root.user == "whet-confirm" and start.is_read_only
@@ -208,8 +205,6 @@ def test_the_confirmation_service_starts_in_a_read_only_root(base: str, tmp_path
         )
         with root.running(start) as process:
             wait_ready(root, "http://127.0.0.1:6000/health", process)
-    finally:
-        root.close()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

@@ -44,7 +44,7 @@ def tell_left(connection: Any) -> None:
 
 
 @pytest.mark.parametrize("write", [end, tell_left])
-def test_an_event_waits_for_those_of_its_session_that_have_a_number_and_for_no_others(
+async def test_an_event_waits_for_those_of_its_session_that_have_a_number_and_for_no_others(
     database: TeamDatabase, other: Any, write: Callable[[Any], None]
 ) -> None:
     def bodies() -> list[str]:
@@ -55,19 +55,16 @@ def test_an_event_waits_for_those_of_its_session_that_have_a_number_and_for_no_o
         sql = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         return database.read_now(lambda db: db.execute(sql).fetchone()) is not None
 
-    async def main() -> None:
-        late, soon = events.EventWriter(database, 0.0), events.EventWriter(database, 0.0)
-        late.enqueue("s", Notice("a"))
-        late.enqueue("r", Notice("b"))
-        async with asyncio.timeout(_WAIT_S):
-            while not waits():
-                await asyncio.sleep(0.005)
-            soon.enqueue("q", Notice("c"))
-            await soon.drain()
-            assert bodies() == ["q: c"]
-            other.raw.execute("COMMIT")
-            await late.drain()
-        assert sorted(bodies()[:2]) == ["q: c", "s: end"] and bodies()[2:] == ["s: a", "r: b"]
-
     write(other)
-    asyncio.run(main())
+    late, soon = events.EventWriter(database, 0.0), events.EventWriter(database, 0.0)
+    late.enqueue("s", Notice("a"))
+    late.enqueue("r", Notice("b"))
+    async with asyncio.timeout(_WAIT_S):
+        while not waits():
+            await asyncio.sleep(0.005)
+        soon.enqueue("q", Notice("c"))
+        await soon.drain()
+        assert bodies() == ["q: c"]
+        other.raw.execute("COMMIT")
+        await late.drain()
+    assert sorted(bodies()[:2]) == ["q: c", "s: end"] and bodies()[2:] == ["s: a", "r: b"]

@@ -197,8 +197,8 @@ def test_a_pooler_is_refused_before_anybodys_lock_is_held(url: str, more: tuple[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_clocks_an_hour_apart_take_nothing_over(url, hours):
-    async def main() -> None:
+async def test_clocks_an_hour_apart_take_nothing_over(url, hours):
+    with closing(TeamDatabase.open_url(url)) as db:
         here, there = FixedClock(), FixedClock(ids_after=100)
         there.moment += timedelta(hours=hours)
         log = await new_log(db, here)
@@ -207,9 +207,6 @@ def test_clocks_an_hour_apart_take_nothing_over(url, hours):
         assert await other.claim_unfinished_turn() is None
         with pytest.raises(StoreBusy):
             await other.begin_turn(user("y"))
-
-    with closing(TeamDatabase.open_url(url)) as db:
-        asyncio.run(main())
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.store.support import USAGE, answer, asking, child, finish, new_log, user
+from tests.store.support import USAGE, answer, asking, begin_session, child, finish, new_log, user
 from tests.support import output_of, wait_until
 from whet.clock import SystemClock
 from whet.contract.errors import StoreBusy
@@ -47,11 +47,8 @@ asyncio.run(main())
 
 @contextmanager
 def opened(url: str, lease_s: float = LEASE_S) -> Iterator[TeamDatabase]:
-    database = TeamDatabase.open_url(url, lease_s=lease_s)
-    try:
+    with closing(TeamDatabase.open_url(url, lease_s=lease_s)) as database:
         yield database
-    finally:
-        database.close()
 
 
 @contextmanager
@@ -140,8 +137,7 @@ async def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
     """Two workers can't both record that a call begins."""
     with opened(url, 0.0) as one, opened(url, 30.0) as other:  # the first one's lease has run out at once
         one.keeper.close()
-        log = await new_log(one, SystemClock())
-        turn = await log.begin_turn(user("x"))
+        log, turn = await begin_session(one, SystemClock(), "x")
         await log.append_reply(turn, asking("t"), USAGE, "m")
         theirs = await Transcript.open(other, "s1", SystemClock())
         again = await theirs.claim_unfinished_turn()
@@ -160,8 +156,7 @@ async def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
 @pytest.mark.slow
 async def test_a_killed_connection_is_made_again_and_nothing_is_lost_or_doubled(url, cluster):
     with opened(url, 30.0) as db:
-        log = await new_log(db, SystemClock())
-        turn = await log.begin_turn(user("x"))
+        log, turn = await begin_session(db, SystemClock(), "x")
         for number in range(20):
             if number % 4 == 0:
                 cluster.cut(url)
@@ -175,8 +170,7 @@ async def test_a_server_that_stops_and_comes_back_is_waited_for(url, cluster):
     if cluster.own is None:
         pytest.skip("only a server of the tests' own is restarted")
     with opened(url, 30.0) as db:
-        log = await new_log(db, SystemClock())
-        turn = await log.begin_turn(user("x"))
+        log, turn = await begin_session(db, SystemClock(), "x")
         restart = asyncio.create_task(asyncio.to_thread(cluster.restart))
         for number in range(30):
             await log.append_reply(turn, answer(str(number)), USAGE, "m")

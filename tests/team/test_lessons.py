@@ -127,8 +127,7 @@ def test_what_one_person_learns_nobody_else_reads(db: TeamDatabase, tmp_path: Pa
 
 @pytest.mark.slow
 def test_two_workers_at_once_lose_no_change(db: TeamDatabase, url: str, tmp_path: Path) -> None:
-    other = TeamDatabase.open_url(url)
-    try:
+    with closing(TeamDatabase.open_url(url)) as other:
         desks = [home(db, tmp_path / "a"), home(other, tmp_path / "b")]
         assert change(desks[0], create("deploy", "How we deploy.", "Run make ship.")).ok
 
@@ -149,8 +148,6 @@ def test_two_workers_at_once_lose_no_change(db: TeamDatabase, url: str, tmp_path
             path.name for path in (tmp_path / "b/skills").iterdir()
         }
         assert len([row for row in rows(desks[0]) if row.kind == "memory"]) == 16
-    finally:
-        other.close()
 
 
 @pytest.mark.slow
@@ -169,9 +166,7 @@ def test_edits_by_hand_in_two_homes_are_both_kept(db: TeamDatabase, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_edit_of_a_skill_by_hand_is_everybodys_with_the_next_session(
-    db: TeamDatabase, tmp_path: Path
-) -> None:
+def test_a_manual_edit_of_a_skill_is_everybodys_in_the_next_chat(db: TeamDatabase, tmp_path: Path) -> None:
     a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")
     write(tmp_path / "a", MAIN, SKILL)
     write(tmp_path / "a", SCRIPT, "make ship\n")

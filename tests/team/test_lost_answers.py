@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.store.support import USAGE, answer, new_log, user
+from tests.store.support import USAGE, answer, begin_session, new_log
 from tests.support import wait_until
 from whet.clock import SystemClock
 from whet.postgres import schema
@@ -56,7 +56,6 @@ class Pair:
             wait_until(lambda: admin.execute("SHOW synchronous_standby_names").fetchone() == ("*",))
 
     def wait_for_commit(self) -> None:
-        """Wait until a commit is stored on the primary and not answered."""
         with closing(connect(self.primary.url, timeout_s=10)) as admin:
             wait_until(lambda: admin.execute(_STALLED).fetchone() == (1,))
 
@@ -87,11 +86,8 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    made = Pair()
-    try:
+    with closing(Pair()) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.mark.slow
@@ -119,8 +115,7 @@ def test_a_commit_that_a_failover_lost_is_made_again_though_its_number_was_given
 async def test_a_commit_that_was_answered_to_nobody_counts_once(url, cluster):
     """The connection is cut while rows are on their way: each is there once, in its order."""
     with closing(TeamDatabase.open_url(url)) as db:
-        log = await new_log(db, SystemClock())
-        turn = await log.begin_turn(user("x"))
+        log, turn = await begin_session(db, SystemClock(), "x")
         for number in range(30):
             cutting = asyncio.create_task(asyncio.to_thread(cluster.cut, url))
             await log.append_reply(turn, answer(str(number)), USAGE, "m")

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.slow
 
 
 def extract_older(folder: Path) -> Path:
-    """Extract the source of the older commit, and return its folder."""
     archive = subprocess.run(["git", "archive", OLDER, "src"], cwd=_ROOT, capture_output=True, timeout=60)
     if archive.returncode:
         pytest.skip("the history does not reach back to the older commit")

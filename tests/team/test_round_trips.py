@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
@@ -78,7 +77,7 @@ def test_a_read_of_several_statements_waits_once(far: Far) -> None:
     assert far.database.read_now(look) == (0, 0) and far.waits() == 1
 
 
-def test_a_turn_with_one_call_waits_ten_times(far: Far) -> None:
+async def test_a_turn_with_one_call_waits_ten_times(far: Far) -> None:
     async def turn(log: Transcript) -> list[int]:
         waits = [far.waits()]
         record = await log.begin_turn(user("do it"))
@@ -92,10 +91,7 @@ def test_a_turn_with_one_call_waits_ten_times(far: Far) -> None:
         waits.append(far.waits())
         return waits[1:]
 
-    async def main() -> list[int]:
-        log = await new_log(far.database, SystemClock())
-        await turn(log)
-        return await turn(log)
-
-    begin, steps, end = asyncio.run(main())
+    log = await new_log(far.database, SystemClock())
+    await turn(log)
+    begin, steps, end = await turn(log)
     assert begin <= 2 and steps <= 4 and end <= 2

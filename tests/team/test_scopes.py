@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from tests.late import Late
-from tests.store.support import USAGE, answer, new_log, user  # pyright: ignore[reportUnknownVariableType]
+from tests.store.support import new_log, reply_and_end, user  # pyright: ignore[reportUnknownVariableType]
 from tests.support import wait_until
 from whet.clock import SystemClock
 from whet.sqlite.lane import ScopedWork
@@ -35,7 +35,6 @@ class Held:
         self._may_end = threading.Event()
 
     def begin_turn(self, url: str, session_id: str) -> None:
-        """Begin a turn of the session, and keep the transaction open until `end`."""
         database = TeamDatabase.open_url(url)
 
         def hold(connection: apsw.Connection) -> tuple[()]:
@@ -94,8 +93,7 @@ async def test_a_turn_runs_while_another_sessions_transaction_is_open(url: str, 
     with holding(url, "a") as (held, done):
         log = await Transcript.open(db, "b", clock)
         turn = await log.begin_turn(user("y"), also=do_nothing)
-        await log.append_reply(turn, answer("z"), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
+        await reply_and_end(log, turn, "z")
         await new_log(db, clock, "c")
         assert held.runs == 1 and not done.done()
     await asyncio.wrap_future(done)
@@ -119,13 +117,9 @@ def test_two_sessions_store_the_same_prompt_at_the_same_time(url: str, db: TeamD
 
 
 @pytest.mark.parametrize(
-    "work",
-    [return_one, ScopedWork("a", return_one)],
-    ids=["without a scope", "of the same session"],
+    "work", [return_one, ScopedWork("a", return_one)], ids=["without a scope", "of the same session"]
 )
-def test_a_function_that_may_touch_the_same_rows_waits(
-    url: str, db: TeamDatabase, work: Callable[[object], int]
-) -> None:
+def test_a_function_on_the_same_rows_waits(url: str, db: TeamDatabase, work: Callable[[object], int]) -> None:
     asyncio.run(new_log(db, SystemClock(), "a")).close()
     with holding(url, "a") as (held, done), psycopg.connect(url, autocommit=True) as admin:
         waiting = db.submit(work)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -334,11 +334,8 @@ def turns_go_on(db_url: str, folder: Path, disturb: Callable[[], None], turns: i
 @contextmanager
 def own_cluster(**more: Any) -> Iterator[Cluster]:
     made = TrialServer(**more)
-    cluster = Cluster(made.url, made)
-    try:
+    with closing(Cluster(made.url, made)) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.mark.slow

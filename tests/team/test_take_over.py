@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.late import Late
-from tests.store.support import USAGE, asking, child, finish, new_log, user
+from tests.store.support import USAGE, asking, begin_session, child, finish, new_log
 from tests.support import output_of, wait_until
 from tests.team.take_over_model import Protocol, explore
 from tests.team.test_soak import ROUNDS
@@ -58,11 +58,8 @@ asyncio.run(main())
 
 @contextmanager
 def opened(url: str, lease_s: float = 30.0) -> Iterator[TeamDatabase]:
-    database = TeamDatabase.open_url(url, lease_s=lease_s)
-    try:
+    with closing(TeamDatabase.open_url(url, lease_s=lease_s)) as database:
         yield database
-    finally:
-        database.close()
 
 
 @contextmanager
@@ -111,8 +108,7 @@ def bystander(url: str) -> Iterator[list[Bystander]]:
 
 
 async def asked(db: TeamDatabase) -> tuple[Transcript, TurnRecord, OpenCall]:
-    log = await new_log(db, SystemClock())
-    turn = await log.begin_turn(user("x"))
+    log, turn = await begin_session(db, SystemClock(), "x")
     await log.append_reply(turn, asking("t"), USAGE, "m")
     return log, turn, log.open_calls(turn)[0]
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -41,11 +41,8 @@ def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "")
 
 @contextmanager
 def opened(url: str) -> Iterator[tuple[TeamDatabase, DatabaseQueue]]:
-    db = TeamDatabase.open_url(url, lease_s=LEASE_S)
-    try:
+    with closing(TeamDatabase.open_url(url, lease_s=LEASE_S)) as db:
         yield db, DatabaseQueue(db)
-    finally:
-        db.close()
 
 
 def has_ended(queue: DatabaseQueue, turn_id: str) -> bool:

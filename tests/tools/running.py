@@ -26,7 +26,6 @@ def context(
 
 
 def find_tool(tools: Iterable[Tool], name: str) -> Tool:
-    """Return the tool of a toolset with that name."""
     return next(tool for tool in tools if tool.name == name)
 
 

@@ -146,7 +146,6 @@ swap(path, hash_text(b"three"), b"four")
 
 
 def write_mounted(folder: Path, mount: str, code: str) -> subprocess.CompletedProcess[str]:
-    """Run code with the workspace `folder`/ws, at whose one file `folder`/source is mounted."""
     source, workspace = folder / "source", folder / "ws"
     source.write_text("old")
     workspace.mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,18 +20,13 @@ from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
 
 def _run(folder: Path, command: str) -> float | None:
-    processes = Processes()
-    try:
+    with closing(Processes()) as processes:
         terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
         return asyncio.run(call(terminal, context(folder), command=command)).cpu_s
-    finally:
-        processes.close()
 
 
 @pytest.mark.slow
-def test_a_result_says_how_much_cpu_the_command_and_its_children_used(
-    tmp_path: Path,
-) -> None:
+def test_a_result_says_how_much_cpu_the_command_and_its_children_used(tmp_path: Path) -> None:
     used_s: list[float] = []
     for command in ("sleep 0.3; echo waited", "python3 -c 'for i in range(20_000_000): pass'; echo worked"):
         cpu_s = _run(tmp_path, command)

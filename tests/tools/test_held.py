@@ -40,7 +40,6 @@ class Held:
 
 
 def change(folder: Path, name: str, new: str, old: str | None) -> PendingWrite:
-    """A change that was worked out from `old` just now."""
     place = resolve(name, folder)
     return PendingWrite(place, new.encode(), atomic.fingerprint(place), None if old is None else old.encode())
 

@@ -148,23 +148,9 @@ def test_broken_pages_give_what_they_have(source: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    [
-        "<!--",
-        "<",
-        "<a ",
-        '<a x="',
-        "<!",
-        "<script>",
-        "</",
-        "&",
-        "<ul><li>",
-        "<a href=x>y",
-        "<nav>",
-        "<title>",
-        "<pre>",
-        "= '",
-    ],
-)
+    ["<!--", "<", "<a ", '<a x="', "<!", "<script>", "</", "&", "<ul><li>", "<a href=x>y", "<nav>",
+     "<title>", "<pre>", "= '"],
+)  # fmt: skip
 def test_time_grows_with_the_size_alone(piece: str) -> None:
     def read(size: int) -> None:
         read_html(piece * (size // len(piece)), "https://example.com/")

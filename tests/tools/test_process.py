@@ -128,14 +128,10 @@ async def test_close_kills_everything_and_reaps_it(tmp_path: Path) -> None:
     assert not any(os.path.exists(f"/proc/{pid}") for pid in [stubborn.pid, polite.pid])
 
 
-def test_close_after_the_loop_has_ended(tmp_path: Path) -> None:
-    async def main() -> Processes:
-        processes = Processes()
-        process = processes.start(command("sleep 987", tmp_path, keep_stdin=True))
-        processes.publish(process)
-        return processes
-
-    processes = asyncio.run(main())
+async def test_close_after_the_loop_has_ended(tmp_path: Path) -> None:
+    processes = Processes()
+    process = processes.start(command("sleep 987", tmp_path, keep_stdin=True))
+    processes.publish(process)
     pid = processes.list_background()[0].pid
     processes.close()
     assert not os.path.exists(f"/proc/{pid}")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.context.talk import Model, engine
-from tests.store.support import USAGE, answer, finish, new_log, result, user
+from tests.store.support import USAGE, answer, begin_session, finish, new_log, reply_and_end, result, user
 from tests.support import FixedClock
 from tests.tools.running import context, find_tool
 from whet.context import rows as chat
@@ -56,18 +56,15 @@ async def recall(db: StateDatabase, **arguments: Any):
 async def work(log: Transcript, turn: TurnRecord, name: str, result: str, **arguments: Any) -> None:
     """One step with one call."""
     call = ToolCall(f"c{log.session.id}{time.monotonic_ns()}", name, msgspec.json.encode(arguments).decode())
-    await log.append_reply(turn, Message(role="assistant", content="", tool_calls=(call,)), USAGE, "m")
+    await log.append_reply(turn, Message("assistant", "", tool_calls=(call,)), USAGE, "m")
     (open_call,) = log.open_calls(turn)
     await log.store_call_start(turn, open_call, "rule")
     await finish(log, turn, open_call, result)
     log.live.fold_results()
 
 
-async def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(
-    db: StateDatabase, clock: FixedClock
-):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("deploy it"))
+async def test_words_find_a_result_with_its_call_and_no_earlier_recall(db: StateDatabase, clock: FixedClock):
+    log, turn = await begin_session(db, clock, "deploy it")
     await work(log, turn, "terminal", "noise " * 900 + "the deploy port is 8123", command="make deploy")
     await work(log, turn, "recall", "[#3] the deploy port is 8123", query="deploy port")
     await work(log, turn, "recall", "again", query="deploy port")
@@ -83,11 +80,8 @@ async def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(
     assert "9999" not in text
 
 
-async def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
-    db: StateDatabase, clock: FixedClock
-):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("go"))
+async def test_the_three_best_finds_are_long_and_the_others_short(db: StateDatabase, clock: FixedClock):
+    log, turn = await begin_session(db, clock, "go")
     for number in range(12):
         await log.append_reply(turn, answer(f"zebra {number} " + "stripe " * 400), USAGE, "m")
     await log.end_turn(turn, "answered", "")
@@ -124,26 +118,19 @@ async def test_a_find_is_shown_with_what_surrounds_it(
     )
 
 
-def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateDatabase, clock: FixedClock):
+async def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateDatabase, clock: FixedClock):
     body = "".join(f"<{number}>" for number in range(5_000))
-
-    async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("read it"))
-        await work(log, turn, "read_file", body, path="big.txt")
-        await log.append_reply(turn, answer("It counts."), USAGE, "m")
-        await log.end_turn(turn, "answered", "")
-        pages: list[str] = []
-        ref = "#1-4"
-        while ref:
-            text = (await recall(db, ref=ref)).text
-            assert len(text) <= PAGE_CHARS
-            pages.append(text)
-            go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
-            ref = go_on[1] if go_on else ""
-        return pages
-
-    pages = asyncio.run(story())
+    log, turn = await begin_session(db, clock, "read it")
+    await work(log, turn, "read_file", body, path="big.txt")
+    await reply_and_end(log, turn, "It counts.")
+    pages: list[str] = []
+    ref = "#1-4"
+    while ref:
+        text = (await recall(db, ref=ref)).text
+        assert len(text) <= PAGE_CHARS
+        pages.append(text)
+        go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
+        ref = go_on[1] if go_on else ""
     assert len(pages) == 5
     assert pages[0].startswith("[#1 user] read it\n[#2 assistant] \n  calls read_file")
     assert pages[-1].endswith("[#4 assistant] It counts.")
@@ -153,7 +140,7 @@ def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateDatabas
 
 async def test_an_image_comes_back(db: StateDatabase, clock: FixedClock):
     log = await new_log(db, clock)
-    picture = Message(role="user", content=(TextPart("look"), ImagePart("image/png", "AAAA")))
+    picture = Message("user", (TextPart("look"), ImagePart("image/png", "AAAA")))
     turn = await log.begin_turn(picture)
     await log.end_turn(turn, "answered", "")
     output = await recall(db, ref="#1")
@@ -161,8 +148,7 @@ async def test_an_image_comes_back(db: StateDatabase, clock: FixedClock):
 
 
 async def test_no_more_than_thirty_finds_are_given(db: StateDatabase, clock: FixedClock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("go"))
+    log, turn = await begin_session(db, clock, "go")
     for number in range(31):
         await log.append_reply(turn, answer(f"lion {number}"), USAGE, "m")
     await log.end_turn(turn, "answered", "")
@@ -171,11 +157,8 @@ async def test_no_more_than_thirty_finds_are_given(db: StateDatabase, clock: Fix
     )
 
 
-async def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
-    db: StateDatabase, clock: FixedClock
-):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("go"))
+async def test_a_page_of_the_trail_ends_with_the_first_of_the_next(db: StateDatabase, clock: FixedClock):
+    log, turn = await begin_session(db, clock, "go")
     await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "a"])
     await work(
         log,
@@ -196,24 +179,18 @@ async def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
     assert third == f"- read {'a' * 400} [#2]"
 
 
-def test_the_trail_tells_how_commands_ended_in_short(db: StateDatabase, clock: FixedClock):
-    async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("go"))
-        call = ToolCall(
-            "c1", "terminal", msgspec.json.encode({"command": f"echo  {'x' * 400}\nfalse"}).decode()
-        )
-        await log.append_reply(turn, Message(role="assistant", content="", tool_calls=(call,)), USAGE, "m")
-        (opened,) = log.open_calls(turn)
-        await log.store_call_start(turn, opened, "rule")
-        failed = msgspec.structs.replace(result(opened, "x"), is_error=True)
-        await log.store_call_result(turn, opened, failed, output=ToolOutput("x", "exit", 3), duration_s=0.25)
-        log.live.fold_results()
-        commands, whole = (await recall(db, ref="commands")).text, (await recall(db, ref="#3")).text
-        await log.end_turn(turn, "answered", "")
-        return commands, whole
-
-    commands, whole = asyncio.run(story())
+async def test_the_trail_tells_how_commands_ended_in_short(db: StateDatabase, clock: FixedClock):
+    log, turn = await begin_session(db, clock, "go")
+    call = ToolCall("c1", "terminal", msgspec.json.encode({"command": f"echo  {'x' * 400}\nfalse"}).decode())
+    await log.append_reply(turn, Message("assistant", "", tool_calls=(call,)), USAGE, "m")
+    (opened,) = log.open_calls(turn)
+    await log.store_call_start(turn, opened, "rule")
+    failed = msgspec.structs.replace(result(opened, "x"), is_error=True)
+    await log.store_call_result(turn, opened, failed, output=ToolOutput("x", "exit", 3), duration_s=0.25)
+    log.live.fold_results()
+    commands, whole = (await recall(db, ref="commands")).text, (await recall(db, ref="#3")).text
+    await log.end_turn(turn, "answered", "")
+    commands, whole = commands, whole
     assert commands == f"- command echo {'x' * 394}… → exit 3 [#2]"
     assert whole.startswith("[#3 result of terminal {") and whole.endswith("… (called in #2), failed]\nx")
 
@@ -221,8 +198,7 @@ def test_the_trail_tells_how_commands_ended_in_short(db: StateDatabase, clock: F
 @pytest.mark.slow
 def test_the_trail_lists_everything_newest_first_in_pages(db: StateDatabase, clock: FixedClock):
     async def story():
-        log = await new_log(db, clock)
-        turn = await log.begin_turn(user("go"))
+        log, turn = await begin_session(db, clock, "go")
         for number in range(400):
             await work(log, turn, "read_file", "x", path=f"src/folder/of/the/module/file{number}.py")
         await work(log, turn, "terminal", "done", command="make all")
@@ -268,7 +244,7 @@ def as_rows(log: Transcript) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
+async def test_after_ten_compactions_one_call_returns_every_fact_and_path(
     db: StateDatabase, clock: FixedClock
 ):
     compressor = engine(Model())
@@ -281,38 +257,33 @@ def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
         kept = [by_id.get(id(row)) or from_dict(row) for row in compacted]
         await compactions.record(log, turn, kept, "compressor", chat.estimate(rows), chat.estimate(compacted))
 
-    async def story():
-        log = await new_log(db, clock)
-        for round_ in range(10):
-            turn = await log.begin_turn(user(f"Round {round_}: go through the next files of the project."))
-            for number in range(round_ * 20, round_ * 20 + 20):
-                fact = f"noise {number} " * 40 + f"\nfact{number} is value{number * 7919}\n" + "noise " * 80
-                await work(log, turn, "read_file", fact, path=f"src/part{round_}/f{number}.py")
-            await log.append_reply(
-                turn, answer(f"Round {round_} is done. " + "It went well. " * 60), USAGE, "m"
-            )
-            await compact(log, turn)
-            await log.end_turn(turn, "answered", "")
-        found = 0
-        for number in range(200):
-            text = (await recall(db, query=f"fact{number}")).text
-            found += f"value{number * 7919}\n" in text
-        paths: set[str] = set()
-        ref = "files"
-        while ref:
-            text = (await recall(db, ref=ref)).text
-            paths |= set(re.findall(r"src/part\d/f\d+\.py", text))
-            go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
-            ref = go_on[1] if go_on else ""
-        reopened = await Transcript.open(db, "s1", clock)
-        return (
-            found,
-            len(paths),
-            len(log.messages),
-            [m.text for m in reopened.messages] == [m.text for m in log.messages],
-        )
-
-    found, paths, left, same = asyncio.run(story())
+    log = await new_log(db, clock)
+    for round_ in range(10):
+        turn = await log.begin_turn(user(f"Round {round_}: go through the next files of the project."))
+        for number in range(round_ * 20, round_ * 20 + 20):
+            fact = f"noise {number} " * 40 + f"\nfact{number} is value{number * 7919}\n" + "noise " * 80
+            await work(log, turn, "read_file", fact, path=f"src/part{round_}/f{number}.py")
+        await log.append_reply(turn, answer(f"Round {round_} is done. " + "It went well. " * 60), USAGE, "m")
+        await compact(log, turn)
+        await log.end_turn(turn, "answered", "")
+    found = 0
+    for number in range(200):
+        text = (await recall(db, query=f"fact{number}")).text
+        found += f"value{number * 7919}\n" in text
+    paths: set[str] = set()
+    ref = "files"
+    while ref:
+        text = (await recall(db, ref=ref)).text
+        paths |= set(re.findall(r"src/part\d/f\d+\.py", text))
+        go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
+        ref = go_on[1] if go_on else ""
+    reopened = await Transcript.open(db, "s1", clock)
+    found, paths, left, same = (
+        found,
+        len(paths),
+        len(log.messages),
+        [m.text for m in reopened.messages] == [m.text for m in log.messages],
+    )
     assert found == 200
     assert paths == 200
     assert left < 60
@@ -321,10 +292,8 @@ def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
 
 
 async def test_what_is_asked_in_this_turn_comes_after_what_answers_it(db: StateDatabase, clock: FixedClock):
-    log = await new_log(db, clock)
-    turn = await log.begin_turn(user("the deploy port of the harbour is 8123"))
-    await log.append_reply(turn, answer("Noted."), USAGE, "m")
-    await log.end_turn(turn, "answered", "")
+    log, turn = await begin_session(db, clock, "the deploy port of the harbour is 8123")
+    await reply_and_end(log, turn, "Noted.")
     turn = await log.begin_turn(user("which deploy port of the harbour did we choose?"))
     found = await recall(db, query="deploy port of the harbour")
     await log.end_turn(turn, "answered", "")

@@ -8,7 +8,8 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,12 @@ def run(processes: Processes, folder: Path, command: str, **arguments: Any) -> T
     return asyncio.run(call(terminal, context(folder), command=command, **arguments))
 
 
-def with_tools(
-    processes: Processes,
-    work: Callable[[Tool, Tool], Coroutine[Any, Any, None]],
-    limits: ShellLimits | None = None,
-) -> None:
-    async def main() -> None:
-        try:
-            await work(*ShellTools(SharedProcesses(processes), limits or ShellLimits()))
-        finally:
-            processes.close()
-
-    asyncio.run(main())
+@contextmanager
+def with_tools(processes: Processes, limits: ShellLimits | None = None) -> Iterator[tuple[Tool, Tool]]:
+    try:
+        yield ShellTools(SharedProcesses(processes), limits or ShellLimits())
+    finally:
+        processes.close()
 
 
 def is_running(pid: int) -> bool:
@@ -122,11 +117,10 @@ def test_long_lines_of_wide_characters_stay_within_the_cap(processes: Processes,
     assert "[... 5,400 of 35,000 characters cut ...]" in shorter.text
 
 
-def test_a_command_without_end_is_stopped_with_all_its_children(processes: Processes, tmp_path: Path) -> None:
+async def test_a_command_without_end_is_stopped_with_children(processes: Processes, tmp_path: Path) -> None:
     command = "sleep 987 & echo $!; (sleep 987 & echo $!; wait) & echo before; wait"
     shown: list[str] = []
-
-    async def work(terminal: Tool, _: Tool) -> None:
+    with with_tools(processes) as (terminal, _):
         ctx = context(tmp_path, shown)
         running = asyncio.ensure_future(call(terminal, ctx, command=command, timeout_s=60))
         await until(lambda: len("".join(shown).split()) == 3)
@@ -139,14 +133,10 @@ def test_a_command_without_end_is_stopped_with_all_its_children(processes: Proce
         assert len(pids) == 2
         assert not any(map(is_running, pids))
 
-    with_tools(processes, work)
-
 
 @pytest.mark.slow
-def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
-    processes: Processes, tmp_path: Path
-) -> None:
-    async def work(terminal: Tool, process: Tool) -> None:
+async def test_a_daemon_that_holds_the_output_hangs_no_tool(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)
         started_s = time.monotonic()
         command = (
@@ -170,20 +160,14 @@ def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
         processes.close()
         assert not is_running(pid)
 
-    with_tools(processes, work)
 
-
-def test_children_that_redirected_their_output_are_reported_and_killed_too(
-    processes: Processes, tmp_path: Path
-) -> None:
-    async def work(terminal: Tool, process: Tool) -> None:
+async def test_children_with_redirected_output_are_reported(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes) as (terminal, process):
         output = await call(terminal, context(tmp_path), command="sleep 987 >/dev/null 2>&1 & echo $!")
         pid = int(output.text.splitlines()[0])
         assert "background as p1" in output.text and output.runs_on == "p1"
         await call(process, context(tmp_path), action="kill", id="p1")
         assert not is_running(pid)
-
-    with_tools(processes, work)
 
 
 def test_binary_output_is_described(processes: Processes, tmp_path: Path) -> None:
@@ -210,12 +194,9 @@ def test_terminal_control_is_taken_out(processes: Processes, tmp_path: Path) -> 
     assert "\a" not in "".join(shown)
 
 
-def test_output_is_shown_while_the_command_runs_and_not_too_often(
-    processes: Processes, tmp_path: Path
-) -> None:
+async def test_output_shows_while_the_command_runs_at_times(processes: Processes, tmp_path: Path) -> None:
     shown: list[str] = []
-
-    async def work(terminal: Tool, _: Tool) -> None:
+    with with_tools(processes) as (terminal, _):
         command = "echo first; until [ -e go ]; do sleep 0.02; done; seq 1 20000"
         started_s = time.monotonic()
         running = asyncio.ensure_future(call(terminal, context(tmp_path, shown), command=command))
@@ -225,8 +206,6 @@ def test_output_is_shown_while_the_command_runs_and_not_too_often(
         await running
         assert len(shown) <= 20 * (time.monotonic() - started_s) + 3
         assert "20000" in shown[-1]
-
-    with_tools(processes, work)
 
 
 @pytest.mark.parametrize("text", ["é", "漢", "😀", "aé", "漢é"])
@@ -250,10 +229,9 @@ def test_a_character_cut_in_two_is_shown_whole(processes: Processes, tmp_path: P
     assert output.text == "".join(shown) == "café 😀"
 
 
-def test_a_cancel_kills_the_group_and_passes(processes: Processes, tmp_path: Path) -> None:
+async def test_a_cancel_kills_the_group_and_passes(processes: Processes, tmp_path: Path) -> None:
     shown: list[str] = []
-
-    async def work(terminal: Tool, _: Tool) -> None:
+    with with_tools(processes) as (terminal, _):
         await call(terminal, context(tmp_path), command="true")  # the first opens the guardian's pipe
         files = open_files()
         command = "sleep 987 & echo $! $$; wait"
@@ -265,13 +243,10 @@ def test_a_cancel_kills_the_group_and_passes(processes: Processes, tmp_path: Pat
         assert not any(is_running(int(pid)) for pid in "".join(shown).split())
         assert open_files() == files
 
-    with_tools(processes, work)
 
-
-def test_a_second_cancel_kills_at_once_what_ignores_the_first(processes: Processes, tmp_path: Path) -> None:
+async def test_a_second_cancel_kills_what_ignores_the_first(processes: Processes, tmp_path: Path) -> None:
     shown: list[str] = []
-
-    async def work(terminal: Tool, _: Tool) -> None:
+    with with_tools(processes) as (terminal, _):
         command = "trap '' TERM; echo $$; while :; do sleep 0.01; done"
         running = asyncio.ensure_future(call(terminal, context(tmp_path, shown), command=command))
         await until(lambda: bool("".join(shown).split()))
@@ -283,8 +258,6 @@ def test_a_second_cancel_kills_at_once_what_ignores_the_first(processes: Process
         with pytest.raises(asyncio.CancelledError):
             await running
         await until(lambda: not is_running(pid))
-
-    with_tools(processes, work)
 
 
 @pytest.mark.parametrize("watcher", ["pidfd", "thread", "refused"])
@@ -299,14 +272,15 @@ def test_it_works_in_a_loop_on_another_thread(tmp_path: Path, watcher: str) -> N
     }[watcher]()
     outputs: list[ToolOutput] = []
 
-    async def work(terminal: Tool, process: Tool) -> None:
+    async def work() -> None:
         ctx = context(tmp_path)
-        outputs.append(await call(terminal, ctx, command="echo there; exit 5"))
-        outputs.append(await call(terminal, ctx, command="sleep 987", timeout_s=0.1))
-        await call(terminal, ctx, command="exit 7", background=True)
-        outputs.append(await call(process, ctx, action="wait", id="p1"))
+        with with_tools(made) as (terminal, process):
+            outputs.append(await call(terminal, ctx, command="echo there; exit 5"))
+            outputs.append(await call(terminal, ctx, command="sleep 987", timeout_s=0.1))
+            await call(terminal, ctx, command="exit 7", background=True)
+            outputs.append(await call(process, ctx, action="wait", id="p1"))
 
-    thread = threading.Thread(target=with_tools, args=(made, work), daemon=True)
+    thread = threading.Thread(target=asyncio.run, args=(work(),), daemon=True)
     thread.start()
     thread.join(20)
     assert [(output.error_kind, output.exit_code) for output in outputs] == [
@@ -326,18 +300,15 @@ def test_a_terminal_when_one_is_demanded(processes: Processes, tmp_path: Path) -
     assert answered.text.endswith("hello Ada")
 
 
-def test_two_commands_run_at_once(processes: Processes, tmp_path: Path) -> None:
+async def test_two_commands_run_at_once(processes: Processes, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-
-    async def work(terminal: Tool, _: Tool) -> None:
+    with with_tools(processes) as (terminal, _):
         reader, writer = await asyncio.gather(
             call(terminal, context(tmp_path), command="cat pipe"),
             call(terminal, context(tmp_path), command="echo across > pipe"),
         )
         assert reader.text == "across"
         assert writer.exit_code == 0
-
-    with_tools(processes, work)
 
 
 def test_working_folders_inside_the_workspace(processes: Processes, tmp_path: Path) -> None:
@@ -384,8 +355,8 @@ def test_the_command_gets_that_environment(processes: Processes, tmp_path: Path)
     assert output.text == "plain"
 
 
-def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: Path) -> None:
-    async def work(terminal: Tool, process: Tool) -> None:
+async def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)
         started = await call(
             terminal, ctx, command="while read x; do echo got $x; done; exit 4", background=True
@@ -406,23 +377,19 @@ def test_a_background_process_from_start_to_end(processes: Processes, tmp_path: 
         with pytest.raises(ToolError, match="input is closed"):
             await call(process, ctx, action="write", id="p1", text="late")
 
-    with_tools(processes, work)
 
-
-def test_what_a_process_says_as_it_is_killed_is_shown(processes: Processes, tmp_path: Path) -> None:
-    async def work(terminal: Tool, process: Tool) -> None:
+async def test_what_a_process_says_as_it_is_killed_is_shown(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)
         says = "(trap '' TERM; yes | head -c 300000; echo last words) & exit"
         await call(terminal, ctx, command=f'trap "{says}" TERM; echo up; sleep 987 & wait', background=True)
         await until(lambda: processes.list_background()[0].output.total_bytes > 0)
         assert "last words" in (await call(process, ctx, action="kill", id="p1")).text
 
-    with_tools(processes, work)
-
 
 @pytest.mark.slow
-def test_wait_gives_up_and_kill_ends_the_group(processes: Processes, tmp_path: Path) -> None:
-    async def work(terminal: Tool, process: Tool) -> None:
+async def test_wait_gives_up_and_kill_ends_the_group(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)
         await call(terminal, ctx, command="sleep 987 & echo $!; wait", background=True)
         await until(lambda: processes.list_background()[0].output.total_bytes > 0)
@@ -434,11 +401,9 @@ def test_wait_gives_up_and_kill_ends_the_group(processes: Processes, tmp_path: P
         assert not killed.is_error
         assert not is_running(int(waited.text.split()[0]))
 
-    with_tools(processes, work)
 
-
-def test_a_background_flood_is_bounded_and_says_what_was_lost(processes: Processes, tmp_path: Path) -> None:
-    async def work(terminal: Tool, process: Tool) -> None:
+async def test_a_background_flood_is_bounded_and_counts_losses(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes, ShellLimits(output_cap_chars=2000)) as (terminal, process):
         ctx = context(tmp_path)
         await call(terminal, ctx, command="seq 1 200000; echo end", background=True)
         output = await call(process, ctx, action="wait", id="p1")
@@ -447,11 +412,9 @@ def test_a_background_flood_is_bounded_and_says_what_was_lost(processes: Process
         assert "\n200000\nend\n[p1 exit 0" in output.text
         assert len(output.text) <= 2000
 
-    with_tools(processes, work, ShellLimits(output_cap_chars=2000))
 
-
-def test_an_interactive_program_in_the_background(processes: Processes, tmp_path: Path) -> None:
-    async def work(terminal: Tool, process: Tool) -> None:
+async def test_an_interactive_program_in_the_background(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)
         await call(terminal, ctx, command="read -s -p 'code: ' c; echo; echo [$c]", background=True, pty=True)
         found = processes.list_background()[0]
@@ -459,11 +422,9 @@ def test_an_interactive_program_in_the_background(processes: Processes, tmp_path
         await call(process, ctx, action="write", id="p1", text="42")
         assert "[42]" in (await call(process, ctx, action="wait", id="p1")).text
 
-    with_tools(processes, work)
 
-
-def test_unknown_processes_are_answered_with_the_known_ones(processes: Processes, tmp_path: Path) -> None:
-    async def work(terminal: Tool, process: Tool) -> None:
+async def test_unknown_processes_are_answered_with_known_ones(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)
         assert (await call(process, ctx, action="list")).text == "no background processes"
         with pytest.raises(BadInput, match="there are none"):
@@ -472,19 +433,15 @@ def test_unknown_processes_are_answered_with_the_known_ones(processes: Processes
         with pytest.raises(BadInput, match="known: p1"):
             await call(process, ctx, action="kill")
 
-    with_tools(processes, work)
 
-
-def test_commands_leave_no_descriptor_behind(processes: Processes, tmp_path: Path) -> None:
-    async def work(terminal: Tool, _: Tool) -> None:
+async def test_commands_leave_no_descriptor_behind(processes: Processes, tmp_path: Path) -> None:
+    with with_tools(processes) as (terminal, _):
         await call(terminal, context(tmp_path), command="true")
         before = open_files()
         for number in range(10):
             text = "cat" if number % 3 else "cd . && cat"
             await call(terminal, context(tmp_path), command=text, stdin="x", pty=number % 2 == 0)
         assert open_files() == before
-
-    with_tools(processes, work)
 
 
 def test_the_model_is_told_in_1500_characters(processes: Processes) -> None:

@@ -211,15 +211,7 @@ def test_a_redirect_to_something_else_is_refused(location: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "file:///etc/passwd",
-        "ftp://x/y",
-        "javascript:alert(1)",
-        "http://",
-        "http://u:p@site.test/",
-        "",
-    ],
+    "url", ["file:///etc/passwd", "ftp://x/y", "javascript:alert(1)", "http://", "http://u:p@site.test/", ""]
 )
 def test_urls_that_are_not_fetched(url: str) -> None:
     with pytest.raises(BadInput):

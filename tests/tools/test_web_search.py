@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import aclosing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -199,11 +200,10 @@ def test_an_address_from_another_layer_gets_no_key(home: Path) -> None:
 def test_the_tool_is_there_where_an_engine_is_named(tmp_path: Path, url: str) -> None:
     async def names(search: SearchSettings) -> list[str]:
         settings = Settings(model=ModelSettings(provider="practice", base_url=url, model="x"), search=search)
-        app = await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), tmp_path)
-        try:
+        async with aclosing(
+            await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), tmp_path)
+        ) as app:
             return list(app.services.tools.by_name)
-        finally:
-            await app.aclose()
 
     assert "web_search" not in asyncio.run(names(SearchSettings()))
     assert "web_search" in asyncio.run(names(SearchSettings(provider="searxng", base_url=url)))

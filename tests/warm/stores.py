@@ -63,17 +63,14 @@ class Turn:
 
 
 def sh(command: str, result: str = "done", code: int = 0, **more: object) -> Did:
-    """A shell command."""
     return Did("terminal", {"command": command}, result, "exit" if code else "", code, **more)  # type: ignore[arg-type]
 
 
 def read(path: str, result: str = "1|text", kind: str = "") -> Did:
-    """A file that was read."""
     return Did("read_file", {"path": path}, result, kind)
 
 
 def steps(*calls: Did) -> list[list[Did]]:
-    """One call a step."""
     return [[call] for call in calls]
 
 
@@ -152,5 +149,4 @@ def pitfalls(database: StateDatabase, clock: FixedClock, sessions: int = 3, **fi
 
 
 def open_store(folder: Path, clock: FixedClock) -> StateDatabase:
-    """Open a store in `folder`."""
     return StateDatabase.open(folder / "state.db", clock)

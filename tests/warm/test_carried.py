@@ -19,7 +19,6 @@ from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions, compose
 from whet.warm.label import judge_session
 from whet.warm.mine import MiningScope, mine
-from whet.warm.outline import outline
 from whet.warm.prime import encode_prime, make_prime
 from whet.warm.start import redact_example
 from whet.warm.template import Broken, Example, Template, iter_templates, load, save, staleness
@@ -110,13 +109,6 @@ def test_a_hundred_and_thirty_texts_carry_nothing_over(tmp_path: Path, clock: Fi
     assert template.examples and [order for order in orders if order[:20] in told] == []
 
 
-def test_an_outline_says_kind_and_length_and_is_its_own() -> None:
-    found = outline('{"a": 1}')
-    assert "JSON object of 1 keys" in found and outline(found) == found
-    assert "2 lines, 7 characters" in outline("abc\ndef")
-    assert "abc" not in outline("[It gave abc. What it said then is left out.]")
-
-
 @pytest.mark.parametrize(
     ("text", "secret"),
     [
@@ -154,9 +146,7 @@ def test_ordinary_commands_stay(text: str) -> None:
     assert mask_secrets(text) == text
 
 
-def test_deleting_a_session_takes_its_examples_out_of_the_templates(
-    tmp_path: Path, clock: FixedClock
-) -> None:
+def test_deleting_a_session_removes_its_examples_from_templates(tmp_path: Path, clock: FixedClock) -> None:
     home = Home(tmp_path)
     database = open_store(tmp_path, clock)
     ids = [store(database, clock, Turn(f"ask {n}", steps(read(f"a{n}")))) for n in range(2)]

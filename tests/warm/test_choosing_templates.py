@@ -9,11 +9,7 @@ import pytest
 
 from tests.warm.test_templates import example, situation
 from whet.warm.select import pick_examples, rank_templates
-from whet.warm.template import (
-    Example,
-    Template,
-    example_tokens,
-)
+from whet.warm.template import Example, Template, example_tokens
 
 
 def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -> None:

@@ -119,6 +119,12 @@ def test_a_result_of_another_tool_is_judged_by_its_fields_alone() -> None:
         ('{"error": "x", "success": true}', ""),
         ('{"error": "x", "ok": true}', ""),
         ('{"error": ""}', ""),
+        ('{"status": "failed"}', "status is failed"),
+        ('{"error": null}', ""),
+        ("[1, 2]", ""),
+        ('{"broken', ""),
+        ("not json", ""),
+        ('{"x": ' + "[" * 5_000, ""),
     ],
 )
 def test_which_fields_say_that_something_went_wrong(text: str, trouble: str) -> None:
@@ -162,6 +168,11 @@ def test_the_line_by_which_a_shell_says_that_it_failed(text: str, line: str) -> 
         ("{ a; }", ["a"]),
         ("A=1 B=2 c", ["c"]),
         ("x " * 1_000 + "| y", ["x"]),
+        ("cd x && grep -n 'a b' y | head", ["cd", "grep", "head"]),
+        ("FOO=1 sudo env /usr/bin/make -j2 test", ["make"]),
+        ("echo 'a; b' || true", ["echo", "true"]),
+        ("(cd a; ls)", ["cd", "ls"]),
+        ("", []),
     ],
 )
 def test_the_programs_of_a_line(command: str, programs: list[str]) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,6 @@ def server() -> Iterator[PracticeServer]:
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Depot, Template]:
-    """A depot in which a practice user has worked, and the template of it."""
     folder = tmp_path_factory.mktemp("world")
     with PracticeServer() as server:
         depot = write_depot(folder, 3)
@@ -98,8 +98,7 @@ def is_prefix(first: bytes, second: bytes) -> bool:
 
 def test_a_template_holds_outlines_of_real_results_and_no_failed_call(lived: tuple[Depot, Template]) -> None:
     depot, template = lived
-    database = StateDatabase.open(depot.home.database, SystemClock())
-    try:
+    with closing(StateDatabase.open(depot.home.database, SystemClock())) as database:
         for example in template.examples:
             rows = database.read_now(
                 lambda db, e=example: search.read_span(db, e.session_id, e.message_seq, e.message_seq)
@@ -110,8 +109,6 @@ def test_a_template_holds_outlines_of_real_results_and_no_failed_call(lived: tup
             found = database.read_now(lambda db, e=example: search.find_call(db, e.session_id, e.message_seq))
             assert found is not None and json.loads(found[1].arguments) == example.arguments
         assert sum(bool(example.why) for example in template.examples) >= 3
-    finally:
-        database.close()
 
 
 @pytest.mark.slow
@@ -262,9 +259,7 @@ async def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
 
 @pytest.mark.slow
 @pytest.mark.unconfined  # the verifiers compare with a file beside the workspace
-def test_the_evaluation_by_command(
-    lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
-) -> None:
+def test_evaluation_by_command(lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path) -> None:
     """Three arms on a person's own tasks: the person's store is read for the placebo, and not written."""
     depot, _ = lived
     home = Home(tmp_path / "home")
@@ -316,9 +311,7 @@ async def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_t
 
 
 @pytest.mark.slow
-async def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
-    server: PracticeServer, tmp_path: Path
-) -> None:
+async def test_the_tool_builds_lists_loads_and_deletes(server: PracticeServer, tmp_path: Path) -> None:
     depot = write_depot(tmp_path, 5)
     await create_history(depot, settings(server), 6)
     app = await opened(depot, depot.home, settings(server))
@@ -390,9 +383,7 @@ def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
-    server: PracticeServer, tmp_path: Path
-) -> None:
+def test_the_world_shows_fewer_errors_if_there_is_a_lesson(server: PracticeServer, tmp_path: Path) -> None:
     gated = build_report(asyncio.run(run_seeds(tmp_path, settings(server), range(1, 7), sessions=4)))
     for one in gated.comparisons:
         assert one.verdict == "fewer errors", one

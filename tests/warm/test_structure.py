@@ -53,15 +53,6 @@ def test_an_answer_that_no_is_no_failure_however_it_is_shown() -> None:
     assert outcomes(["run", "grep -q x a; echo $?", "1", 0]) == ["ok"]
 
 
-def test_a_thing_that_was_used_before_its_removal_is_not_taken_back() -> None:
-    made = ["write", "probe.py", "print(1)"]
-    used = ["run", "python probe.py", "1", 0]
-    gone = ["run", "rm probe.py", "", 0]
-    assert outcomes(made, used, gone)[0] == "ok"
-    assert outcomes(made, gone)[0] == "undone"
-    assert outcomes(made, used, ["say", "weg"], gone)[0] == "undone", "used before, removed at a word"
-
-
 def test_only_the_turn_before_and_its_first_change_count_as_an_objection() -> None:
     first, other = ["edit", "a", "1", "2"], ["edit", "b", "5", "6"]
     again = ["edit", "a", "2", "3"]

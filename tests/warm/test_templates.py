@@ -242,9 +242,7 @@ def test_an_example_is_stale_where_its_tool_takes_other_arguments() -> None:
     ("arguments", "expected"),
     [({"a": 1}, True), ({"a": 1, "b": 2}, True), ({"b": 2}, False), ({"a": 1, "c": 3}, False)],
 )
-def test_arguments_fit_where_all_are_known_and_none_is_missing(
-    arguments: dict[str, Any], expected: bool
-) -> None:
+def test_arguments_fit_if_all_are_known_and_none_missing(arguments: dict[str, Any], expected: bool) -> None:
     spec = ToolSpec("t", "", {"properties": {"a": {}, "b": {}}, "required": ["a"]})
     assert fits(arguments, spec) is expected
     assert fits({}, ToolSpec("t", "", {}))
@@ -294,9 +292,8 @@ def test_forgetting_leaves_what_rests_on_sessions_that_are_there(tmp_path: Path)
     assert {"a", "gone"} in asked and not any("" in ids for ids in asked)
     assert load(home, "mixed").examples == (three[0], three[2])
     assert load(home, "mixed").source_session_ids == ("a",)
-    assert (
-        not path_of(home, "lost").exists() and load(home, "empty") and load(home, "foreign").examples == three
-    )
+    assert not path_of(home, "lost").exists() and load(home, "empty")
+    assert load(home, "foreign").examples == three
     assert load(home, "kept").source_session_ids == ("a", "gone")
 
 
@@ -358,6 +355,7 @@ def test_the_medoid_is_the_nearest_to_all_and_the_first_of_equals() -> None:
         ("[broken", "1 line, 7 characters"),
         ("{\n}", "a JSON object of 0 keys, 3 characters"),
         ("5", "1 line, 1 character"),
+        ("[It gave abc. What it said then is left out.]", "1 line, 45 characters"),
     ],
 )
 def test_an_outline_tells_kind_and_length(text: str, said: str) -> None:

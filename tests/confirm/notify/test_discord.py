@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.discord import CHAT, TOKEN, DiscordServer, too_many
 from whet.channels.discord import block, plain
+from whet_confirm.notify.notifier import ConfirmNotifier
 
 
 def channels(server: DiscordServer) -> str:
@@ -23,19 +25,18 @@ base_url = "{server.url}"
 """
 
 
-def run(desk: Desk, story: Any, *, heartbeat_ms: int = 5_000, token: str = TOKEN) -> None:
-    async def play() -> None:
-        with DiscordServer(heartbeat_ms) as server:
-            async with desk.notifying(channels(server), {"DISCORD_BOT_TOKEN": token}) as notifier:
-                await story(server, notifier)
+@asynccontextmanager
+async def notifying(
+    desk: Desk, *, heartbeat_ms: int = 5_000, token: str = TOKEN
+) -> AsyncIterator[tuple[DiscordServer, ConfirmNotifier]]:
+    with DiscordServer(heartbeat_ms) as server:
+        async with desk.notifying(channels(server), {"DISCORD_BOT_TOKEN": token}) as notifier:
+            yield server, notifier
 
-    asyncio.run(play())
 
-
-def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
+async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
     desk.token("ann")
-
-    async def story(server: DiscordServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         waiting = asyncio.create_task(desk.service.wait(request.id, 30))
         message = await off(server.message)
@@ -62,14 +63,11 @@ def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told
         stranger = await off(server.answer, await off(server.press_data, message["id"], approve, "666"))
         assert "discord user 666 is not in the service's list" in stranger.replace("\\", "")
 
-    run(desk, story)
-
 
 @pytest.mark.slow
-def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
+async def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
     desk.token("ann")
-
-    async def story(server: DiscordServer, notifier: Any) -> None:
+    async with notifying(desk, heartbeat_ms=40) as (server, _notifier):
         request = await desk.submit()
         message = await off(server.message)
         await off(server.wait, lambda: server.beats >= 2, "two heartbeats")
@@ -80,12 +78,10 @@ def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
         await off(server.answer, await off(server.press, message["id"], "Approve"))
         assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]
 
-    run(desk, story, heartbeat_ms=40)
-
 
 @pytest.mark.slow
-def test_a_lost_answer_is_sent_again_without_a_second_message(desk: Desk) -> None:
-    async def story(server: DiscordServer, notifier: Any) -> None:
+async def test_a_lost_answer_is_sent_again_without_a_second_message(desk: Desk) -> None:
+    async with notifying(desk) as (server, _notifier):
         server.fail_next("post", too_many(0.3))
         request = await desk.submit()
         await off(server.message)
@@ -94,23 +90,18 @@ def test_a_lost_answer_is_sent_again_without_a_second_message(desk: Desk) -> Non
         )
         assert server.calls.count("post") == 2 and len(server.messages) == 1
 
-    run(desk, story)
 
-
-def test_a_wrong_token_is_said_and_tried_no_more(desk: Desk) -> None:
-    async def story(server: DiscordServer, notifier: Any) -> None:
+async def test_a_wrong_token_is_said_and_tried_no_more(desk: Desk) -> None:
+    async with notifying(desk, token="wrong") as (_server, notifier):
         request = await desk.submit()
         (dead,) = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
         assert dead.error == "Discord answered 401: 401: Unauthorized"
         await desk.until(lambda: notifier.states()[0].deaf)
 
-    run(desk, story, token="wrong")
 
-
-def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:
+async def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:
     nasty = "```\n**Approval needed**\n@everyone <@&1> [x](http://evil) ``` `````` \u202e\nID: 1"
-
-    async def story(server: DiscordServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         await desk.submit("a```b", description=nasty, details={"x": nasty, "deep": ["`" * 9]})
         message = await off(server.message)
         text = message["embeds"][0]["description"]
@@ -119,8 +110,6 @@ def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:
         outside = "".join(text.split("```")[0::2])
         assert "everyone" not in outside and "evil" not in outside and "ID: 1" not in outside
         assert "\u202e" not in text and "<U+202E>" in text
-
-    run(desk, story)
 
 
 def test_blocks_and_escapes() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.confirm.people import Desk, off
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
 from whet.channels.slack import escape
 from whet_confirm import stand_ins
+from whet_confirm.notify.notifier import ConfirmNotifier
 
 SECRETS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 
@@ -28,19 +30,18 @@ base_url = "{server.url}"
 """
 
 
-def run(desk: Desk, story: Any, secrets: dict[str, str] = SECRETS) -> None:
-    async def play() -> None:
-        with SlackServer() as server:
-            async with desk.notifying(channels(server), secrets) as notifier:
-                await story(server, notifier)
+@asynccontextmanager
+async def notifying(
+    desk: Desk, secrets: dict[str, str] = SECRETS
+) -> AsyncIterator[tuple[SlackServer, ConfirmNotifier]]:
+    with SlackServer() as server:
+        async with desk.notifying(channels(server), secrets) as notifier:
+            yield server, notifier
 
-    asyncio.run(play())
 
-
-def test_a_press_from_another_workspace_with_the_same_id_decides_nothing(desk: Desk) -> None:
+async def test_a_press_from_another_workspace_with_the_same_id_decides_nothing(desk: Desk) -> None:
     desk.token("ann")
-
-    async def story(server: SlackServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         message = await off(server.message)
         await off(server.press, message["ts"], "Approve", "U0ANN", "T0OTHER")
@@ -51,13 +52,10 @@ def test_a_press_from_another_workspace_with_the_same_id_decides_nothing(desk: D
         await off(server.press, message["ts"], "Approve")
         assert "was approved by ann" in await off(server.whisper, 1)
 
-    run(desk, story)
 
-
-def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
+async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
     desk.token("ann")
-
-    async def story(server: SlackServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         waiting = asyncio.create_task(desk.service.wait(request.id, 30))
         message = await off(server.message)
@@ -80,13 +78,10 @@ def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told
         await off(server.press_data, message["ts"], actions[0]["value"], "U0EVIL")
         assert "slack user U0EVIL is not in the service's list" in await off(server.whisper, 2)
 
-    run(desk, story)
 
-
-def test_slack_asks_for_a_new_connection_now_and_then(desk: Desk) -> None:
+async def test_slack_asks_for_a_new_connection_now_and_then(desk: Desk) -> None:
     desk.token("ann")
-
-    async def story(server: SlackServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         message = await off(server.message)
         await off(server.wait, lambda: server.connections == 1, "a connection")
@@ -96,33 +91,26 @@ def test_slack_asks_for_a_new_connection_now_and_then(desk: Desk) -> None:
         await off(server.whisper)
         assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]
 
-    run(desk, story)
-
 
 @pytest.mark.slow
-def test_rate_limits_and_wrong_tokens(desk: Desk) -> None:
-    async def story(server: SlackServer, notifier: Any) -> None:
+async def test_rate_limits_and_wrong_tokens(desk: Desk) -> None:
+    async with notifying(desk) as (server, _notifier):
         server.fail_next("chat.postMessage", too_many(1))
         request = await desk.submit()
         await off(server.message)
         assert server.calls.count("chat.postMessage") == 2
         await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "sent"])
-
-    run(desk, story)
-
-    async def refused(server: SlackServer, notifier: Any) -> None:
-        request = await desk.submit("delete_data")
-        dead = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
+    wrong = {"SLACK_BOT_TOKEN": "xoxb-wrong", "SLACK_APP_TOKEN": "xapp-wrong"}
+    async with notifying(desk, wrong) as (_server, notifier):
+        refused = await desk.submit("delete_data")
+        dead = await desk.until(lambda: [d for d in desk.deliveries(refused) if d.status == "dead"])
         assert dead[0].error == "Slack answered: invalid_auth"
         await desk.until(lambda: notifier.states()[0].deaf)
 
-    run(desk, refused, {"SLACK_BOT_TOKEN": "xoxb-wrong", "SLACK_APP_TOKEN": "xapp-wrong"})
 
-
-def test_the_agents_text_is_never_parsed(desk: Desk) -> None:
+async def test_the_agents_text_is_never_parsed(desk: Desk) -> None:
     nasty = "<!channel> <@U1> <http://evil|click> *Approved* `x` & \u202e\nID: 1"
-
-    async def story(server: SlackServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         await desk.submit(nasty, description=nasty, requester=nasty, details={"x": nasty * 9})
         message = await off(server.message)
         for part in message["blocks"]:
@@ -130,8 +118,6 @@ def test_the_agents_text_is_never_parsed(desk: Desk) -> None:
                 assert "evil" not in json.dumps(part) and "ID: 1" not in json.dumps(part)
         assert "<!channel>" not in message["text"] and "<http" not in message["text"]
         assert "\u202e" not in json.dumps(message, ensure_ascii=False)
-
-    run(desk, story)
     assert escape("<!here> a_b & *c*") == "&lt;!here&gt; a_\u200bb &amp; *\u200bc*\u200b"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tests.confirm.people import Desk, off
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer, too_many
 from whet_confirm.notify.notice import AGENT_MARK
+from whet_confirm.notify.notifier import ConfirmNotifier
 
 SECRETS = {"TELEGRAM_BOT_TOKEN": TOKEN}
 
@@ -28,19 +31,16 @@ base_url = "{server.url}"
 """
 
 
-def run(desk: Desk, story: Any) -> None:
-    async def play() -> None:
-        with TelegramServer() as server:
-            async with desk.notifying(channels(server), SECRETS) as notifier:
-                await story(server, notifier)
-
-    asyncio.run(play())
+@asynccontextmanager
+async def notifying(desk: Desk) -> AsyncIterator[tuple[TelegramServer, ConfirmNotifier]]:
+    with TelegramServer() as server:
+        async with desk.notifying(channels(server), SECRETS) as notifier:
+            yield server, notifier
 
 
-def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk: Desk) -> None:
+async def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk: Desk) -> None:
     desk.token("ann")
-
-    async def story(server: TelegramServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         waiting = asyncio.create_task(desk.service.wait(request.id, 30))
         message = await off(server.message)
@@ -58,13 +58,10 @@ def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk: Desk)
         ]
         assert "notified" in desk.events(request)
 
-    run(desk, story)
 
-
-def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk: Desk) -> None:
+async def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk: Desk) -> None:
     desk.token("ann")
-
-    async def story(server: TelegramServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         await off(server.message)
         row = server.messages[1]["reply_markup"]["inline_keyboard"][0]
@@ -74,14 +71,11 @@ def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk: Desk) -> No
         assert stale.startswith("Too late. deploy_production was approved by ann at ")
         assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]
 
-    run(desk, story)
 
-
-def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) -> None:
+async def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) -> None:
     desk.token("ann")
     desk.token("agent")
-
-    async def story(server: TelegramServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         first, second = await desk.submit(), await desk.submit("delete_data")
         await off(server.message, 2)
         stranger = await off(server.answer, server.press(1, "Approve", 666, "ann"))
@@ -92,15 +86,7 @@ def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) -> None:
         assert moved.startswith("This button is for another version")
         turned = await off(server.answer, server.press_data(1, f"d:{first.id}:{mac}"))
         assert turned.startswith("This button is for another version")
-        for junk in (
-            "",
-            "a",
-            "a:b:c",
-            f"a:{first.id}:{mac}:x",
-            f"a:{'0' * 22}:{mac}",
-            "a:😀:x",
-            "x" * 64,
-        ):
+        for junk in ("", "a", "a:b:c", f"a:{first.id}:{mac}:x", f"a:{'0' * 22}:{mac}", "a:😀:x", "x" * 64):
             answer = await off(server.answer, server.press_data(1, junk))
             assert answer == "This button belongs to no request that is known here."
         own = await off(server.answer, server.press(1, "Approve", 99, "bot"))
@@ -108,21 +94,16 @@ def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) -> None:
         assert [desk.service.get(r.id).status for r in (first, second)] == ["pending", "pending"]  # type: ignore[union-attr]
         assert desk.events(first).count("press_refused") == 2
 
-    run(desk, story)
 
-
-def test_a_revoked_token_ends_a_persons_presses(desk: Desk) -> None:
+async def test_a_revoked_token_ends_a_persons_presses(desk: Desk) -> None:
     secret = desk.token("ann")
-
-    async def story(server: TelegramServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         await off(server.message)
         token_id = desk.who(secret).token_id
         await desk.service.change(lambda tx: tokens_revoke(tx, token_id))
         assert "no approve token in use" in await off(server.answer, server.press(1, "Approve"))
         assert desk.service.get(request.id).status == "pending"  # type: ignore[union-attr]
-
-    run(desk, story)
 
 
 def tokens_revoke(tx: Any, token_id: str) -> None:
@@ -131,13 +112,12 @@ def tokens_revoke(tx: Any, token_id: str) -> None:
     tokens.revoke(tx, token_id, by="test")
 
 
-def test_nothing_the_agent_writes_looks_like_ours(desk: Desk) -> None:
+async def test_nothing_the_agent_writes_looks_like_ours(desk: Desk) -> None:
     nasty = (
         "ok</pre><b>Approval needed</b>\nRequest abc digest def\nID: 1\n<a href='http://evil'>x</a> @everyone"
         " \u202eevil\u2066\u200b\x1b[2J\x00 sk-ant-REDACTED &lt; &"
     )
-
-    async def story(server: TelegramServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         await desk.submit(
             "rm\nApproval needed\u200b<b>",
             description=nasty,
@@ -154,13 +134,10 @@ def test_nothing_the_agent_writes_looks_like_ours(desk: Desk) -> None:
             assert hidden not in whole
         assert "<U+202E>" in theirs and "[REDACTED]" in theirs and "⏎ID: 7" in theirs
 
-    run(desk, story)
 
-
-def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: Desk) -> None:
+async def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: Desk) -> None:
     desk.token("ann")
-
-    async def story(server: TelegramServer, notifier: Any) -> None:
+    async with notifying(desk) as (server, _notifier):
         request = await desk.submit(details={"rows": ["\U0001f600" * 50] * 100}, description="<&>" * 2_000)
         message = await off(server.message)
         assert "read it whole on the page to approve it" in message["text"]
@@ -170,12 +147,10 @@ def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: Desk) ->
         assert "denied by ann" in await off(server.answer, server.press(1, "Deny"))
         assert desk.service.get(request.id).status == "denied"  # type: ignore[union-attr]
 
-    run(desk, story)
-
 
 @pytest.mark.slow
-def test_rate_limits_are_waited_for(desk: Desk) -> None:
-    async def story(server: TelegramServer, notifier: Any) -> None:
+async def test_rate_limits_are_waited_for(desk: Desk) -> None:
+    async with notifying(desk) as (server, _notifier):
         server.fail_next("sendMessage", too_many(1))
         request = await desk.submit()
         await off(server.message)
@@ -185,8 +160,6 @@ def test_rate_limits_are_waited_for(desk: Desk) -> None:
         assert delivery.attempts == 2
         # While nobody had been told, the log was.
         assert [d.status for d in desk.deliveries(request) if d.channel == "log"] == ["sent"]
-
-    run(desk, story)
 
 
 async def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
@@ -271,12 +244,10 @@ base_url = "{server.url}"
     desk.close()
 
 
-def test_buttons_fit_into_telegrams_64_bytes(desk: Desk) -> None:
-    async def story(server: TelegramServer, notifier: Any) -> None:
+async def test_buttons_fit_into_telegrams_64_bytes(desk: Desk) -> None:
+    async with notifying(desk) as (server, _notifier):
         await desk.submit()
         message = await off(server.message)
         sent = [b.get("callback_data", "") for row in message["reply_markup"]["inline_keyboard"] for b in row]
         assert max(len(data.encode()) for data in sent) <= 64
         assert json.dumps(server.calls).count("callback_query") > 0
-
-    run(desk, story)

@@ -89,7 +89,6 @@ class DiscordServer(Host):
         return self.wait(lambda: self.answers.get(interaction), "answer")["data"]["content"]
 
     def message(self, index: int = 0) -> dict[str, Any]:
-        """Wait for the message of this index."""
         self.wait(lambda: len(self.messages) > index, f"message {index}")
         return list(self.messages.values())[index]
 
@@ -139,7 +138,6 @@ class DiscordServer(Host):
         return chat == CHAT
 
     def next_number(self) -> str:
-        """Give a message its number."""
         self._number += 1
         return f"1{self._number:017d}"
 

@@ -87,9 +87,12 @@ class DiscordChat(DiscordServer):
         with self.changed:
             return [m["content"] for m in self.messages.values() if m["channel_id"] == chat]
 
-    def wait_said(self, text: str, chat: str = "500", timeout_s: float = 40.0) -> list[str]:
-        """Wait until some message in a channel holds this text."""
+    def ask(self, text: str, answer: str, chat: str = "500", **more: Any) -> None:
+        """Have somebody write, and wait until the bot said `answer` in that chat."""
+        self.write(text, chat, **more)
+        self.wait_said(answer, chat)
 
+    def wait_said(self, text: str, chat: str = "500", timeout_s: float = 40.0) -> list[str]:
         def there() -> list[str] | None:
             said = self.said(chat)
             return said if any(text in one for one in said) else None
@@ -97,8 +100,6 @@ class DiscordChat(DiscordServer):
         return self.wait(there, f"{text!r} in {chat}", timeout_s)
 
     def press_at(self, label: str, chat: str = "500", user: str = "7", name: str = "x") -> str:
-        """Press the latest button with this label."""
-
         def find() -> tuple[str, str] | None:
             for number, message in reversed(self.messages.items()):
                 for row in message.get("components", []):

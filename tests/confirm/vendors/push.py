@@ -88,7 +88,6 @@ class PushServer(Host):
         self.clock: Callable[[], float] = time.time
 
     def subscribe(self, public_key: str) -> Phone:
-        """Subscribe a phone for messages of the service with that key."""
         self.public_key = public_key
         number = secrets.token_hex(8)
         phone = Phone(f"{self.url}/push/{number}")

@@ -83,7 +83,6 @@ class SlackServer(Host):
         return self.whispers[index]["text"]
 
     def message(self, index: int = 0) -> dict[str, Any]:
-        """Wait for the message of this index."""
         self.wait(lambda: len(self.messages) > index, f"message {index}")
         return list(self.messages.values())[index]
 
@@ -123,7 +122,6 @@ class SlackServer(Host):
         return chat == CHAT
 
     def do(self, method: str, body: dict[str, Any]) -> Response:
-        """Do what a method of the Web API does."""
         if method == "auth.test":
             return JSONResponse({"ok": True, "user_id": "U0BOT", "team_id": TEAM})
         if not self.knows(body.get("channel", "")):

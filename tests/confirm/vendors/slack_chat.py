@@ -77,9 +77,12 @@ class SlackChat(SlackServer):
         with self.changed:
             return [m["text"] for m in self.messages.values() if m["channel"] == chat]
 
-    def wait_said(self, text: str, chat: str = "D1", timeout_s: float = 40.0) -> list[str]:
-        """Wait until some message in a channel holds this text."""
+    def ask(self, text: str, answer: str, chat: str = "D1", **more: Any) -> None:
+        """Have somebody write, and wait until the bot said `answer` in that chat."""
+        self.write(text, chat, **more)
+        self.wait_said(answer, chat)
 
+    def wait_said(self, text: str, chat: str = "D1", timeout_s: float = 40.0) -> list[str]:
         def there() -> list[str] | None:
             said = self.said(chat)
             return said if any(text in one for one in said) else None
@@ -87,8 +90,6 @@ class SlackChat(SlackServer):
         return self.wait(there, f"{text!r} in {chat}", timeout_s)
 
     def press_at(self, label: str, chat: str = "D1", user: str = "U7", name: str = "x") -> str:
-        """Press the latest button with this label."""
-
         def find() -> tuple[str, str] | None:
             for stamp, message in reversed(self.messages.items()):
                 for block in message["blocks"]:

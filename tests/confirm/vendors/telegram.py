@@ -104,7 +104,6 @@ class TelegramServer(Host):
         return self.wait(lambda: self.answers.get(query_id), f"answer to {query_id}")["text"]
 
     def message(self, number: int = 1) -> dict[str, Any]:
-        """Wait for the message with this number."""
         return self.wait(lambda: self.messages.get(number), f"message {number}")
 
     async def _serve(self, request: Request) -> JSONResponse:
@@ -155,8 +154,7 @@ class TelegramServer(Host):
                     return error_response(400, "Bad Request: BUTTON_DATA_INVALID")
                 if "localhost" in button.get("url", ""):
                     return error_response(
-                        400,
-                        "Bad Request: inline keyboard button URL is invalid: Wrong HTTP URL",
+                        400, "Bad Request: inline keyboard button URL is invalid: Wrong HTTP URL"
                     )
         if not number:
             self._number += 1

@@ -113,9 +113,12 @@ class TelegramChat(TelegramServer):
         with self.changed:
             return [one["text"] for one in self.sends if str(one["chat"]) == str(chat)]
 
-    def wait_said(self, text: str, chat: int = 7, timeout_s: float = 40.0) -> list[str]:
-        """Wait until some message in a chat holds this text."""
+    def ask(self, text: str, answer: str, chat: int = 7, **more: Any) -> None:
+        """Have somebody write, and wait until the bot said `answer` in that chat."""
+        self.write(text, chat, **more)
+        self.wait_said(answer, chat)
 
+    def wait_said(self, text: str, chat: int = 7, timeout_s: float = 40.0) -> list[str]:
         def there() -> list[str] | None:
             said = self.said(chat)
             return said if any(text in one for one in said) else None

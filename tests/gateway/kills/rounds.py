@@ -160,8 +160,8 @@ class Rounds:
         self._troubles.strikes("at the model")
         text = f"echo {ask.last_user.split()[0]}"
         if self._streams:
-            return ScriptedReply(text=text + FILLER, pieces=8, fault=Fault(delay_s=_TURN_S))
-        return ScriptedReply(text=text, fault=Fault(delay_s=_TURN_S) if self._busy == "steer" else Fault())
+            return ScriptedReply(text + FILLER, pieces=8, fault=Fault(delay_s=_TURN_S))
+        return ScriptedReply(text, fault=Fault(delay_s=_TURN_S) if self._busy == "steer" else Fault())
 
 
 def survive(home: Path, platform: str, busy: str, kills: int, *, streams: bool = False) -> Tally:

@@ -39,8 +39,6 @@ class Troubles:
         return True
 
     def around(self, app: ASGIApp, is_send: Callable[[Scope], bool]) -> ASGIApp:
-        """Put the troubles before an app's sends."""
-
         async def troubled(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or not is_send(scope):
                 await app(scope, receive, send)
