@@ -15,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import ROOT, Sample, clean_environment, median, run_in
+from benchmarks.measure import Sample, median, run_in
 from benchmarks.overhead import practice_server
+from benchmarks.peers import install_npm, npm_program, npm_version
 from benchmarks.table import Row
 
 COMMAND = "python -m benchmarks programs"
 _PIECES, _GAP_MS, _STEPS = 30, 1, 20
-_PEERS = ROOT / ".bench" / "peers" / "npm"
 _GOAL_PI = 1.8
 _GOAL_ONE_SHOT_S = 0.20
 _CODEX_S = 0.42
@@ -59,7 +59,9 @@ def _pi(home: Path, base_url: str, model: str) -> Invocation:
     models = [{**one, "contextWindow": 128_000, "maxTokens": 4096}]
     bench = {"baseUrl": base_url, "api": "openai-completions", "apiKey": "bench", "models": models}
     _write(home / ".pi" / "agent" / "models.json", {"providers": {"bench": bench}})
-    return Invocation([_bin("pi"), "--provider", "bench", "--model", model, "-p", "go"], {"PI_OFFLINE": "1"})
+    return Invocation(
+        [npm_program("pi"), "--provider", "bench", "--model", model, "-p", "go"], {"PI_OFFLINE": "1"}
+    )
 
 
 def _opencode(home: Path, base_url: str, model: str) -> Invocation:
@@ -72,12 +74,17 @@ def _opencode(home: Path, base_url: str, model: str) -> Invocation:
     chosen = f"bench/{model}"
     config = {"provider": {"bench": bench}, "model": chosen, "small_model": chosen, "autoupdate": False}
     _write(home / ".config" / "opencode" / "opencode.json", config)
-    return Invocation([_bin("opencode"), "run", "-m", chosen, "go"], {})
+    return Invocation([npm_program("opencode"), "run", "-m", chosen, "go"], {})
 
 
 def _codex(home: Path, base_url: str, model: str) -> Invocation:
     where = f'model_providers.bench={{name="bench",base_url="{base_url}",wire_api="responses"}}'
-    command = [_bin("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    command = [
+        npm_program("codex"),
+        "exec",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+    ]
     return Invocation([*command, "-c", 'model_provider="bench"', "-c", where, "-m", model, "go"], {})
 
 
@@ -88,7 +95,9 @@ def _claude(home: Path, base_url: str, model: str) -> Invocation:
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     }
-    return Invocation([_bin("claude"), "-p", "go", "--model", model, "--allowedTools", "Bash"], environment)
+    return Invocation(
+        [npm_program("claude"), "-p", "go", "--model", model, "--allowedTools", "Bash"], environment
+    )
 
 
 PROGRAMS: dict[str, Program] = {
@@ -103,7 +112,9 @@ PROGRAMS: dict[str, Program] = {
 
 def run(runs: int, full: bool) -> list[Row]:
     """CPU of a question, and of a step of a job with twenty of them; every program in turn."""
-    left_out = [name for name, program in PROGRAMS.items() if not _install(program)]
+    left_out = [
+        name for name, program in PROGRAMS.items() if program.package and not install_npm(program.package)
+    ]
     samples: dict[str, dict[int, list[float]]] = {
         name: {0: [], _STEPS: []} for name in PROGRAMS if name not in left_out
     }
@@ -126,7 +137,9 @@ def run(runs: int, full: bool) -> list[Row]:
         name: 1000 * median([job - one for job, one in zip(found[_STEPS], found[0], strict=True)]) / _STEPS
         for name, found in samples.items()
     }
-    versions = ", ".join(f"{name} {_version(PROGRAMS[name])}" for name in samples if PROGRAMS[name].package)
+    versions = ", ".join(
+        f"{name} {npm_version(PROGRAMS[name].package)}" for name in samples if PROGRAMS[name].package
+    )
     missing = f" Left out: {', '.join(left_out)}." if left_out else ""
     details = [f"{_PIECES} pieces {_GAP_MS} ms apart an answer. {versions}.{missing}"]
     ahead = step.get("pi", 0.0) / step["Whet, unconfined"]
@@ -170,32 +183,6 @@ def _spent(program: Program, base_url: str, steps: int) -> Sample:
         return run_in(
             work, call.command, HOME=str(home), XDG_CONFIG_HOME=str(home / ".config"), **call.environment
         )
-
-
-def _install(program: Program) -> bool:
-    """Install a peer where it is not; False where npm can't."""
-    if not program.package or _folder(program).exists():
-        return True
-    _PEERS.mkdir(parents=True, exist_ok=True)
-    print(f"  installing {program.package} ...", file=sys.stderr)
-    npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(_PEERS), program.package]
-    try:
-        subprocess.run(npm, check=True, capture_output=True, env=clean_environment(), timeout=900)
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return True
-
-
-def _version(program: Program) -> str:
-    return str(json.loads((_folder(program) / "package.json").read_text("utf-8"))["version"])
-
-
-def _folder(program: Program) -> Path:
-    return _PEERS / "node_modules" / program.package
-
-
-def _bin(name: str) -> str:
-    return str(_PEERS / "node_modules" / ".bin" / name)
 
 
 def _write(path: Path, value: object) -> None:

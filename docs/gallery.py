@@ -3,9 +3,9 @@
     .venv/bin/python docs/gallery.py FOLDER
 
 It needs tmux and Chromium. Ten scenes are played in four shapes of a terminal (80, 120 and 40 columns; the
-themes dark, light, high contrast and 16 colours), and ten pages in three shapes (a desk in light and dark, a
-phone). FOLDER then holds a picture of each, and one sheet for each shape. The model is a script of answers, a
-stand-in; program, terminal and browser are real.
+themes dark, light, high contrast and 16 colours), and ten pages in three shapes (a desk in light, a tablet
+and a phone in dark). FOLDER then holds a picture of each, and one sheet for each shape. The model is a
+script of answers, a stand-in; program, terminal and browser are real.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ LIGHT = {
     "#76e3ea": "#1b7c83",
     "#484f58": "#59636e",
 }
+TABLET = (820, 1180, False)
 # A scene: its name, what is typed (or keys in angle brackets), and what the screen then shows.
 SCENES: tuple[tuple[str, str, str], ...] = (
     ("begin", "whet", READY),
@@ -102,6 +103,8 @@ PAGES = (
     ("inbox", "/inbox"),
     ("costs", "/costs"),
 )
+
+PAGE_SHAPES = {"desk-light": (DESK, False), "tablet-dark": (TABLET, True), "phone-dark": (PHONE, True)}
 
 
 def script() -> list[ScriptedReply]:
@@ -201,20 +204,28 @@ def take_pictures(page: Page, shape: Shape, folder: Path) -> list[Path]:
     return pictures
 
 
-def visit(page: Page, folder: Path) -> dict[str, list[Path]]:
-    """Take the pictures of the pages, and return them by shape."""
-    shapes = {"desk-light": (DESK, False), "desk-dark": (DESK, True), "phone-dark": (PHONE, True)}
-    pictures: dict[str, list[Path]] = {name: [] for name in shapes}
+def visit(page: Page, save: Callable[[str, str], object]) -> None:
+    """Open each page in each shape, and save it under the names of both."""
     with PracticeServer() as model, tempfile.TemporaryDirectory() as place:
         board, session = start_board(page, Path(place), model)
         for name, path in PAGES:
             page.open(board.url + path.replace("SESSION", session))
-            for shape, ((width, height, is_phone), is_dark) in shapes.items():
+            for shape, ((width, height, is_phone), is_dark) in PAGE_SHAPES.items():
                 page.shape(width, height, is_phone=is_phone, is_dark=is_dark)
                 page.eval("new Promise(done => { scrollTo(0, 0); setTimeout(done, 300); })")
-                pictures[shape].append(folder / f"page-{shape}-{name}.png")
-                page.shot(pictures[shape][-1])
+                save(shape, name)
         board.close()
+
+
+def visit_pictures(page: Page, folder: Path) -> dict[str, list[Path]]:
+    """Take the pictures of the pages, and return them by shape."""
+    pictures: dict[str, list[Path]] = {shape: [] for shape in PAGE_SHAPES}
+
+    def save(shape: str, name: str) -> None:
+        pictures[shape].append(folder / f"page-{shape}-{name}.png")
+        page.shot(pictures[shape][-1])
+
+    visit(page, save)
     return pictures
 
 
@@ -246,7 +257,7 @@ def main() -> None:
         browser = Browser(Path(place))
         with browser.page() as page:
             sheets = {f"terminal-{shape.name}": take_pictures(page, shape, folder) for shape in SHAPES}
-            sheets |= {f"page-{name}": found for name, found in visit(page, folder).items()}
+            sheets |= {f"page-{name}": found for name, found in visit_pictures(page, folder).items()}
             for name, pictures in sheets.items():
                 columns, width = (4, 300) if "phone" in name or "-40-" in name else (2, 700)
                 write_sheet(page, pictures, folder / f"sheet-{name}.png", columns, width)

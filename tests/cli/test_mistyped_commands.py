@@ -60,3 +60,23 @@ def test_a_call_that_lacks_a_part_names_what_was_meant(
 ) -> None:
     code, _, err = run(arguments, tmp_path)
     assert code == 2 and hint in err, err
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("--print", '`whet chat -q "..."`'),
+        ("--yolo", "`whet chat --yes`"),
+        ("--permission-mode", "--approvals ask, plan, auto or deny"),
+        ("--fork-session", "/fork"),
+        ("--no-session", "`whet chat --private`"),
+        ("-C", "`whet chat --workspace DIR`"),
+        ("--thinking", "model.reasoning_effort"),
+        ("--agent", "AGENTS.md"),
+    ],
+)
+def test_an_option_of_a_peer_is_met_by_its_meaning_and_not_by_its_letters(
+    tmp_path: Path, option: str, hint: str
+) -> None:
+    code, _, err = run([option, "x", "fix the tests"], tmp_path)
+    assert code == 2 and hint in err and "Did you mean" not in err, err

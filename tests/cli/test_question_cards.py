@@ -13,7 +13,7 @@ from tests.writes import WRITES
 PARTS = {
     "what happens, in one sentence": r"Whet wants to (create|change|delete|empty|replace|run)\b.*\S",
     "why it is asked": r"\n  Why asked: (mode \"ask\" asks before every|[a-z]).*",
-    "what takes it back": r"\n  To undo:   (/rewind \(in a shell: whet rewind\) goes back|not possible out)",
+    "what takes it back": r"\n  To undo:   /rewind (\(in a shell: whet rewind\) goes back|takes back)",
     "the first answer": r"\n  1  Yes, once: only this (change|command)",
     "the lasting answer": r"\n  2  Yes, also for (any change to|changing or deleting|output to|exactly) ",
     "how long it lasts": r"without\s+asking\s+again\s+until\s+you\s+end\s+this\s+session",

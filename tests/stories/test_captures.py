@@ -1,4 +1,5 @@
-"""Forty screens of the terminal as text (ten scenes, three sizes, four themes), beside those that are stored.
+"""Forty screens of the terminal (ten scenes, three sizes, four themes) and thirty of the page (ten pages,
+three widths, two themes) as text, beside those that are stored.
 
     make captures                      plays the scenes of docs/gallery.py and stores the screens anew
     make soak ARGS=tests/stories/test_captures.py
@@ -20,11 +21,14 @@ from typing import Any
 
 import pytest
 
+from tests.browser.chromium import PROGRAM, Browser
+from tests.stories.page_text import read_page
+
 CAPTURES = Path(__file__).parent / "captures"
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 
 GALLERY: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "gallery.py"))
-pytestmark = [pytest.mark.soak, pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")]
+pytestmark = pytest.mark.soak
 # Machines differ in their sandboxes.
 SETTINGS = {
     "WHET_SANDBOX_MODE": "off",
@@ -39,6 +43,23 @@ CHANGING = (
     (r"whet \d+\.\S+", "whet VERSION"),
     (r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋"),
 )
+CHANGING_PAGE = (
+    (r"/tmp/\S+/work", "/tmp/XXXX/work"),
+    (r"\d{4}-\d\d-\d\d", "DATE"),
+    (r"\d\d:\d\d(:\d\d)?", "TIME"),
+    (r"^(\d\d-\d\d|\d+%|[\d.]+k?)$", "N"),
+    (r"\d+(\.\d+)?k? (tokens|in|out)\b", r"N \2"),
+    (r"\d+% (cached|of the prompts|from)", r"N% \1"),
+    (r"\d+(\.\d+)? (ms|s)\b", "N s"),
+    (r"^(now|\d+ (s|min) ago)$", "WHEN"),
+)
+
+
+def mask(text: str) -> str:
+    """Return the text of a page without what differs between runs."""
+    for pattern, constant in CHANGING_PAGE:
+        text = re.sub(pattern, constant, text)
+    return text
 
 
 def describe(terminal: Any) -> str:
@@ -51,12 +72,30 @@ def describe(terminal: Any) -> str:
     return f"{text}\n\nstyles: {' '.join(sorted(styles - {'', '0'}))}\n"
 
 
+@pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
 @pytest.mark.parametrize("shape", GALLERY["SHAPES"], ids=lambda shape: shape.name)
 def test_the_screens_are_those_that_are_stored(shape: Any) -> None:
     screens: dict[str, str] = {}
     GALLERY["play"](shape, lambda terminal, name: screens.update({name: describe(terminal)}), **SETTINGS)
     assert list(screens) == [name for name, _, _ in GALLERY["SCENES"]]
-    folder = CAPTURES / shape.name
+    compare(shape.name, screens)
+
+
+@pytest.mark.skipif(not PROGRAM, reason="there is no Chromium here")
+def test_the_pages_are_those_that_are_stored(tmp_path: Path) -> None:
+    screens: dict[str, dict[str, str]] = {shape: {} for shape in GALLERY["PAGE_SHAPES"]}
+    browser = Browser(tmp_path)
+    with browser.page() as page:
+        GALLERY["visit"](page, lambda shape, name: screens[shape].update({name: read_page(page, mask)}))
+    browser.close()
+    assert [len(pages) for pages in screens.values()] == [10, 10, 10]
+    for shape, pages in screens.items():
+        compare(f"page-{shape}", pages)
+
+
+def compare(shape: str, screens: dict[str, str]) -> None:
+    """Fail with the differences to what is stored; with RENEW store the screens anew."""
+    folder = CAPTURES / shape
     if os.environ.get("RENEW"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in screens.items():

@@ -131,9 +131,17 @@ OPTION_WORDS: dict[str, str] = {
         "`whet chat --toolsets A,B` limits the tools; `whet approvals` keeps rules for their calls"
     ),
     "--output-format --output --stream": "`whet chat -q ... --json` or --stream-json",
-    "--cd --cwd --dir --directory -d --project": "`whet chat --workspace DIR`",
+    "-C --cd --cwd --dir --directory -d --project": "`whet chat --workspace DIR`",
     "--add-dir --include-directories": "`whet config set sandbox.write FOLDER`",
     "--system-prompt --append-system-prompt": "AGENTS.md in the folder is sent with each session",
+    "--agent --agents": "the model starts helpers by itself; AGENTS.md is sent with each session",
+    "--fork --fork-session": "`whet --resume` opens a session, /fork there copies it",
+    "--ephemeral --no-session --no-session-persistence": (
+        "`whet chat --private` is not searched or learnt from"
+    ),
+    "--effort --reasoning-effort --think --thinking --variant": (
+        "`whet config set model.reasoning_effort high`"
+    ),
     "--mcp-config": "`whet mcp add`",
     "--max-turns": "`whet chat --max-steps N`",
     "-r --session-id --last": "`whet --resume` picks a session, `whet -c` opens the latest one",
@@ -149,8 +157,8 @@ OTHER_MEANINGS: dict[str, str] = {
 
 def find_meaning(word: str, table: dict[str, str]) -> str:
     """Return what `table` says of a word, or ""."""
-    wanted = word.lower()
-    return next((hint for words, hint in table.items() if wanted in words.split()), "")
+    wanted = {word, word.lower()}
+    return next((hint for words, hint in table.items() if wanted & set(words.split())), "")
 
 
 _MIN_PREFIX = 4

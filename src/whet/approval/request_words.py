@@ -11,7 +11,7 @@ from whet.approval.risk import Shown
 from whet.contract.changes import TextChange
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tool
-from whet.sandbox.policy import Opening
+from whet.sandbox.policy import Opening, shorten
 from whet.visible import WHOLE, visible
 
 _MAX_PROGRAMS = 4
@@ -82,7 +82,7 @@ def describe_undo(
     is_confined: bool,
     is_recorded: bool,
 ) -> str:
-    """Return whether and how the effects of a call can be taken back."""
+    """Return what takes back which effects of a call. `is_confined`: a sandbox holds the command."""
     if changes:
         inside = all(change.absolute_path.startswith(f"{call.workspace.rstrip('/')}/") for change in changes)
         if not (inside and is_recorded):
@@ -97,10 +97,30 @@ def describe_undo(
         return "not possible: /rewind can't bring back what it deletes"
     if not is_recorded:
         return _UNRECORDED
-    if openings or not is_confined:
-        folder = visible(PurePath(call.workspace).name, WHOLE)
-        return f"not possible outside of the folder {folder}; in it, /rewind goes back"
-    return f"{_REWIND} command"
+    lost = _describe_lost(action, openings, is_confined=is_confined)
+    if not lost:
+        return f"{_REWIND} command"
+    folder = visible(PurePath(call.workspace).name, WHOLE)
+    return f"/rewind takes back its changes in the folder {folder}, but {lost}"
+
+
+def _describe_lost(action: ActionView, openings: Sequence[Opening], *, is_confined: bool) -> str:
+    """Return which effects of a command no rewind takes back, or an empty string if there are none."""
+    kinds = {opening.kind for opening in openings}
+    if "run" in kinds or not (is_confined or _stays_in_workspace(action)):
+        return "nothing elsewhere"
+    written = [shorten(opening.target) for opening in openings if opening.kind == "write"]
+    lost = [f"its changes in {_join(written)}"] if written else []
+    lost += ["what it sends"] if "reach" in kinds else []
+    lost += ["what the model reads"] if "read" in kinds else []
+    return f"not {' or '.join(lost)}" if lost else ""
+
+
+def _stays_in_workspace(action: ActionView) -> bool:
+    """Whether a command only reads, but for output to files of the workspace that its text names."""
+    return not action.needs and all(
+        piece.level == ("normal" if piece.program == _OUTPUT else "safe") for piece in action.pieces
+    )
 
 
 def _join(names: Iterable[str]) -> str:

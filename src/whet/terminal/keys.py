@@ -22,6 +22,7 @@ from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import accept_search, stop_search
 
+from whet.terminal.grapheme_keys import add_character_keys
 from whet.terminal.input_filter import NEW_LINE
 from whet.terminal.pasted_text import Pastes, dropped_images
 from whet.terminal.questions import PickQuestion, TerminalQuestion
@@ -104,6 +105,7 @@ class InputKeys:
         def _(event: KeyPressEvent) -> None:
             self._interrupt(event)
 
+        add_character_keys(keys, ~one_key & ~is_searching & (emacs_insert_mode | vi_insert_mode))
         keys.add("c-z", eager=True)(_suspend)
 
         @keys.add("c-d", filter=empty & ~has_question)

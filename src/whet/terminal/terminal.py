@@ -23,16 +23,14 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition, to_filter
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.layout.containers import ConditionalContainer, HSplit, Window
-from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import DynamicStyle, Style
 
 from whet.contract.protocols import Person
 from whet.terminal.first_frame import FirstFrame
+from whet.terminal.frame_layout import FrameText, add_frame
 from whet.terminal.keys import InputKeys
 from whet.terminal.pager import find_pager, is_long, run_pager
 from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, open_history, open_input
@@ -110,7 +108,7 @@ class Terminal:
         self._keys = InputKeys()
         self._asking = asyncio.Lock()
         self._prompt: PromptSession[str] = PromptSession(
-            lambda: self._drawn[0],
+            lambda: self._drawn.sign,
             multiline=True,
             complete_while_typing=True,
             completer=completer,
@@ -133,10 +131,10 @@ class Terminal:
         self._app.before_render += self._note_drawing
         self._app.after_render += self._redraws.note_end
         self._app.ttimeoutlen, self._app.timeoutlen = KEY_PAUSE_S, _ESCAPE_S
-        self._add_status()
+        add_frame(self._app.layout, lambda: self._drawn, lambda: self._app.is_done)
         self._tasks: list[asyncio.Task[None]] = []
         self._drawn_rows: list[list[Fragment]] = []
-        self._drawn: tuple[StyleAndTextTuples, str] = ([], "")  # what the input line and the status show
+        self._drawn = FrameText()
 
     def _set_pause(self, seconds: float) -> None:
         """Set after how long without input it is flushed."""
@@ -292,7 +290,7 @@ class Terminal:
     def _note_drawing(self, _: object) -> None:
         """Build what this redraw shows, once. Keys that wait now were typed before its question."""
         self._redraws.note_begin()
-        self._drawn = self._message(), self._status(self.width() - 1)
+        self._drawn = self._build()
         self._prompt.color_depth = ColorDepth(f"DEPTH_{self._painter.theme.colour_bits}_BIT")
         question = self._keys.question
         if question is not None and not question.is_drawn:
@@ -303,35 +301,24 @@ class Terminal:
         size = self._app.output.get_size()
         return self._keys.live(size.columns - 1, max(3, size.rows // 3))
 
-    def _message(self) -> StyleAndTextTuples:
+    def _build(self) -> FrameText:
         size = self._app.output.get_size()
         self._drawn_rows = self._live_rows()
         rows = list(self._drawn_rows)
         if question := self._keys.question:
             rows = _question_rows(question, rows, size.columns, size.rows)
-        text: StyleAndTextTuples = []
-        for row in rows:
-            text += [*row, ("", "\n")]
+        above: StyleAndTextTuples = []
         if rows and (question is None or len(rows) < _room_above(question, size.columns, size.rows)):
-            text.insert(0, ("", "\n"))
-        text.append(("class:dim", _rule(self._marks, size.columns) + "\n"))
+            above.append(("", "\n"))
+        for row in rows:
+            above += [*row, ("", "\n")]
+        rule = _rule(self._marks, size.columns)
+        above.append(("class:dim", rule))
+        status = self._status(size.columns - 1)
         if question and question.keys:
-            return [*text, ("class:ask", "\n".join(wrap_lines(question.keys, size.columns)))]
-        return [*text, ("class:sign", self._marks.prompt)]
-
-    def _add_status(self) -> None:
-        """Show the status line below the input. The library's own toolbar would query the cursor position."""
-        layout = self._app.layout
-        for window in layout.find_all_windows():
-            window.dont_extend_height = to_filter(True)
-        line = FormattedTextControl(lambda: [("class:dim", self._drawn[1])])
-        has_status = Condition(lambda: bool(self._drawn[1]) and not self._app.is_done)
-        rule = Window(
-            FormattedTextControl(lambda: [("class:dim", _rule(self._marks, self.width()))]), height=1
-        )
-        below = ConditionalContainer(Window(line, height=1, dont_extend_height=True), has_status)
-        is_open = Condition(lambda: not self._app.is_done)
-        layout.container = HSplit([layout.container, ConditionalContainer(rule, is_open), below])
+            keys = "\n".join(wrap_lines(question.keys, size.columns))
+            return FrameText(above, [("class:ask", keys)], rule, status)
+        return FrameText(above, [("class:sign", self._marks.prompt)], rule, status)
 
     def _make_room(self, buffer: Buffer) -> None:
         """Reserve lines below the input only while there are completions."""
