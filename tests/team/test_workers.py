@@ -33,7 +33,7 @@ def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "")
 
     def work(connection):
         if not session_id:
-            sessions.create(connection, NewSession(wanted, source="team"), "2026-11-21T09:00:00.000Z")
+            sessions.insert(connection, NewSession(wanted, source="team"), "2026-11-21T09:00:00.000Z")
         queue.ask(connection, AskedTurn(turn_id, wanted, text))
 
     db.write_now(ScopedWork(wanted, work))

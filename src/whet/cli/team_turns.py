@@ -186,7 +186,7 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
 
         def queue_turn(db: apsw.Connection) -> None:
             if not session:
-                sessions.create(db, NewSession(session_id, source="team"), iso(clock.now()))
+                sessions.insert(db, NewSession(session_id, source="team"), iso(clock.now()))
             queue.ask(db, AskedTurn(turn_id, session_id, text))
 
         database.write_now(ScopedWork(session_id, queue_turn))
