@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx2
 import msgspec
@@ -36,14 +36,18 @@ def environment(url: str, home: Path, server: PracticeServer, model: str) -> dic
 
 
 def start(
-    arguments: list[str], given: dict[str, str], folder: Path, before: tuple[str, ...] = ()
+    arguments: list[str],
+    given: dict[str, str],
+    folder: Path,
+    before: tuple[str, ...] = (),
+    output: int | IO[str] = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*before, sys.executable, "-P", "-m", "whet", *arguments],
         env=given,
         cwd=folder,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=output,
         stderr=subprocess.STDOUT,
         text=True,
     )

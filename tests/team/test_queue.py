@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.late import Late
+from tests.support import wait_until
 from whet.contract.errors import NotFound, QueueFull
+from whet.postgres.connection import PostgresConnection, connect
 from whet.serve.wire import as_api_error
+from whet.sqlite.lane import ScopedWork
 from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
@@ -20,11 +24,10 @@ from whet.team.queue import AskedTurn, DatabaseQueue, TakenTurn, TurnOptions, ou
 
 if TYPE_CHECKING:
     import psycopg
-
-    from whet.postgres.connection import PostgresConnection
 else:
     psycopg = Late("psycopg")
 
+_ANY_WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 _NOW = "2026-11-21T09:00:00.000Z"
 _SESSIONS = """
 INSERT INTO sessions SELECT (jsonb_populate_record(s, jsonb_build_object('key', key + n, 'id', 's' || n))).*
@@ -289,3 +292,22 @@ def test_taking_reads_few_of_ten_thousand_waiting_turns(team, session_count):
 def _count_rows(plan: dict) -> float:
     own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
     return own + sum(_count_rows(part) for part in plan.get("Plans", ()))
+
+
+def test_a_turn_that_is_queued_while_another_one_ends_is_the_next(url: str, team: Team) -> None:
+    team.add_session("a")
+    team.ask("first", "a")
+    (taken,) = team.take()
+    later = AskedTurn("later", "a", "x")
+    with closing(connect(url, timeout_s=10)) as raw, psycopg.connect(url, autocommit=True) as admin:
+        worker = PostgresConnection(raw, {})
+        worker.begin()
+        rows = team.queue.end(worker, taken, "answered", "")  # pyright: ignore[reportArgumentType] as a work's
+        assert rows.fetchall() == [("answered", "", 1)]
+        queueing = team.database.submit(ScopedWork("a", lambda db: team.queue.ask(db, later)))
+        wait_until(lambda: admin.execute(_ANY_WAITING).fetchone() == (1,))
+        worker.end()
+        queueing.result()
+        assert admin.execute(
+            "SELECT id FROM team_turns WHERE is_next = 1 AND state = 'waiting'"
+        ).fetchall() == [("later",)]

@@ -18,6 +18,8 @@ from tests.team.test_confirm import opened as opened_service
 from tests.team.test_confirm import verified
 from tests.team.test_workers import ask, has_ended, opened, run_whet
 from whet.config.paths import Home
+from whet.contract.errors import StoreUnwritable
+from whet.store.team import grant_agent_role
 from whet.team.queue import outcome
 from whet_confirm.open import service_paths
 from whet_lab.practice.script import ScriptedReply, terminal_reply
@@ -114,3 +116,19 @@ def test_the_confirmation_service_decides_with_a_role_of_its_own(granted, tmp_pa
         "UPDATE whet_confirm_noted.events SET is_new = false",
         "DROP TRIGGER noted ON whet_confirm.events",
     )
+
+
+def test_an_owner_who_may_create_no_roles_is_told_what_an_administrator_runs(url, cluster):
+    name = url.rpartition("/")[2]
+    with psycopg.connect(cluster.url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {name}_owner LOGIN".encode())
+        admin.execute(f"ALTER DATABASE {name} OWNER TO {name}_owner".encode())
+        try:
+            with pytest.raises(
+                StoreUnwritable, match=f"{name}_owner may not create the role {name}_agent"
+            ) as told:
+                grant_agent_role(url.replace("://whet@", f"://{name}_owner@"), create=True)
+            assert f'CREATE ROLE "{name}_agent" LOGIN, and repeat this' in told.value.hint
+        finally:
+            admin.execute(f"ALTER DATABASE {name} OWNER TO whet".encode())
+            admin.execute(f"DROP ROLE {name}_owner".encode())

@@ -40,6 +40,7 @@ class Held:
         def hold(connection: apsw.Connection) -> tuple[()]:
             self.runs += 1
             self._work(connection)
+            connection.execute("SELECT 1").fetchone()  # what waits to be sent is sent
             self.has_begun.set()
             self._may_end.wait(60)
             return ()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Event, Notice, TextDelta, TurnEnd
 from whet.contract.messages import ImagePart, Usage
 from whet.contract.protocols import ApprovalRequest, Reply
+from whet.postgres.connection import PostgresConnection, connect
+from whet.postgres.driver import lock_number
+from whet.postgres.lane import WRITE_LOCK
 from whet.serve import team_feed, team_turns
 from whet.serve.questions import QuestionReply
 from whet.serve.team_feed import TeamFeeds
@@ -100,6 +103,13 @@ class Serving:
         return self.database.read_now(lambda db: orders.states(db, session_id))
 
 
+@contextmanager
+def other_process(url: str) -> Generator[PostgresConnection]:
+    """Yield a connection as another process of the team has it."""
+    with closing(connect(url, timeout_s=10)) as raw:
+        yield PostgresConnection(raw, {})
+
+
 async def until(holds: Callable[[], bool]) -> None:
     """Let the loop run until something holds; the test's own limit ends it."""
     while not holds():
@@ -150,6 +160,19 @@ async def test_a_turn_that_was_asked_for_waits_runs_and_ends(there: Serving) -> 
     await there.worker.end(taken)
     assert await task is True
     assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
+
+
+async def test_a_turn_waits_for_no_other_sessions_transaction(there: Serving, place: str) -> None:
+    turns, session_id, other_id = there.turns, await there.session(), await there.session()
+    with other_process(place) as other:
+        other.begin()
+        lock_numbers = WRITE_LOCK, lock_number(other_id)
+        other.execute("SELECT pg_advisory_xact_lock_shared(?), pg_advisory_xact_lock(?)", lock_numbers)
+        other.receive_results()
+        task = await turns.begin(session_id, TurnInput("one"))
+        assert there.states(session_id) == ["waiting"]
+        assert await turns.cancel(session_id) is True and await task is True
+        assert there.states(session_id) == []
 
 
 async def test_what_is_said_meanwhile_is_refused_given_to_the_turn_or_becomes_one(there: Serving) -> None:

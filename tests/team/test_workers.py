@@ -15,6 +15,7 @@ import pytest
 from tests.support import output_of, wait_until
 from tests.team.processes import LEASE_S, environment, start, worker
 from whet.clock import SystemClock
+from whet.sqlite.lane import ScopedWork
 from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
@@ -32,10 +33,10 @@ def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "")
 
     def work(connection):
         if not session_id:
-            sessions.create(connection, NewSession(wanted, source="team"), "2026-11-21T09:00:00.000Z")
+            sessions.insert(connection, NewSession(wanted, source="team"), "2026-11-21T09:00:00.000Z")
         queue.ask(connection, AskedTurn(turn_id, wanted, text))
 
-    db.write_now(work)
+    db.write_now(ScopedWork(wanted, work))
     return turn_id, wanted
 
 

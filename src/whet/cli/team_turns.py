@@ -27,6 +27,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, StoreError
 from whet.postgres.driver import needs_driver
 from whet.serve.team_questions import WorkerQuestions
+from whet.sqlite.lane import ScopedWork
 from whet.store import claims, sessions, turns
 from whet.store.database import StateDatabase, open_store
 from whet.store.sessions import NewSession
@@ -179,17 +180,16 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
     database, clock = open_store(home, SystemClock()), SystemClock()
     with closing(database):
         queue = team_queue(database)
-        turn_id = clock.new_id()
+        turn_id, session_id = clock.new_id(), clock.new_id()
+        if session:
+            session_id = database.read_now(lambda db: sessions.resolve_id(db, session))
 
-        def queue_turn(db: apsw.Connection) -> str:
-            if session:
-                id_ = sessions.resolve_id(db, session)
-            else:
-                id_ = sessions.create(db, NewSession(clock.new_id(), source="team"), iso(clock.now())).id
-            queue.ask(db, AskedTurn(turn_id, id_, text))
-            return id_
+        def queue_turn(db: apsw.Connection) -> None:
+            if not session:
+                sessions.insert(db, NewSession(session_id, source="team"), iso(clock.now()))
+            queue.ask(db, AskedTurn(turn_id, session_id, text))
 
-        session_id = database.write_now(queue_turn)
+        database.write_now(ScopedWork(session_id, queue_turn))
         ended = _wait_for_end(queue, turn_id, timeout_s)
         key = database.read_now(lambda db: sessions.key_of(db, session_id))
         answer = database.read_now(lambda db: turns.read_outcome(db, key, ended.turn)[2])

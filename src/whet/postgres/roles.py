@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
+
+from whet.contract.errors import StoreUnwritable
 
 AGENT_GRANTS = (
     "GRANT USAGE ON SCHEMA public TO {role}",
@@ -30,7 +32,7 @@ def role_name(raw: psycopg.Connection, suffix: str) -> str:
 
 def grant_rights(raw: psycopg.Connection, suffix: str, grants: Sequence[str], *, create: bool) -> list[str]:
     """Give a role its rights and return the statements. A missing role is created if `create` is set, and
-    otherwise nothing is done. Raises psycopg.Error."""
+    otherwise nothing is done. Raises StoreUnwritable if it may not be created, psycopg.Error."""
     name = role_name(raw, suffix)
     is_there = raw.execute("SELECT 1 FROM pg_roles WHERE rolname = $1", (name,)).fetchone() is not None
     if not is_there and not create:
@@ -38,9 +40,17 @@ def grant_rights(raw: psycopg.Connection, suffix: str, grants: Sequence[str], *,
     templates = (*(() if is_there else (_CREATE,)), _CONNECT, *grants)
     names = {"role": sql.Identifier(name), "database": sql.Identifier(raw.info.dbname)}
     statements = [sql.SQL(template).format(**names).as_string(raw) for template in templates]  # pyright: ignore[reportArgumentType] all are constants
-    with raw.transaction():
-        for statement in statements:
-            raw.execute(statement.encode())
+    try:
+        with raw.transaction():
+            for statement in statements:
+                raw.execute(statement.encode())
+    except errors.InsufficientPrivilege as error:
+        if is_there:
+            raise
+        raise StoreUnwritable(
+            f"{raw.info.user} may not create the role {name}",
+            hint=f"let an administrator of the server run {statements[0]}, and repeat this",
+        ) from error
     return statements
 
 

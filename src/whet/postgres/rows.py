@@ -35,7 +35,8 @@ class StatementRows:
     @property
     def rowcount(self) -> int:
         """How many rows the statement changed or returned."""
-        self._receive()
+        if self.result is None:
+            self._receive()
         return 0 if self.result is None else self.result.command_tuples or 0
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -51,7 +52,8 @@ class StatementRows:
 
     def __next__(self) -> tuple[Any, ...]:
         if self._rows is None:
-            self._receive()
+            if self.result is None:
+                self._receive()
             self._rows = iter(self._decode())
         return next(self._rows)
 

@@ -17,6 +17,7 @@ from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.protocols import ApprovalRequest, Person
 from whet.contract.texts import from_json
 from whet.serve.questions import Asker, PendingQuestion, QuestionReply, Questions, check_reply
+from whet.sqlite.lane import ScopedWork
 from whet.store.team import TeamDatabase
 from whet.team import orders
 from whet.team.events import TurnMark
@@ -50,7 +51,8 @@ class TeamQuestions(Questions):
         question = None if body is None else from_json(body, PendingQuestion)
         if question is not None:
             reply_json = _encode(check_reply(question, answer, more)).decode()
-            if await self._database.write(lambda db: orders.answer(db, question_id, reply_json)):
+            work = ScopedWork(question_id, lambda db: orders.answer(db, question_id, reply_json))
+            if await self._database.write(work):
                 return question
         raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
 
@@ -88,7 +90,8 @@ class WorkerQuestions:
         body = _encode(question).decode()
         self._waiting[question.id] = future = asyncio.get_running_loop().create_future()
         try:
-            await self._database.write(lambda db: orders.ask(db, mark, question.id, body, wait_s))
+            work = ScopedWork(question.id, lambda db: orders.ask(db, mark, question.id, body, wait_s))
+            await self._database.write(work)
             self.read_answers()
             async with asyncio.timeout(wait_s):
                 return await future
@@ -96,7 +99,7 @@ class WorkerQuestions:
             return None
         finally:
             del self._waiting[question.id]
-            self._database.submit(lambda db: orders.remove_question(db, question.id))
+            self._database.submit(ScopedWork(question.id, lambda db: orders.remove_question(db, question.id)))
 
     async def _read(self) -> None:
         try:

@@ -19,6 +19,7 @@ from whet.contract.events import Emit, Event, Notice, TurnEnd
 from whet.serve.team_feed import TeamFeeds
 from whet.serve.team_questions import TeamQuestions
 from whet.serve.turns import TurnInput, Turns
+from whet.sqlite.lane import ScopedWork
 from whet.store.team import TeamDatabase
 from whet.store.turns import TurnRecord
 from whet.team import orders
@@ -79,7 +80,7 @@ class TeamTurns(Turns):
     async def cancel(self, session_id: str) -> bool:
         """Cancel the turns that run or wait. Returns False if there are no such turns."""
         is_here = await super().cancel(session_id)
-        return await self._database.write(lambda db: orders.cancel(db, session_id)) or is_here
+        return await self._database.write(_cancelling(session_id)) or is_here
 
     async def run(self, session_id: str, turn_input: TurnInput, emit: Emit) -> TurnEnd | None:
         """Queue a turn and follow it to its end; None if a running turn took the text.
@@ -152,7 +153,7 @@ class TeamTurns(Turns):
             self._queue.ask(connection, queued_turn)
             return True
 
-        if not await self._database.write(work):
+        if not await self._database.write(ScopedWork(session_id, work)):
             return None
         return _FollowedTurn(queued_turn.id, session_id, after, trace)
 
@@ -164,7 +165,7 @@ class TeamTurns(Turns):
             end = await self._pass_on_events(turn, events, emit)
         except asyncio.CancelledError:
             if not self._is_ending:
-                await self._database.write(lambda db: orders.cancel(db, turn.session_id))
+                await self._database.write(_cancelling(turn.session_id))
             raise
         finally:
             self._team_feeds.unfollow(turn.id)
@@ -172,7 +173,7 @@ class TeamTurns(Turns):
             self.hosted.services.tracing.end_request(turn.trace, turn.session_id, end)
         record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
         work = turn_input.receipt.ended(record, end.reason, end.text)
-        await self._database.append(work)
+        await self._database.append(ScopedWork(turn.session_id, work), scope=turn.session_id)
         emit(end)
         return end
 
@@ -214,6 +215,11 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
     session_id: str
     after: int
     trace: RequestTrace | None = None
+
+
+def _cancelling(session_id: str) -> ScopedWork:
+    """Return the work that cancels a session's turns."""
+    return ScopedWork(session_id, lambda db: orders.cancel(db, session_id))
 
 
 def _ignore(event: Event) -> None:

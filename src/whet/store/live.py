@@ -201,7 +201,7 @@ class SessionWriter:
         def look(connection: apsw.Connection) -> None:
             if live.open_turn or live.step:
                 raise StaleTranscript
-            session, _, stored_version = turns.read_with_version(connection, live.session.id)
+            session, _, stored_version = turns.select_with_version(connection, live.session.id)()
             if turns.is_newer(stored_version, live.version):
                 raise StaleTranscript
             live.session = session
@@ -333,10 +333,12 @@ def load(
     connection: apsw.Connection, session_id: str, in_memory: dict[int, Message] | None = None
 ) -> LiveState:
     """Read a session. Messages in `in_memory` (by number) are kept as the same objects. Raises NotFound."""
-    session, key, (epoch, newest, _) = turns.read_with_version(connection, session_id)
-    read_hidden, compaction = select_undone_parts(connection, key), connection.execute(_COMPACTION, (key,))
-    last_turn = connection.execute(_LAST_TURN, (key,))
-    records = connection.execute(_MESSAGES_SINCE, (key, *rows.ids_of(key)))
+    read_session = turns.select_with_version(connection, session_id)
+    read_hidden = select_undone_parts(connection, session_id)
+    compaction = connection.execute(_COMPACTION, (session_id,))
+    last_turn = connection.execute(_LAST_TURN, (session_id,))
+    records = connection.execute(_MESSAGES_SINCE, (session_id,))
+    session, key, (epoch, newest, _) = read_session()
     hidden = read_hidden()
     messages, seqs, after = _read_compaction(
         connection, rows.fetch_only(compaction), key, hidden, in_memory or {}
@@ -373,14 +375,18 @@ def find_last_turn(connection: apsw.Connection, key: int) -> int:
     )
 
 
+# By the session's id, so that a team reads them with the session itself, in one message.
+_KEY = "(SELECT key FROM sessions WHERE id = ?1)"
 _COMPACTION = (
-    "SELECT live, after_seq FROM compactions WHERE session = ? AND undone = '' ORDER BY id DESC LIMIT 1"
+    f"SELECT live, after_seq FROM compactions WHERE session = {_KEY} AND undone = '' ORDER BY id DESC LIMIT 1"
 )
-_LAST_TURN = "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1"
+_LAST_TURN = (
+    f"SELECT id, number, started, ended FROM turns WHERE session = {_KEY} ORDER BY number DESC LIMIT 1"
+)
 _MESSAGES_SINCE = (
-    "SELECT id, turn, role, content, extra FROM messages WHERE id > ?2 + coalesce((SELECT after_seq"
-    " FROM compactions WHERE session = ?1 AND undone = '' ORDER BY id DESC LIMIT 1), 0) AND id < ?3"
-    " ORDER BY id"
+    f"SELECT id, turn, role, content, extra FROM messages WHERE id > ({_KEY} << {rows.SEQ_BITS})"
+    f" + coalesce((SELECT after_seq FROM compactions WHERE session = {_KEY} AND undone = ''"
+    f" ORDER BY id DESC LIMIT 1), 0) AND id < ({_KEY} + 1) << {rows.SEQ_BITS} ORDER BY id"
 )
 
 

@@ -98,10 +98,17 @@ COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, 
 # The concatenation stops SQLite from sorting by the index on time, which would visit every session.
 _SORTED = "ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?"
 _ALL = 1 << 40
+_TEXT_ID = "(SELECT id FROM frozen_texts WHERE hash = ?)"
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
 
 def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow:
+    """Store a session as `insert` does, and return it."""
+    insert(connection, new, now)
+    return get(connection, new.id)
+
+
+def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
     """Store a session and its frozen prefix. Raises NotFound for a parent that does not exist."""
     conversation, private, prime, profile = new.conversation_id, new.private, new.prime_json, new.profile
     if new.parent_session_id:
@@ -113,7 +120,7 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
             prime = prime or read_prime(connection, new.parent_session_id)
     connection.execute(
         f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text, profile)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_TEXT_ID}, {_TEXT_ID}, {_TEXT_ID}, ?)",
         (
             new.id,
             conversation or new.id,
@@ -132,7 +139,6 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
             profile,
         ),
     )
-    return get(connection, new.id)
 
 
 def get(connection: apsw.Connection, session_id: str) -> SessionRow:
@@ -417,7 +423,7 @@ def read_prime(connection: apsw.Connection, session_id: str) -> str:
 def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, prime_json: str) -> None:
     """Put examples into a session's prefix before its first turn. Raises StoreError afterwards."""
     connection.execute(
-        "UPDATE sessions SET system_text = ?, prime_text = ? WHERE id = ? AND turns = 0",
+        f"UPDATE sessions SET system_text = {_TEXT_ID}, prime_text = {_TEXT_ID} WHERE id = ? AND turns = 0",
         (*_freeze_texts(connection, system_prompt, prime_json), session_id),
     )
     if not connection.changes():
@@ -425,23 +431,19 @@ def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, 
 
 
 def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, tools_json: str) -> None:
-    """Set the lasting prefix of a session that was stored without one. Raises NotFound."""
+    """Set the lasting prefix of a session that was stored without one."""
     connection.execute(
-        "UPDATE sessions SET system_text = ?, tools_text = ? WHERE id = ?",
+        f"UPDATE sessions SET system_text = {_TEXT_ID}, tools_text = {_TEXT_ID} WHERE id = ?",
         (*_freeze_texts(connection, prompt, tools_json), session_id),
     )
-    _require_change(connection, session_id)
 
 
-def _freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[int, int]:
-    """Store two texts unless they are stored, and return their ids. Others may store them meanwhile."""
-    digests = [hashlib.sha256(text.encode()).digest() for text in (first, second)]
-    ids = dict(connection.execute("SELECT hash, id FROM frozen_texts WHERE hash IN (?, ?)", digests))
-    for digest, text in zip(digests, (first, second), strict=True):
-        if digest not in ids:
-            [(ids[digest],)] = connection.execute(
-                "INSERT INTO frozen_texts (hash, text) VALUES (?, ?)"
-                " ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING id",
-                (digest, text),
-            )
-    return ids[digests[0]], ids[digests[1]]
+def _freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[bytes, bytes]:
+    """Store two texts unless they are stored, and return their hashes. Others may store them meanwhile."""
+    digests = hashlib.sha256(first.encode()).digest(), hashlib.sha256(second.encode()).digest()
+    pairs = sorted(zip(digests, (first, second), strict=True))  # so that no two wait for each other
+    connection.execute(
+        "INSERT INTO frozen_texts (hash, text) VALUES (?, ?), (?, ?) ON CONFLICT (hash) DO NOTHING",
+        (*pairs[0], *pairs[1]),
+    )
+    return digests

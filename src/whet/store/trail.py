@@ -88,11 +88,14 @@ def list_arguments(connection: apsw.Connection, session_id: str, tool: str) -> l
 
 
 class OpeningState(msgspec.Struct, frozen=True):
-    """What opening a session needs besides its messages: its prefix, the arguments of its calls of one tool,
-    and whether it only plans and has helpers."""
+    """What opening a session needs besides its messages: its prefix with the examples that it was started
+    with, whose memory it uses, the arguments of its calls of one tool, and whether it only plans and has
+    helpers."""
 
     prompt: str
     tools_json: str
+    prime: str
+    profile: str
     is_planning: bool
     has_helpers: bool
     arguments: list[str]
@@ -104,12 +107,14 @@ def read_opening_state(connection: apsw.Connection, session_id: str, tool: str) 
         connection,
         "(SELECT text FROM frozen_texts f WHERE f.id = system_text),"
         " (SELECT text FROM frozen_texts f WHERE f.id = tools_text),"
+        " (SELECT text FROM frozen_texts f WHERE f.id = prime_text), profile,"
         " planning, EXISTS (SELECT 1 FROM helpers WHERE parent = sessions.id)",
         session_id,
     )
     arguments = list_arguments(connection, session_id, tool)
-    prompt, tools_json, is_planning, has_helpers = read()
-    return OpeningState(prompt or "", tools_json or "", bool(is_planning), bool(has_helpers), arguments)
+    *texts, profile, is_planning, has_helpers = read()
+    prompt, tools_json, prime = (text or "" for text in texts)
+    return OpeningState(prompt, tools_json, prime, profile, bool(is_planning), bool(has_helpers), arguments)
 
 
 def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:

@@ -56,7 +56,7 @@ class Transcript:
         """Store a new session and open it."""
 
         def work(connection: apsw.Connection) -> LiveState:
-            sessions.create(connection, new, iso(clock.now()))
+            sessions.insert(connection, new, iso(clock.now()))
             return load(connection, new.id)
 
         return cls(db, clock, await db.append(ScopedWork(new.id, work)))

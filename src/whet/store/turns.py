@@ -11,6 +11,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Message, Usage
+from whet.contract.texts import replace_surrogates
 from whet.store import claims, rows, sessions
 from whet.store.jobs import AtEnd, QueuedJob
 
@@ -132,6 +133,12 @@ def end_turn(
     return lambda: sessions.read_row(read())
 
 
+def title_session(connection: apsw.Connection, session_id: str, title: str) -> None:
+    """Set the title of a session that has none."""
+    values = replace_surrogates(title), session_id
+    connection.execute("UPDATE sessions SET title = ? WHERE id = ? AND title = ''", values)
+
+
 def read_last_reason(connection: apsw.Connection, key: int) -> str:
     """Return why the last turn ended, or an empty string without a turn or while it has not ended."""
     row = connection.execute(
@@ -181,19 +188,24 @@ def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str
     return last[0], rows.unpack(*user_row).text if user_row else ""
 
 
-def read_with_version(
+def select_with_version(
     connection: apsw.Connection, session_id: str
-) -> tuple[sessions.SessionRow, int, tuple[int, int, int]]:
-    """Return a session, its key, and its stored version: its epoch, its last turn's number, and its last
-    message's id or 0. Raises NotFound."""
+) -> Callable[[], tuple[sessions.SessionRow, int, tuple[int, int, int]]]:
+    """Run the query for a session, its key, and its stored version: its epoch, its last turn's number, and
+    its last message's id or 0. Return the function that reads them; it raises NotFound."""
     columns = (
         f"{sessions.COLUMNS}, key, epoch,"
         " (SELECT coalesce(max(number), 0) FROM turns WHERE session = sessions.key),"
         " (SELECT coalesce(max(m.id), 0) FROM messages m"
         f" WHERE m.id > sessions.key << {rows.SEQ_BITS} AND m.id < (sessions.key + 1) << {rows.SEQ_BITS})"
     )
-    row = sessions.read_columns(connection, columns, session_id)
-    return sessions.read_row(row[:-4]), row[-4], row[-3:]
+    select = sessions.select_columns(connection, columns, session_id)
+
+    def read() -> tuple[sessions.SessionRow, int, tuple[int, int, int]]:
+        row = select()
+        return sessions.read_row(row[:-4]), row[-4], row[-3:]
+
+    return read
 
 
 def select_is_newer(
@@ -232,11 +244,13 @@ class UndoneParts(msgspec.Struct, frozen=True):
         return first is not None and seq >= first
 
 
-def select_undone_parts(connection: apsw.Connection, key: int) -> Callable[[], UndoneParts]:
-    """Run the query for which turns and ends of turns were undone, and return the function that reads it."""
+def select_undone_parts(connection: apsw.Connection, session: int | str) -> Callable[[], UndoneParts]:
+    """Run the query for which turns and ends of turns of a session, by its key or its id, were undone, and
+    return the function that reads it."""
+    key = "?" if isinstance(session, int) else "(SELECT key FROM sessions WHERE id = ?)"
     cursor = connection.execute(
         "SELECT number, CASE undone WHEN '' THEN cut ELSE 0 END FROM turns"
-        " WHERE session = ? AND (undone <> '' OR cut > 0)",
-        (key,),
+        f" WHERE session = {key} AND (undone <> '' OR cut > 0)",
+        (session,),
     )
     return lambda: UndoneParts({number: first for number, first in cursor})

@@ -21,6 +21,8 @@ from whet.team.taking import PLACE
 _OPEN = (
     "SELECT id, state FROM team_turns WHERE session = ? AND state IN ('waiting', 'running') ORDER BY number"
 )
+_HOLD_OPEN = f"{_OPEN} FOR UPDATE"
+"""As `_OPEN`, until the transaction's end: no worker takes or ends them meanwhile."""
 
 _CANCEL_WAITING = (
     "UPDATE team_turns SET state = 'done', reason = 'cancelled', cancelled = 1, told = 1, ended = now()"
@@ -57,9 +59,8 @@ def place_of(connection: apsw.Connection, turn_id: str) -> int:
 
 def send_message(connection: apsw.Connection, session_id: str, text: str) -> bool:
     """Send a message to the session's running turn. Return False if no turn is running."""
-    running = [
-        turn for turn, state in connection.execute(_OPEN, (session_id,)).fetchall() if state == "running"
-    ]
+    open_rows = connection.execute(_HOLD_OPEN, (session_id,)).fetchall()
+    running = [turn for turn, state in open_rows if state == "running"]
     if not running:
         return False
     connection.execute(
@@ -109,7 +110,7 @@ def cancel(connection: apsw.Connection, session_id: str) -> bool:
 
     A running turn is ended by its worker, a waiting one in this transaction.
     """
-    open_rows = connection.execute(_OPEN, (session_id,)).fetchall()
+    open_rows = connection.execute(_HOLD_OPEN, (session_id,)).fetchall()
     for turn_id, state in open_rows:
         if state == "running":
             connection.execute("UPDATE team_turns SET cancelled = 1 WHERE id = ?", (turn_id,))

@@ -9,7 +9,7 @@ database's.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -19,6 +19,7 @@ import psycopg
 from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json
 from whet.postgres.connection import PostgresConnection
+from whet.sqlite.lane import ScopedWork
 from whet.store.team import TeamDatabase
 from whet.team.events import TurnMark
 from whet.team.notices import ENDED, WAITING
@@ -64,6 +65,11 @@ class TakenTurn(msgspec.Struct, frozen=True):
     workspace: str
 
     @property
+    def names(self) -> tuple[str, str, int]:
+        """Its id, its session's, and its number."""
+        return self.id, self.session_id, self.turn
+
+    @property
     def mark(self) -> TurnMark:
         """The mark of its events."""
         return TurnMark(self.id, self.attempts)
@@ -82,7 +88,7 @@ class EndedTurn(msgspec.Struct, frozen=True):
 
 
 _ASK = "SELECT whet_ask_turn(?, ?, ?, ?, ?, ?, ?)"
-CLOSE = "SELECT whet_close_turn(?, ?, ?, ?, ?)"
+CLOSE = "SELECT * FROM whet_close_turn(?, ?, ?, ?, ?)"
 """End a turn: its id, state, reason and error, and the channel of the notification."""
 _encode = msgspec.json.Encoder().encode
 
@@ -134,14 +140,18 @@ class DatabaseQueue:
         """Record that the message is stored. The transaction fails if another worker has taken the turn."""
         connection.execute("SELECT whet_begin_turn(?, ?)", (taken_turn.id, taken_turn.attempts))
 
-    def end(self, connection: apsw.Connection, taken_turn: TakenTurn, reason: str, error: str) -> None:
-        """Record the result of a turn.
+    def end(self, connection: apsw.Connection, taken_turn: TakenTurn, reason: str, error: str) -> Any:
+        """Record the result of a turn, and return the rows with its reason, its error and its attempts.
 
         The caller has passed the session's fence, so it may end the turn: a worker whose lease ran out
         still owns the session until another worker takes it. Unread messages become turns of their own,
         unless the turn was cancelled.
         """
-        connection.execute(CLOSE, (taken_turn.id, "done", reason, error, ENDED))
+        return connection.execute(CLOSE, (taken_turn.id, "done", reason, error, ENDED))
+
+    async def write(self, taken_turn: TakenTurn, work: Callable[[apsw.Connection], object]) -> None:
+        """Write under the lock of the turn's session alone."""
+        await self.database.append(ScopedWork(taken_turn.session_id, work), scope=taken_turn.session_id)
 
     def hear(self, channel: str, timeout_s: float) -> str | None:
         """Wait for a notification and return its payload.

@@ -10,10 +10,11 @@ import apsw
 from whet.app.conversations.hosted import Receipt, SessionHost
 from whet.contract.events import Event
 from whet.contract.messages import Message
+from whet.postgres.rows import StatementRows
 from whet.store.database import StateDatabase
 from whet.store.jobs import QueuedJob
 from whet.team import orders
-from whet.team.queue import TakenTurn
+from whet.team.queue import EndedTurn, TakenTurn
 
 
 class RunningTurn:
@@ -24,10 +25,16 @@ class RunningTurn:
         self.read_to = 0
         self.is_stored: bool = bool(taken_turn.turn)
         self.is_ending = False
+        self.closing: StatementRows | None = None
         self.is_told = False
         self.is_called_off = False
         self.is_cancelled: bool = taken_turn.is_cancelled
         self.task: asyncio.Task[None]
+
+    def read_end(self, owner: str) -> EndedTurn | None:
+        """Return the result that the turn's own last transaction stored, or None if it is not known."""
+        row = None if self.closing is None else self.closing.fetchone()
+        return None if row is None else EndedTurn(*self.taken_turn.names, *row, owner)
 
 
 async def deliver_all_orders(

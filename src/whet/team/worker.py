@@ -21,6 +21,7 @@ from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage
 from whet.contract.protocols import Person
 from whet.postgres.connection import PostgresConnection
+from whet.sqlite.lane import ScopedWork
 from whet.store import claims, sessions, turns
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.turns import TurnRecord
@@ -35,6 +36,7 @@ _LOOK_S = 2.0
 _PER_RESERVED = 4  # of so many turns at once, one is a turn that a person waits for
 _AGAIN_S = 0.5
 _logger = logging.getLogger("whet.team")
+_SET_ASIDE = ScopedWork("lost turns", set_lost_aside)
 
 
 class TurnWorker:
@@ -84,7 +86,7 @@ class TurnWorker:
         """Take turns and run them until `stop`. If the database is unavailable, wait for it."""
         self._database.keeper.renewals.append(self._renew)
         self._database.keep_claims()
-        await self._database.append(claims.register_process)
+        await self._database.append(ScopedWork(self._owner, claims.register_process))
         notices = Notices(
             self._database, {WAITING: lambda _: self._news.set(), ORDERS: lambda _: self._ordered.set()}
         )
@@ -141,7 +143,7 @@ class TurnWorker:
         while True:
             await asyncio.sleep(every_s)
             with suppress(StoreError):  # retried at the next beat
-                await self._database.append(set_lost_aside)
+                await self._database.append(_SET_ASIDE)
             self._ordered.set()
 
     def _renew(self, connection: PostgresConnection) -> None:
@@ -183,7 +185,7 @@ class TurnWorker:
             raise
         except WhetError as error:
             line = f"{error.message}; {error.hint}" if error.hint else error.message
-            ended = await _end(self._queue, running.taken_turn, "failed", line)
+            ended = await self._end(running, "failed", line)
         if ended is None or not ended.reason or ended.attempts != taken_turn.attempts:
             return
         if not running.is_told:
@@ -200,7 +202,7 @@ class TurnWorker:
 
     async def _leave(self, taken_turn: TakenTurn) -> None:
         with suppress(StoreError):
-            await self._database.append(lambda db: self._queue.leave(db, taken_turn))
+            await self._queue.write(taken_turn, lambda db: self._queue.leave(db, taken_turn))
 
     async def _is_elsewhere(self, taken_turn: TakenTurn) -> bool:
         """Whether the session's workspace is missing here. If so, its turn is left to other workers."""
@@ -209,7 +211,7 @@ class TurnWorker:
             return False
         self._missing.add(workspace)
         line = f"the workspace {workspace} is not on worker {self._owner.split(' ')[0]}"
-        await self._database.append(lambda db: self._queue.leave(db, taken_turn, line))
+        await self._queue.write(taken_turn, lambda db: self._queue.leave(db, taken_turn, line))
         self._tell(_left_end(taken_turn, line))
         return True
 
@@ -229,16 +231,12 @@ class TurnWorker:
             tracing.set_parent(session_id, taken_turn.options.trace)
         person = self._person_of(taken_turn)
         if not taken_turn.turn:
+            text, images = taken_turn.text, taken_turn.options.images
             end = await self._hosted.submit(
-                session_id,
-                taken_turn.text,
-                taken_turn.options.images,
-                emit=emit,
-                person=person,
-                receipt=receipt,
+                session_id, text, images, emit=emit, person=person, receipt=receipt
             )
             reason, error = (end.reason, end.error) if end else ("cancelled", "")
-            return await _end(self._queue, taken_turn, reason, error)
+            return await self._end(running, reason, error)
         reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
         while not reason:
             try:
@@ -249,7 +247,7 @@ class TurnWorker:
                 reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
             else:
                 reason, error = (end.reason, end.error) if end else ("cancelled", "")
-        return await _end(self._queue, taken_turn, reason, error)
+        return await self._end(running, reason, error)
 
     def _record_start(self, running: RunningTurn, connection: apsw.Connection) -> Sequence[QueuedJob]:
         self._queue.begin(connection, running.taken_turn)
@@ -265,19 +263,20 @@ class TurnWorker:
             session.inbox.take_back()  # as rows they become a turn of their own
 
         def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
-            self._queue.end(connection, running.taken_turn, reason, turn.error)
+            running.closing = self._queue.end(connection, running.taken_turn, reason, turn.error)
             return ()
 
         return work
 
-
-async def _end(queue: DatabaseQueue, taken_turn: TakenTurn, reason: str, error: str) -> EndedTurn | None:
-    """Record the result of a turn if its own last transaction did not, and return the result as stored."""
-    ended = await asyncio.to_thread(outcome, queue.database, taken_turn.id)
-    if ended is None or ended.reason or ended.attempts != taken_turn.attempts:
-        return ended
-    await queue.database.append(lambda db: queue.end(db, taken_turn, reason, error))
-    return await asyncio.to_thread(outcome, queue.database, taken_turn.id)
+    async def _end(self, running: RunningTurn, reason: str, error: str) -> EndedTurn | None:
+        """Return the result of a turn as stored. Record it if the turn's own last transaction did not."""
+        taken_turn = running.taken_turn
+        ended = running.read_end(self._owner)
+        ended = ended or await asyncio.to_thread(outcome, self._database, taken_turn.id)
+        if ended is None or ended.reason or ended.attempts != taken_turn.attempts:
+            return ended
+        await self._queue.write(taken_turn, lambda db: self._queue.end(db, taken_turn, reason, error))
+        return await asyncio.to_thread(outcome, self._database, taken_turn.id)
 
 
 async def _wait_briefly(event: asyncio.Event) -> None:

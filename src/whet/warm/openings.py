@@ -52,15 +52,18 @@ class WarmStarts(msgspec.Struct, frozen=True):
     database: StateDatabase
     clock: Clock
 
-    async def reopen_link(self, session_id: str, link: ModelLink) -> tuple[ModelLink, str]:
-        """Return a stored session's link with the examples that it was started with, and the examples as
-        text."""
-        text = await self.database.look(lambda db: sessions.read_prime(db, session_id))
-        if not text:
-            return link, ""
-        from whet.warm.prime import PrimedLink, decode_prime  # noqa: PLC0415 - a cold session does without
+    async def reopen_link(self, session_id: str, link: ModelLink) -> ModelLink:
+        """Return a stored session's link with the examples that it was started with."""
+        return add_examples(link, await self.database.look(lambda db: sessions.read_prime(db, session_id)))
 
-        return PrimedLink(link, decode_prime(text)), text
+
+def add_examples(link: ModelLink, text: str) -> ModelLink:
+    """Return a link that sends these examples, if there are any."""
+    if not text:
+        return link
+    from whet.warm.prime import PrimedLink, decode_prime  # noqa: PLC0415 - a cold session does without
+
+    return PrimedLink(link, decode_prime(text))
 
 
 class WarmStartObserver(TurnObserver):

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
+import apsw
 import msgspec
 
 from whet.agent.loop import run_turn
@@ -28,7 +29,7 @@ from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import Person
 from whet.contract.tools import Tool
 from whet.store import sessions, turns
-from whet.store.jobs import AtEnd, queue_nothing
+from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.transcript import TurnRecord
 
 Busy = Literal["steer", "queue", "refuse"]
@@ -213,9 +214,10 @@ class SessionHost:
             try:
                 incoming = None
                 if text is not None:
-                    incoming = InboxEntry(session.user_message(text, images), receipt.stored)
-                if text and not session.log.session.title:
-                    await session.log.details.set_title(sessions.make_title(text))
+                    stored = (
+                        receipt.stored if session.log.session.title else _titled(session_id, text, receipt)
+                    )
+                    incoming = InboxEntry(session.user_message(text, images), stored)
                 return await self._run(slot, session, incoming, emit)
             finally:
                 del self._receipts.by_session[session_id]
@@ -332,6 +334,16 @@ class SessionHost:
     def _refuse_if_closing(self) -> None:
         if self._closing:
             raise WhetError("the program is ending and takes no more messages", hint="try again shortly")
+
+
+def _titled(session_id: str, text: str, receipt: Receipt) -> AtEnd:
+    """Return the work of a receipt, extended to title the session by its first message."""
+
+    def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
+        turns.title_session(connection, session_id, sessions.make_title(text))
+        return receipt.stored(connection)
+
+    return work
 
 
 def _message(session: Session, text: str, images: Sequence[ImagePart]) -> Message:

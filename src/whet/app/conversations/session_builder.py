@@ -45,7 +45,7 @@ from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.store import sessions, turns
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
-from whet.warm.openings import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver
+from whet.warm.openings import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver, add_examples
 
 if TYPE_CHECKING:
     from whet.app.helpers.runs import HelperRuns
@@ -190,13 +190,10 @@ def _make_recording_observer(services: Services) -> TurnObserver:
     return RecordingObserver(services.recordings.get())
 
 
-async def _open_link(services: Services, stored: StoredPrefix, *, is_new: bool) -> tuple[SwitchableLink, str]:
-    """Open a session's link; return with it the examples that a stored session was started with."""
+def _open_link(services: Services, stored: StoredPrefix) -> SwitchableLink:
     session_id = stored.log.session.id
-    link, primed = services.models.provider.open(stored.prompt, stored.specs, session_id), ""
-    if not is_new:
-        link, primed = await services.warm_starts.reopen_link(session_id, link)
-    return SwitchableLink(link, session_id, lambda: services.models.wallet), primed
+    link = services.models.provider.open(stored.prompt, stored.specs, session_id)
+    return SwitchableLink(add_examples(link, stored.prime), session_id, lambda: services.models.wallet)
 
 
 class SessionBuilder:
@@ -221,8 +218,9 @@ class SessionBuilder:
         engine_tools = await services.contexts.tools(runner, services.tools.by_name)
         specs = [tool.spec for tool in (*start.tools, *engine_tools) if "deferred" not in tool.tags]
         log = await Transcript.create(services.database, self._row(start, specs, extras), services.clock)
+        profile = await services.database.look(lambda db: sessions.profile_of(db, log.session.id))
         return await self.build(
-            StoredPrefix(log, start.prompt, specs), runner, extras, leaving=leaving, start=start
+            StoredPrefix(log, start.prompt, specs, profile), runner, extras, leaving=leaving, start=start
         )
 
     async def start_engine(
@@ -252,16 +250,15 @@ class SessionBuilder:
     ) -> Session:
         """Build a session that can take turns from a stored one: the same prefix, with the tools that exist
         now. `start` is set if it was just stored."""
-        services, row = self._services, stored.log.session
+        services, row, profile = self._services, stored.log.session, stored.profile
         person = extras.person or services.person
         workspace, lines = choose_workspace(row.workspace, services.workspace)
         tools = await self._tools(stored.specs, runner, workspace)
-        profile = await services.database.look(lambda db: sessions.profile_of(db, row.id))
         if profile:
             services.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
-        link, primed = await _open_link(services, stored, is_new=start is not None)
+        link = _open_link(services, stored)
         self._add_news(stored.specs, runner)
-        prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), primed)
+        prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), stored.prime)
         left_host = services.contexts.host(leaving.context) if leaving else None
         host = await self._begin(stored, runner, link, prefix, left_host)
         for line in (*lines, *(start.notices if start is not None else ())):

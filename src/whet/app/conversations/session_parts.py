@@ -92,11 +92,14 @@ class NewSessionOptions(TypedDict, total=False):
 
 
 class StoredPrefix(msgspec.Struct, frozen=True):
-    """A stored session: its log, and the prefix that begins every request."""
+    """A stored session: its log, the prefix that begins every request, with the examples that it was started
+    with, and whose memory it uses."""
 
     log: Transcript
     prompt: str
     specs: Sequence[ToolSpec]
+    profile: str
+    prime: str = ""
 
 
 class LateGate(msgspec.Struct, frozen=True):

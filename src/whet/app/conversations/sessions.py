@@ -146,7 +146,7 @@ class SessionOpener:
         prompt, tools_json = await services.database.read(lambda db: sessions.read_prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
         assert isinstance(session.link, SwitchableLink)  # every session that is opened here has one
-        session.link.switch((await services.warm_starts.reopen_link(session.id, link))[0])
+        session.link.switch(await services.warm_starts.reopen_link(session.id, link))
         await session.context.status()  # inform the engine now, not at the next request
 
     async def open_session(
@@ -177,7 +177,8 @@ class SessionOpener:
         services.todo_lists.restore(session_id, state.arguments)
         if state.is_planning:
             services.gate.get().plans.set(session_id, True)
-        stored = StoredPrefix(log, prompt, read_specs(tools_json.encode()))
+        specs = read_specs(tools_json.encode())
+        stored = StoredPrefix(log, prompt, specs, state.profile, state.prime)
         session = await self._builder.build(stored, runner, extras, leaving=leaving)
         if state.has_helpers:
             await self.helpers.get().restore(session_id)

@@ -58,7 +58,7 @@ def make_worker(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> R
     warmth = WarmStarts(needs.home, needs.settings.warm, needs.database, needs.clock)
 
     async def reopen(session_id: str, link: ModelLink) -> ModelLink:
-        return (await warmth.reopen_link(session_id, link))[0]
+        return await warmth.reopen_link(session_id, link)
 
     parts = ForkParts(
         database=needs.database,
