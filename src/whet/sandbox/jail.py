@@ -394,7 +394,7 @@ def _request(control: socket.socket | None, command: JailedCommand, handles: Seq
 
 def _encode_request(command: JailedCommand) -> bytes:
     argv, env = list(command.argv), dict(command.environment)
-    body = msgspec.json.encode(dict(argv=argv, env=env, cwd=str(command.cwd), tty=command.tty))
+    body = marshal.dumps(dict(argv=argv, env=env, cwd=str(command.cwd), tty=command.tty))
     return struct.pack("!I", len(body)) + body
 
 
