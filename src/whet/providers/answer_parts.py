@@ -19,6 +19,7 @@ import msgspec
 
 from whet.contract.events import ReasoningDelta, StreamRestarted, TextDelta
 from whet.contract.messages import Message, ToolCall
+from whet.late import late_pattern
 from whet.providers.wire import PieceJoiner, unique_ids
 
 _TAG = r"(?i:(?:\w+:)?(?:think(?:ing)?|thoughts?|reasoning))"
@@ -37,15 +38,15 @@ _CALL = (
     rf"|<{_SPACE}?invoke name=\"[\w.:-]+\"[^<>\n]{{0,40}}>)"
 )
 _END = r"(?P<end><\|(?:end|return|call)\|>)"
-_MARK = re.compile(f"{_CHANNEL}|{_OPEN}|{_CLOSE}|{_CALL}|{_END}")
-_CLOSES = re.compile(f"{_CLOSE}|{_END}")
+_MARK = late_pattern(f"{_CHANNEL}|{_OPEN}|{_CLOSE}|{_CALL}|{_END}")
+_CLOSES = late_pattern(f"{_CLOSE}|{_END}")
 # What may become a mark once more of it arrives.
-_BEGUN = re.compile(
+_BEGUN = late_pattern(
     r"(?:<\|(?:start|channel)\|>[^\n]{0,120}"
     r"|[<\[◁][|｜‖/]{0,2}[\w:.▁=|｜‖-]{0,40}(?<=invoke) [\w.:=\" -]{0,80}"
     r"|[<\[◁][|｜‖/]{0,2}[\w:.▁=-]{0,40}[|｜‖]{0,2}\w{0,40}[|｜‖]?)\Z"
 )
-_STARTS = "<[◁"
+_STARTS = ("<", "[", "◁")
 _TOKENS = ("<|", "<｜", "<‖", "[TOOL_")
 # A channel's name and the next one's, from a server that drops the marks around them.
 _BARE, _BARE_FINAL = "analysis", "assistantfinal"
@@ -136,12 +137,13 @@ class AnswerParts:
     def _start(self, is_last: bool) -> list[Piece]:
         """Read what comes before the first word."""
         text = self._held.lstrip()
-        match = _MARK.match(text)
+        has_mark = text[:1] in _STARTS
+        match = _MARK.match(text) if has_mark else None
         if match and (match["open"] or match["channel"] or (match["end"] and self._is_channel)):
             self._held = text[match.end() :]
             self._enter(match)
             return []
-        if not is_last and (not text or _BEGUN.match(text) or _BARE.startswith(text)):
+        if not is_last and (not text or (has_mark and _BEGUN.match(text)) or _BARE.startswith(text)):
             return []
         self._may_be_bare = text.startswith(_BARE)
         if self.is_changed:
@@ -179,6 +181,8 @@ class AnswerParts:
 
     def _go_on(self, is_last: bool) -> list[Piece]:
         """Read words until the next mark."""
+        if not any(mark in self._held for mark in _STARTS):
+            return self._strip_final(len(self._held))
         pieces: list[Piece] = []
         at = 0
         while match := _MARK.search(self._held, at):
