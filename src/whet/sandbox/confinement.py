@@ -49,6 +49,7 @@ class Confinement:
         self.folders: SessionFolders = SessionFolders()
         """The private folders of the sessions; whoever drops a session from memory releases its folders."""
         self._opened: dict[str, tuple[Opening, ...]] = {}
+        self._reading: dict[str, None] = {}
         self.denials: dict[str, Denial] = {}
         self._known: dict[tuple[Path, bool, bool], tuple[float, SandboxPolicy]] = {}
 
@@ -124,10 +125,18 @@ class Confinement:
             existing = self._opened.get(owner_id, ())
             self._opened[owner_id] = tuple(dict.fromkeys((*existing, *openings)))
 
-    def set_call_openings(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
-        """Set the openings of one call. Openings of an earlier call with the same id are dropped."""
+    def set_call_openings(
+        self, session_id: str, call_id: str, openings: Iterable[Opening], *, only_reads: bool = False
+    ) -> None:
+        """Set the openings of one call, and whether its command only reads. What an earlier call with the same
+        id had is dropped."""
         with self._lock:
             self.denials.pop(call_id, None)
+            self._reading.pop(_call_key(session_id, call_id), None)
+            if only_reads:
+                self._reading[_call_key(session_id, call_id)] = None
+                for old in list(self._reading)[:-_MAX_DENIALS]:
+                    del self._reading[old]
             call_openings = tuple(openings)
             if call_openings:
                 self._opened[_call_key(session_id, call_id)] = call_openings
@@ -162,7 +171,10 @@ class Confinement:
         """
         backend = self._settings.backend
         if backend.kind == "local":
-            return self.jail(workspace, session_id, call_id)
+            jail = self.jail(workspace, session_id, call_id)
+            if jail is None or _call_key(session_id, call_id) not in self._reading:
+                return jail
+            return self._reading_jail(jail, session_id) if jail.links.has_shared() else jail
         if backend.kind == "container" and any(
             opening.kind == "run" for opening in self._openings(session_id, call_id)
         ):
@@ -195,6 +207,17 @@ class Confinement:
             if (key := (session_id, policy)) not in self._jails:
                 self._tidy()
                 self._jails[key] = self._make_jail(status.engine, policy, self._scratch(session_id))
+            return self._jails[key]
+
+    def _reading_jail(self, jail: Jail, session_id: str) -> Jail:
+        """Return a sandbox that reads what this one does and writes only to the session's own folders. In it,
+        a file that another folder holds by a hard link need not be copied."""
+        with self._lock:
+            scratch = self._scratch(session_id)
+            policy = _forbid_writing(jail.policy, scratch.tmp)
+            if (key := (session_id, policy)) not in self._jails:
+                self._tidy()
+                self._jails[key] = self._make_jail(jail.plan.engine, policy, scratch)
             return self._jails[key]
 
     def _make_jail(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:
