@@ -201,8 +201,7 @@ class PolicyGate:
 
     def _allow(self, case: GateCase) -> Decision:
         """Let a call run without a question. A call that only reads gets no openings."""
-        is_safe = case.action.level == "safe"
-        self._record_run(case, with_missing=not is_safe)
+        self._record_run(case, with_missing=not (is_safe := case.action.level == "safe"))
         return Decision("allow", "rule", only_reads=is_safe and "command" in case.call.tool.tags)
 
     def _record_run(self, case: GateCase, *, with_missing: bool) -> None:
