@@ -43,8 +43,7 @@ class Confinement:
     def __init__(self, settings: ConfinementSettings, environment: Mapping[str, str] | None = None) -> None:
         self._settings = settings
         self._environment = os.environ if environment is None else environment
-        self._lock = threading.Lock()
-        self._is_kept = False
+        self._lock, self._is_kept = threading.Lock(), False
         self._jails: dict[tuple[str, SandboxPolicy], Jail] = {}
         self.folders: SessionFolders = SessionFolders()
         """The private folders of the sessions; whoever drops a session from memory releases its folders."""
@@ -159,9 +158,9 @@ class Confinement:
         backend = self._settings.backend
         if backend.kind == "local":
             jail = self.jail(workspace, session_id, call_id)
-            if jail is None or not self._calls.only_reads(_call_key(session_id, call_id)):
-                return jail
-            return self._reading_jail(jail, session_id) if jail.links.has_shared() else jail
+            if jail is not None and self._calls.only_reads(session_id, call_id) and jail.links.has_shared():
+                return self._reading_jail(jail, session_id)
+            return jail
         if backend.kind == "container" and any(
             opening.kind == "run" for opening in self._calls.openings(session_id, call_id)
         ):
@@ -330,10 +329,10 @@ class _CallRights:
         with self._lock:
             return tuple(sorted({opening for owner in owners for opening in self._opened.get(owner, ())}))
 
-    def only_reads(self, key: str) -> bool:
+    def only_reads(self, session_id: str, call_id: str) -> bool:
         """Return whether a call's command only reads."""
         with self._lock:
-            return key in self._reading
+            return _call_key(session_id, call_id) in self._reading
 
 
 def _call_key(session_id: str, call_id: str) -> str:
