@@ -187,10 +187,9 @@ async def test_a_command_that_only_reads_is_stored_with_its_result(tmp_path: Pat
     @tool(toolset="terminal", effects={"execute"}, timeout_s=None)
     async def command(ctx: ToolContext) -> str:
         """Run."""
-        ((started,),) = rigs[0].database.read_now(
-            lambda db: db.execute("SELECT started FROM tool_calls").fetchall()
-        )
-        is_begun.append(started is not None)
+        sql = "SELECT started FROM tool_calls"
+        rows = rigs[0].database.read_now(lambda db: db.execute(sql).fetchall())
+        is_begun.append(rows[0][0] is not None)
         return "ran"
 
     async with rig(tmp_path, [calls(("command", "{}")), ANSWER], more_tools=[command]) as r:
