@@ -188,7 +188,7 @@ async def test_a_command_that_only_reads_is_stored_with_its_result(tmp_path: Pat
     async def command(ctx: ToolContext) -> str:
         """Run."""
         sql = "SELECT started FROM tool_calls"
-        rows = rigs[0].database.read_now(lambda db: db.execute(sql).fetchall())
+        rows: list[tuple[Any, ...]] = rigs[0].database.read_now(lambda db: db.execute(sql).fetchall())
         is_begun.append(rows[0][0] is not None)
         return "ran"
 
