@@ -99,7 +99,8 @@ def test_a_name_counts_in_any_letters(name: str) -> None:
 
 def test_a_plain_text_compiles_few_patterns() -> None:
     code = (
-        "import re, platform, shlex, whet.late, whet.log\nbefore = len(re._cache)\nfrom whet.config.redact import redact\n"
+        "import re, platform, shlex, whet.late, whet.log\nbefore = len(re._cache)\n"
+        "from whet.config.redact import redact\n"
         "print(redact('look for topic7 in the records'), len(re._cache) - before)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
