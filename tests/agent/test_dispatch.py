@@ -170,6 +170,31 @@ async def test_a_call_that_was_over_at_once_is_not_begun_later(tmp_path: Path) -
     assert started <= finished
 
 
+@pytest.mark.parametrize("only_reads", [True, False])
+async def test_a_command_that_only_reads_is_stored_with_its_result(tmp_path: Path, only_reads: bool) -> None:
+    """It has no effect that could happen twice; any other's start is on disk before it runs."""
+    rigs: list[Rig] = []
+    is_begun: list[bool] = []
+
+    class Knowing(ListGate):
+        async def decide(self, call: GateCall, emit: Emit) -> Decision:
+            return Decision("allow", "rule", only_reads=only_reads)
+
+    @tool(toolset="terminal", effects={"execute"}, timeout_s=None)
+    async def command(ctx: ToolContext) -> str:
+        """Run."""
+        sql = "SELECT started FROM tool_calls"
+        rows: list[tuple[Any, ...]] = rigs[0].database.read_now(lambda db: db.execute(sql).fetchall())
+        is_begun.append(rows[0][0] is not None)
+        return "ran"
+
+    async with rig(tmp_path, [calls(("command", "{}")), ANSWER], more_tools=[command]) as r:
+        rigs.append(r)
+        r.session = msgspec.structs.replace(r.session, gate=Knowing())
+        await r.turn("go")
+    assert is_begun == [not only_reads]
+
+
 async def test_what_a_person_would_write_is_checked_as_a_call_is(tmp_path: Path) -> None:
     class Wrong(ListGate):
         async def decide(self, call: GateCall, emit: Emit) -> Decision:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.approval.test_gate import Bench, Kept, Someone
+from tests.sandbox.engines import ENGINES, EngineCase
+from tests.sandbox.jails import run
 from whet.approval.confined import JailGate
 from whet.approval.gate import GateParts
 from whet.approval.person_request import JailedCall
@@ -28,10 +30,10 @@ from whet.sandbox.status import Engine, EngineStatus
 class Holding(Confinement):
     """A confinement whose engine is said to hold or not; nothing is run in it here."""
 
-    def __init__(self, home: Path, name: str = "bubblewrap") -> None:
+    def __init__(self, home: Path, name: str = "bubblewrap", status: EngineStatus | None = None) -> None:
         super().__init__(ConfinementSettings("auto", home), {**os.environ, "HOME": str(home.parent)})
         line = f"no sandbox: {OPEN}"
-        self._status = EngineStatus(name, line, Engine(name))  # type: ignore[arg-type]
+        self._status = status or EngineStatus(name, line, Engine(name))  # type: ignore[arg-type]
 
     def status(self) -> EngineStatus:
         return self._status
@@ -83,6 +85,29 @@ def test_a_dangerous_command_is_asked_about_if_no_rewind_restores_files(tmp_path
     (asked,) = bench.person.asked
     assert "files are not recorded here: /rewind can't bring back what it changes" in asked.reasons
     assert asked.grant == "" and bench.sh("git reset --hard").verdict == "deny"
+
+
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_linked_files_are_copied_for_commands_that_may_write(tmp_path: Path, case: EngineCase) -> None:
+    jails = Holding(tmp_path / "home", status=case.status())
+    bench = Bench(tmp_path, Someone(), None, _parts(jails))
+    cached, name = tmp_path / "cache.py", bench.workspace / "six.py"
+    cached.write_text("safe\n")
+    os.link(cached, name)
+
+    def sh(command: str, runs: str = "") -> str:
+        assert bench.sh(command).verdict == "allow"
+        jail = jails.shell_jail(bench.workspace, "s1", "c1")
+        assert jail is not None
+        return run(jail, runs or command, bench.workspace)[1]
+
+    assert sh("cat six.py") == "safe\n"
+    assert sh("true", "echo EVIL >> six.py; chmod 777 six.py; cat six.py").endswith("safe\n")
+    assert (cached.stat().st_nlink, cached.read_text(), cached.stat().st_mode & 0o111) == (2, "safe\n", 0)
+    assert sh("echo OWN >> six.py; cat six.py") == "safe\nOWN\n"
+    assert (cached.stat().st_nlink, cached.read_text()) == (1, "safe\n")
+    assert sh("cat six.py") == "safe\nOWN\n"
+    jails.close()
 
 
 def test_a_call_that_is_no_command_has_no_jail_to_open(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from tests.config.planted import planted
 from tests.support import each
 from whet.config.redact import holds_secret, looks_random, mask_secrets, redact
+from whet.log import MASK
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,3 +90,20 @@ def test_holds_secret() -> None:
     assert holds_secret("password: hunter2hunter2")
     assert not holds_secret("no such thing")
     assert not looks_random("a" * 40)
+
+
+@pytest.mark.parametrize("name", ["password", "PASSWORD", "PassWord", "paſſword"])
+def test_a_name_counts_in_any_letters(name: str) -> None:
+    assert mask_secrets(f"{name}: hunter22x") == f"{name}: {MASK}"
+
+
+def test_a_plain_text_compiles_few_patterns() -> None:
+    code = (
+        "import re, platform, shlex, whet.late, whet.log\nbefore = len(re._cache)\n"
+        "from whet.config.redact import redact\n"
+        "print(redact('look for topic7 in the records'), len(re._cache) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    text, _, count = done.stdout.rpartition(" ")
+    assert text == "look for topic7 in the records"
+    assert int(count) <= 2

@@ -203,8 +203,8 @@ async def test_a_change_between_two_steps_is_the_persons(tmp_path: Path) -> None
 
 
 async def test_calls_that_only_read_record_nothing(tmp_path: Path) -> None:
-    script = [call("search_files", pattern="x", path="."), call("read_file", path="f"), ANSWER]
-    async with running(tmp_path, script) as r:
+    reads = [call("search_files", pattern="x", path="."), call("read_file", path="f"), shell("cat f; ls")]
+    async with running(tmp_path, [*reads, ANSWER]) as r:
         (r.app.services.workspace / "f").write_text("x\n")
         await r.turn()
         assert not (tmp_path / "home" / "rewind").exists()

@@ -28,7 +28,8 @@ def made_jail(case: EngineCase, folder: Path) -> Generator[Jail]:
     scratch.close()
 
 
-def run(jail: Jail, text: str) -> tuple[int, str]:
-    """Run a line of the shell; gives its exit code and what it printed."""
+def run(jail: Jail, text: str, folder: Path | None = None) -> tuple[int, str]:
+    """Run a line of the shell, in the workspace if no folder is given; gives its exit code and what it
+    printed."""
     inside = jail.environment(command_environment(os.environ))
-    return jail.run(JailedCommand(["bash", "-c", text], inside, jail.policy.workspace), 60)
+    return jail.run(JailedCommand(["bash", "-c", text], inside, folder or jail.policy.workspace), 60)

@@ -78,23 +78,18 @@ def test_a_read_of_several_statements_waits_once(far: Far) -> None:
     assert far.database.read_now(look) == (0, 0) and far.waits() == 1
 
 
-def test_a_session_is_opened_and_gets_its_prefix_in_one_wait_each(far: Far) -> None:
-    async def main() -> list[int]:
-        log = await new_log(far.database, SystemClock())
-        session_id, texts = log.session.id, ("a prompt", "[]")
-        waits: list[int] = []
-        for _ in range(2):  # connections are opened and statements translated
-            far.waits()
-            await Transcript.open(far.database, session_id, SystemClock())
-            waits.append(far.waits())
-            await far.database.append(
-                ScopedWork(session_id, lambda db: freeze_prefix(db, session_id, *texts))
-            )
-            waits.append(far.waits())
-        assert far.database.read_now(lambda db: read_prefix(db, session_id)) == texts
-        return waits[2:]
-
-    assert asyncio.run(main()) == [1, 1]
+async def test_a_session_is_opened_and_gets_its_prefix_in_one_wait_each(far: Far) -> None:
+    log = await new_log(far.database, SystemClock())
+    session_id, texts = log.session.id, ("a prompt", "[]")
+    waits: list[int] = []
+    for _ in range(2):  # connections are opened and statements translated
+        far.waits()
+        await Transcript.open(far.database, session_id, SystemClock())
+        waits.append(far.waits())
+        await far.database.append(ScopedWork(session_id, lambda db: freeze_prefix(db, session_id, *texts)))
+        waits.append(far.waits())
+    assert far.database.read_now(lambda db: read_prefix(db, session_id)) == texts
+    assert waits[2:] == [1, 1]
 
 
 async def test_a_turn_with_one_call_waits_ten_times(far: Far) -> None:

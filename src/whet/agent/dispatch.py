@@ -78,7 +78,8 @@ async def _notify_observers(
         for observer in session.observers:
             observer.expect_calls(session, ())
         return []
-    calls = CallRound(turn.number, running[0].open_call.step, [item.question.tool for item in running])
+    tools = [item.question.tool for item in running if not item.decision.only_reads]
+    calls = CallRound(turn.number, running[0].open_call.step, tools)
     return [(observer, await observer.before_calls(session, calls, emit)) for observer in session.observers]
 
 

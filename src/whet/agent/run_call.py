@@ -53,15 +53,16 @@ async def run_call(
 
 
 async def _run_recorded(item: RunnableCall, record: CallRecord) -> ToolOutput:
-    """Run a call, and store its start before it if that matters. A call that may be repeated and needed no
-    approval runs again after a crash in any case, so its start may be stored together with its result,
-    in one commit, if it ends within `_AT_ONCE_S`."""
+    """Run a call, and store its start before it if that matters. A call that may be repeated (a command that
+    only reads, too) and needed no approval runs again after a crash in any case, so its start may be stored
+    together with its result, in one commit, if it ends within `_AT_ONCE_S`."""
     shown = hash_changes(item.decision.changes)
     context = msgspec.structs.replace(item.context, output=record.show_progress, shown=shown)
     tool = item.question.tool
     # A tool without a time limit may ask the person, who must see the call before the question.
     may_wait = tool.timeout_s is None
-    if not tool.repeatable or may_wait or item.decided_by != "rule" or item.open_call.started:
+    may_repeat = item.decision.only_reads or (tool.repeatable and not may_wait)
+    if not may_repeat or item.decided_by != "rule" or item.open_call.started:
         await record.store_start()
         return await _run_shown(item, context)
     storing: list[asyncio.Task[None]] = []

@@ -140,7 +140,7 @@ class Inbox:
 
 
 class CallRound(msgspec.Struct, frozen=True):
-    """The calls of one step that are about to run, by their tools."""
+    """The calls of one step that are about to run, by their tools, without commands that only read."""
 
     turn: int
     step: int

@@ -77,7 +77,8 @@ class JailGate:
         Openings of other calls are not included.
         """
         openings = jailed.held + (jailed.wanted if with_missing else ())
-        self._confine().set_call_openings(call.session_id, call.call.id, openings)
+        only_reads = action.level == "safe"
+        self._confine().set_call_openings(call.session_id, call.call.id, openings, only_reads=only_reads)
         self._ran[call.session_id, action.full_text] = call.call.id
         while len(self._ran) > _MAX_COMMANDS:
             self._ran.popitem(last=False)

@@ -201,8 +201,8 @@ class PolicyGate:
 
     def _allow(self, case: GateCase) -> Decision:
         """Let a call run without a question. A call that only reads gets no openings."""
-        self._record_run(case, with_missing=case.action.level != "safe")
-        return Decision("allow", "rule")
+        self._record_run(case, with_missing=not (is_safe := case.action.level == "safe"))
+        return Decision("allow", "rule", only_reads=is_safe and "command" in case.call.tool.tags)
 
     def _record_run(self, case: GateCase, *, with_missing: bool) -> None:
         """Record that a call will run, and add the allowed openings to its sandbox."""

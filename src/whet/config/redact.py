@@ -13,9 +13,12 @@ import itertools
 import re
 from collections.abc import Callable
 
+from whet.late import late_pattern
 from whet.log import MASK, mask
 
 EMAIL = "[EMAIL]"
+_Change = Callable[[re.Match[str]], str]
+_Needs = tuple[tuple[str, ...], ...]
 
 _NAMES = (
     r"(?:api[_-]?key|apikey|secret|secret[_-]?key|token|passw(?:or)?d|passphrase|passwd|pwd|pass"
@@ -24,23 +27,23 @@ _NAMES = (
 )
 _VALUE = r"[^\s\"'`,;&)}\]]"
 # NAME=value as the shell and .env write it: an upper-case name is sufficient.
-_SHELL = re.compile(
+_SHELL = late_pattern(
     r"\b((?:[A-Z][A-Z0-9]*_)*(?:API_?KEY|KEY|SECRET|TOKEN|AUTH|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|DSN)"
     r"(?:_[A-Z0-9]+)?=)([\"']?)(" + _VALUE + r"{4,})"
 )
 # "name": "value" and name = 'value': a quoted value after a name that suggests a secret.
-_QUOTED = re.compile(
+_QUOTED = late_pattern(
     rf"(?i)({_NAMES}[\"']?\s{{0,99}}(?:[:=]|=>|:=)\s*)([bru]?[\"'])((?:(?!\2)[^\n\\]|\\.){{4,}})(?=\2)"
 )
 # name: value as YAML, INI, connection strings and properties write it.
-_PLAIN = re.compile(rf"(?i)({_NAMES}\s{{0,99}}[:=]\s*)({_VALUE}{{6,}})")
+_PLAIN = late_pattern(rf"(?i)({_NAMES}\s{{0,99}}[:=]\s*)({_VALUE}{{6,}})")
 # One search for each run of letters and dashes: `*+` never goes back.
-_OPTION = re.compile(rf"(?i)(?<![\w-])(\w*+)(-[\w-]*{_NAMES}(?:\s+|=))([\"']?)({_VALUE}{{4,}})")
-_QUERY = re.compile(
+_OPTION = late_pattern(rf"(?i)(?<![\w-])(\w*+)(-[\w-]*{_NAMES}(?:\s+|=))([\"']?)({_VALUE}{{4,}})")
+_QUERY = late_pattern(
     r"(?i)([?&](?:[\w-]*(?:token|key|secret|password|passwd|pwd|signature|sig|auth|credential)|code|sid)=)"
     r"([^&\s\"'#]{4,})"
 )
-_HEADER = re.compile(
+_HEADER = late_pattern(
     r"(?i)\b((?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token|digest|apikey|negotiate)\s+"
     r"|(?:set-)?cookie[\"']?:\s*[\"']?)([^\r\n\"']{4,})"
 )
@@ -54,7 +57,7 @@ def _gap(program: str) -> str:
 
 _MYSQL, _MONGO = r"(?:mysql|mysqldump|mariadb)", r"(?:mongo\w*|login)"
 _ZIP, _LDAP = r"(?:sqlcmd|zip|unzip)", r"ldap\w+"
-_LOGIN = re.compile(
+_LOGIN = late_pattern(
     r"(\b(?:machine|login)\s+\S+\s+(?:login\s+\S+\s+)?password\s+)(\S{4,})"
     rf"|(\bcurl\b{_gap('curl')}\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{{3,}})"
     r"|(\bsshpass\s+-p\s*[\"']?)([^\s\"']{3,})"
@@ -63,37 +66,38 @@ _LOGIN = re.compile(
     rf"|{_ZIP}\b{_gap(_ZIP)}\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{{2,}})"
 )
 # A value after a short option, and a word with a vendor's key prefix: recognised by their shape.
-_SHORT = re.compile(r"((?<=\s)-[A-Za-z]\s+[\"']?)([^\s\"'|;&<>()]{8,})")
-_PREFIXED = re.compile(r"(?<![\w/.-])([a-z]{2,8}(?:[-_][a-z]{1,8})?[-_])([A-Za-z0-9_-]{16,})(?![\w/.-])")
-_CREDENTIAL_URL = re.compile(r"(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)")
-_HASH = re.compile(r"\$(?:2[aby]|argon2(?:id|i|d)|6|5|1|apr1|y|scrypt)\$[./A-Za-z0-9$=,+]{16,}")
-_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_NAME = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+")
-_WORD = re.compile(r"[A-Za-z_]+")
-_TOKEN = re.compile(r"[A-Za-z0-9+/_=-]{20,}")
-_RUN = re.compile(r"[a-z0-9]{24,}")
-_HEX = re.compile(r"[0-9a-fA-F-]+")
-_INTEGRITY = re.compile(r"(?:sha(?:1|256|384|512)-|sha256:)$")
-_EMAIL = re.compile(
+_SHORT = late_pattern(r"((?<=\s)-[A-Za-z]\s+[\"']?)([^\s\"'|;&<>()]{8,})")
+_PREFIXED = late_pattern(r"(?<![\w/.-])([a-z]{2,8}(?:[-_][a-z]{1,8})?[-_])([A-Za-z0-9_-]{16,})(?![\w/.-])")
+_CREDENTIAL_URL = late_pattern(r"(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)")
+_HASH = late_pattern(r"\$(?:2[aby]|argon2(?:id|i|d)|6|5|1|apr1|y|scrypt)\$[./A-Za-z0-9$=,+]{16,}")
+_DOTTED = late_pattern(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_NAME = late_pattern(r"[a-z]*(?:[A-Z][a-z]+)+")
+_WORD = late_pattern(r"[A-Za-z_]+")
+_TOKEN = late_pattern(r"[A-Za-z0-9+/_=-]{20,}")
+_RUN = late_pattern(r"[a-z0-9]{24,}")
+_HEX = late_pattern(r"[0-9a-fA-F-]+")
+_INTEGRITY = late_pattern(r"(?:sha(?:1|256|384|512)-|sha256:)$")
+_EMAIL = late_pattern(
     r"(?<![\w.+/:-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})*\.[A-Za-z]{2,24}(?![\w:])"
 )
-_HOMES = re.compile(
+_HOMES = late_pattern(
     r"(?<![\w.~-])(?:/(?:home|Users)/[\w.@+-]+|/root|[A-Za-z]:\\Users\\[\w.@+ -]+?(?=\\|$))"
     r"(?=[/\\\s:\"',;)\]}]|$)"
 )
-_NO_SECRET = re.compile(
+_HOME_NAMES = ("/home/", "/Users/", "/root", ":\\Users\\")
+_NO_SECRET = late_pattern(
     r"(?i)(?:none|null|nil|true|false|str|string|bytes|int|bool|any|optional|required|undefined|example|changeme"
     r"|redacted|hidden|secret|password|token|your[\w-]*|x{3,}|\*{3,}|\.{3,}|<[^>]*>?|\{+[^}]*\}*|\$[\w({].*|%\w.*"
     r"|env[.:\[(].*|os\.environ.*|process\.env.*|\[?redacted\]?|\[email\]?)"
 )
-_PROSE_SECRET = re.compile(
+_PROSE_SECRET = late_pattern(
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[ _-]?key|access[ _-]?key|private[ _-]?key"
     r"|auth[ _-]?key|credential|pin)\b"
     r"(?:\s{1,20}(?:is|for\s{1,20}\S{1,99}\s{1,20}is))?\s{0,20}(?:[:=]\s{0,20}"
     r"|\s(?:is\s{1,20})?)[\"'`]?((?=[^\s\"'`]{0,200}[\d!@#$%^&*])[^\s\"'`,;]{6,})",
     re.IGNORECASE,
 )
-_CARD = re.compile(r"(?<!\d)(?<!\d\.)(?:\d[ -]?){13,19}(?!\d)")
+_CARD = late_pattern(r"(?<!\d)(?<!\d\.)(?:\d[ -]?){13,19}(?!\d)")
 
 
 def redact(text: str, *, home: str = "") -> str:
@@ -103,17 +107,21 @@ def redact(text: str, *, home: str = "") -> str:
     more.
     """
     text = mask_secrets(text)
-    text = _EMAIL.sub(EMAIL, text)
+    text = _EMAIL.sub(EMAIL, text) if "@" in text else text
     if len(home) > 1 and home in text:
         text = re.sub(re.escape(home.rstrip("/")) + r"(?![\w.-])", "~", text)
-    return _HOMES.sub("~", text)
+    return _HOMES.sub("~", text) if any(name in text for name in _HOME_NAMES) else text
 
 
 def mask_secrets(text: str) -> str:
     """Return `text` with every recognised secret as [REDACTED], and nothing else changed."""
     text = mask(text)
-    for pattern, change in _RULES:
-        text = pattern.sub(change, text)
+    # A pattern that can't match is not tried: compiling all of them takes 15 ms. Beyond ASCII, other letters
+    # count as one of a needed part's.
+    lower = text.lower() if text.isascii() else None
+    for pattern, change, needs in _RULES:
+        if lower is None or all(any(part in lower for part in parts) for parts in needs):
+            text = pattern.sub(change, text)
     return text
 
 
@@ -237,20 +245,24 @@ def _is_no_secret(value: str) -> bool:
     return MASK in value or _NO_SECRET.fullmatch(value.strip()) is not None
 
 
-_Change = Callable[[re.Match[str]], str]
-_RULES: tuple[tuple[re.Pattern[str], _Change], ...] = (
-    (_CREDENTIAL_URL, lambda found: MASK),
-    (_HASH, lambda found: MASK),
-    (_HEADER, _mask_header),
-    (_SHELL, _mask_shell),
-    (_QUOTED, _mask_quoted_value),
-    (_PLAIN, _mask_plain),
-    (_OPTION, _mask_option),
-    (_QUERY, _mask_query),
-    (_LOGIN, _mask_login),
-    (_SHORT, _mask_short_option),
-    (_PREFIXED, _mask_prefixed_key),
-    (_TOKEN, _mask_random),
+_NAME_PARTS = ("key", "secret", "token", "pass", "pwd", "credential", "authorization", "dsn", "webhook")
+_LOGIN_PARTS = (
+    *("password", "curl", "sshpass", "mysql", "mariadb", "redis-cli"),
+    *("ldap", "mongo", "login", "sqlcmd", "zip"),
+)
+_RULES: tuple[tuple[re.Pattern[str], _Change, _Needs], ...] = (
+    (_CREDENTIAL_URL, lambda found: MASK, (("://",),)),
+    (_HASH, lambda found: MASK, (("$",),)),
+    (_HEADER, _mask_header, (("authorization", "cookie"),)),
+    (_SHELL, _mask_shell, (("=",),)),
+    (_QUOTED, _mask_quoted_value, (_NAME_PARTS, (":", "="), ("'", '"'))),
+    (_PLAIN, _mask_plain, (_NAME_PARTS, (":", "="))),
+    (_OPTION, _mask_option, (_NAME_PARTS, ("-",))),
+    (_QUERY, _mask_query, (("?", "&"), ("=",))),
+    (_LOGIN, _mask_login, (_LOGIN_PARTS,)),
+    (_SHORT, _mask_short_option, (("-",),)),
+    (_PREFIXED, _mask_prefixed_key, (("-", "_"),)),
+    (_TOKEN, _mask_random, ()),
 )
 
 

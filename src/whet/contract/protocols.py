@@ -214,7 +214,8 @@ class Decision(msgspec.Struct, frozen=True):
     """The gate's verdict on a call. After a denial the model reads `reason` and people read `notice`.
 
     After a question, `digest` is the hash of the request that was shown, `changes` the file changes it
-    showed, and `arguments` those that the person wrote in place of the model's.
+    showed, and `arguments` those that the person wrote in place of the model's. `only_reads`: it is a command
+    that certainly changes no file.
     """
 
     verdict: Verdict
@@ -224,6 +225,7 @@ class Decision(msgspec.Struct, frozen=True):
     digest: str = ""
     changes: tuple[TextChange, ...] = ()
     arguments: dict[str, object] | None = None
+    only_reads: bool = False
 
 
 CallPreview = Callable[[dict[str, object]], Awaitable[tuple[TextChange, ...]]]

@@ -145,7 +145,7 @@ def _run(
     """Return the exit code (None after a timeout or a cancel) and the text of both outputs. Blocks."""
     if running.cancelled:
         return None, "", ""
-    with tempfile.TemporaryFile() as into, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with _memory_file() as into, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         into.write(stdin)
         into.seek(0)
         started = _start(hook.command, workspace, make_jail(), (into, out, err))
@@ -161,6 +161,13 @@ def _run(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 started.wait(5.0)
         return code, _read(out), _read(err)
+
+
+def _memory_file() -> BinaryIO:
+    """Return a file in memory if the system has them: one on a disk takes .4 ms of CPU."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("hook"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _start(command: str, workspace: Path, jail: Jail | None, files: tuple[BinaryIO, BinaryIO, BinaryIO]):

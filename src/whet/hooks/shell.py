@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from whet.contract.protocols import Decision, Gate, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
 from whet.foreign_regex import RegexTooSlow, regex_matches
 from whet.hooks.repository import RepositoryHook, is_accepted, read_repository_hooks, was_accepted
-from whet.hooks.runs import HookVerdict, run_hook
+from whet.hooks.runs import HookVerdict, MakeJail, run_hook
 
 if TYPE_CHECKING:
     from whet.late import LatePart
@@ -134,8 +135,8 @@ class ShellHooks:
         pool = ThreadPoolExecutor(min(len(hooks), _MAX_AT_ONCE), thread_name_prefix="hook")
         try:
             loop = asyncio.get_running_loop()
-            accepted = await loop.run_in_executor(pool, self._prepare, hooks.values())
-            runs = [self._run_hook(name, hook, facts, accepted, pool) for name, hook in hooks.items()]
+            jails = await loop.run_in_executor(pool, self._prepare, hooks)
+            runs = [self._run_hook(name, hook, facts, jails[name], pool) for name, hook in hooks.items()]
             # Without return_exceptions, a cancel would wait for the first one that ends, not for all.
             results = await asyncio.gather(*runs, return_exceptions=True)
         finally:
@@ -145,20 +146,32 @@ class ShellHooks:
                 raise result
         return [result for result in results if isinstance(result, HookVerdict)]
 
-    def _prepare(self, hooks: Collection[HookSettings]) -> bool:
-        """Create what the hooks share, and return whether the repository's among them may run."""
-        self._confinement.get()
-        return not any(isinstance(hook, RepositoryHook) for hook in hooks) or self._is_accepted()
+    def _prepare(self, hooks: Mapping[str, HookSettings]) -> dict[str, MakeJail | None]:
+        """Return how each hook gets its sandbox, None for one of the repository that may not run. Choosing a
+        sandbox costs as much as starting a hook in it, so it is chosen once for all."""
+        accepted = not any(isinstance(hook, RepositoryHook) for hook in hooks.values()) or self._is_accepted()
+        own = cache(self._jail)
+        foreign = {writes: cache(partial(self._foreign_jail, writes)) for writes in (False, True)}
+        jails: dict[str, MakeJail | None] = {}
+        for name, hook in hooks.items():
+            jails[name] = make_jail = own
+            if isinstance(hook, RepositoryHook):
+                jails[name] = make_jail = foreign[hook.writes] if accepted else None
+            with suppress(WhetError, OSError):  # the hook's result says so
+                _ = make_jail and make_jail()
+        return jails
 
     async def _run_hook(
-        self, name: str, hook: HookSettings, facts: Mapping[str, Any], accepted: bool, pool: Executor
+        self,
+        name: str,
+        hook: HookSettings,
+        facts: Mapping[str, Any],
+        make_jail: MakeJail | None,
+        pool: Executor,
     ) -> HookVerdict:
-        if not isinstance(hook, RepositoryHook):
-            return await run_hook(name, hook, facts, self._workspace, self._jail, pool)
-        if not accepted:
+        if make_jail is None:
             return HookVerdict(trouble=_CHANGED)
-        jail = partial(self._foreign_jail, hook.writes)
-        return await run_hook(name, hook, facts, self._workspace, jail, pool)
+        return await run_hook(name, hook, facts, self._workspace, make_jail, pool)
 
     def _jail(self) -> Jail | None:
         return self._confinement.get().jail(self._workspace, self._session_id)

@@ -17,11 +17,12 @@ from typing import Any
 import msgspec
 
 from whet.contract.texts import is_object
+from whet.late import late_pattern
 from whet.providers.wire import join_pieces
 
 _JSON = json.JSONDecoder(strict=False)
-_TAGS = re.compile(r"(?:\s|</?[\w|｜:▁]+>|<\|[\w|]*\|>)*")
-_PAIR = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+_TAGS = late_pattern(r"(?:\s|</?[\w|｜:▁]+>|<\|[\w|]*\|>)*")
+_PAIR = late_pattern(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
 
 
 class FinishedCall(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ _SET_BACK = (
 )
 _RECORDING = "recording the workspace, so that what this step does can be taken back ..."
 _SILENT_S = 2.0
-_ASKED_S = 0.1  # the gate has decided by then, or waits for a person
+_ASKED_S = 0.5  # the gate has started a sandbox and decided by then, or waits for a person
 _MB = 1_000_000
 _MAX_OPEN = 16
 _MAX_NAMED = 50

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # imports 15 ms of modules that unconfined commands don't nee
     from whet.sandbox.remote_sandboxes import RemoteBackend
 
 _MAX_IDLE_JAILS = 16
-_MAX_DENIALS = 200
+_MAX_DENIALS, _MAX_READING = 200, 200
 _POLICY_TTL_S = 60.0  # finding the installed toolchains takes 12 ms
 
 
@@ -43,12 +43,11 @@ class Confinement:
     def __init__(self, settings: ConfinementSettings, environment: Mapping[str, str] | None = None) -> None:
         self._settings = settings
         self._environment = os.environ if environment is None else environment
-        self._lock = threading.Lock()
-        self._is_kept = False
+        self._lock, self._is_kept = threading.Lock(), False
         self._jails: dict[tuple[str, SandboxPolicy], Jail] = {}
         self.folders: SessionFolders = SessionFolders()
         """The private folders of the sessions; whoever drops a session from memory releases its folders."""
-        self._opened: dict[str, tuple[Opening, ...]] = {}
+        self._calls = _CallRights()
         self.denials: dict[str, Denial] = {}
         self._known: dict[tuple[Path, bool, bool], tuple[float, SandboxPolicy]] = {}
 
@@ -120,19 +119,15 @@ class Confinement:
 
     def add_openings(self, owner_id: str, openings: Iterable[Opening]) -> None:
         """Add openings for the commands of `owner_id`, which is a session's id or a call's."""
-        with self._lock:
-            existing = self._opened.get(owner_id, ())
-            self._opened[owner_id] = tuple(dict.fromkeys((*existing, *openings)))
+        self._calls.add(owner_id, openings)
 
-    def set_call_openings(self, session_id: str, call_id: str, openings: Iterable[Opening]) -> None:
-        """Set the openings of one call. Openings of an earlier call with the same id are dropped."""
+    def set_call_openings(
+        self, session_id: str, call_id: str, openings: Iterable[Opening], *, only_reads: bool = False
+    ) -> None:
+        """Set the openings of one call, and whether its command only reads, in place of an earlier call's."""
         with self._lock:
             self.denials.pop(call_id, None)
-            call_openings = tuple(openings)
-            if call_openings:
-                self._opened[_call_key(session_id, call_id)] = call_openings
-            else:
-                self._opened.pop(_call_key(session_id, call_id), None)
+        self._calls.set_call(_call_key(session_id, call_id), tuple(openings), only_reads=only_reads)
 
     def policy(self, workspace: Path, session_id: str = "", call_id: str = "") -> SandboxPolicy:
         """Return the policy for a command of this call."""
@@ -141,7 +136,7 @@ class Confinement:
         return self._local_policy(workspace, session_id, call_id)
 
     def _local_policy(self, workspace: Path, session_id: str, call_id: str) -> SandboxPolicy:
-        openings = self._openings(session_id, call_id)
+        openings = self._calls.openings(session_id, call_id)
         return self._default_policy(workspace).with_openings(
             opening for opening in openings if opening.kind != "run"
         )
@@ -162,9 +157,12 @@ class Confinement:
         """
         backend = self._settings.backend
         if backend.kind == "local":
-            return self.jail(workspace, session_id, call_id)
+            jail = self.jail(workspace, session_id, call_id)
+            if jail is not None and self._calls.only_reads(session_id, call_id) and jail.links.has_shared():
+                return self._reading_jail(jail, session_id)
+            return jail
         if backend.kind == "container" and any(
-            opening.kind == "run" for opening in self._openings(session_id, call_id)
+            opening.kind == "run" for opening in self._calls.openings(session_id, call_id)
         ):
             return None
         with self._lock:
@@ -178,7 +176,7 @@ class Confinement:
     ) -> Jail | None:
         """Return the sandbox on this machine; None if the settings or a person allow to run without, or no
         engine works. `read_only`: no writing, no network. Raises ToolDenied in strict mode without engine."""
-        openings = () if read_only else self._openings(session_id, call_id)
+        openings = () if read_only else self._calls.openings(session_id, call_id)
         if self._settings.mode == "off" or any(opening.kind == "run" for opening in openings):
             return None
         status = self.command_status(workspace, session_id, call_id) if self.is_local else self.status()
@@ -195,6 +193,17 @@ class Confinement:
             if (key := (session_id, policy)) not in self._jails:
                 self._tidy()
                 self._jails[key] = self._make_jail(status.engine, policy, self._scratch(session_id))
+            return self._jails[key]
+
+    def _reading_jail(self, jail: Jail, session_id: str) -> Jail:
+        """Return a sandbox that reads what this one does and writes only to the session's own folders. In it,
+        a file that another folder holds by a hard link need not be copied."""
+        with self._lock:
+            scratch = self._scratch(session_id)
+            policy = _forbid_writing(jail.policy, scratch.tmp)
+            if (key := (session_id, policy)) not in self._jails:
+                self._tidy()
+                self._jails[key] = self._make_jail(jail.plan.engine, policy, scratch)
             return self._jails[key]
 
     def _make_jail(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:
@@ -282,16 +291,48 @@ class Confinement:
             self._known[key] = (time.monotonic() + _POLICY_TTL_S, policy)
         return _apply_rules(policy, self._settings.rules)
 
-    def _openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
-        with self._lock:
-            of_session = self._opened.get(session_id, ())
-            openings = (*of_session, *self._opened.get(_call_key(session_id, call_id), ()))
-        return tuple(sorted(set(openings)))
-
     def _tidy(self) -> None:
         idle = [key for key, jail in self._jails.items() if not jail.is_busy]
         for key in idle[: max(0, len(self._jails) - _MAX_IDLE_JAILS)]:
             self._jails.pop(key).close()
+
+
+class _CallRights:
+    """The openings of sessions and calls, and which calls only read. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: dict[str, tuple[Opening, ...]] = {}
+        self._reading: dict[str, None] = {}
+
+    def add(self, owner_id: str, openings: Iterable[Opening]) -> None:
+        """Add openings of a session or a call."""
+        with self._lock:
+            existing = self._opened.get(owner_id, ())
+            self._opened[owner_id] = tuple(dict.fromkeys((*existing, *openings)))
+
+    def set_call(self, key: str, openings: tuple[Opening, ...], *, only_reads: bool) -> None:
+        """Set what one call has."""
+        with self._lock:
+            self._opened.pop(key, None)
+            self._reading.pop(key, None)
+            if openings:
+                self._opened[key] = openings
+            if only_reads:
+                self._reading[key] = None
+                for old in list(self._reading)[:-_MAX_READING]:
+                    del self._reading[old]
+
+    def openings(self, session_id: str, call_id: str) -> tuple[Opening, ...]:
+        """Return the openings of a session and one of its calls."""
+        owners = (session_id, _call_key(session_id, call_id))
+        with self._lock:
+            return tuple(sorted({opening for owner in owners for opening in self._opened.get(owner, ())}))
+
+    def only_reads(self, session_id: str, call_id: str) -> bool:
+        """Return whether a call's command only reads."""
+        with self._lock:
+            return _call_key(session_id, call_id) in self._reading
 
 
 def _call_key(session_id: str, call_id: str) -> str:

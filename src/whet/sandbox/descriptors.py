@@ -6,25 +6,36 @@ Whet uses it, and sends it to the jail together with `launcher.py`; so it import
 
 from __future__ import annotations
 
-import array
-import contextlib
+import _socket
 import ctypes
 import os
-import socket
+import struct
 
+TYPE_CHECKING = False  # type checkers take it as true
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_INT_BYTES = 4
 _CLOSE_RANGE, _UINT_MAX, _CLOSE_ON_EXEC = 436, 0xFFFFFFFF, 4
 
 
-def receive_descriptors(channel: socket.socket, size_bytes: int, count: int) -> tuple[bytes, list[int]]:
+def receive_descriptors(channel: _socket.socket, size_bytes: int, count: int) -> tuple[bytes, list[int]]:
     """Receive a message with at most `count` descriptors, which are closed in every program that this process
     starts. Raises OSError."""
-    numbers = array.array("i")
-    flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    data, ancillary, _, _ = channel.recvmsg(size_bytes, socket.CMSG_LEN(count * numbers.itemsize), flags)
+    numbers: list[int] = []
+    flags = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+    data, ancillary, _, _ = channel.recvmsg(size_bytes, _socket.CMSG_LEN(count * _INT_BYTES), flags)
     for level, kind, content in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
-    return data, list(numbers)
+        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+            whole = content[: len(content) - len(content) % _INT_BYTES]
+            numbers += struct.unpack(f"{len(whole) // _INT_BYTES}i", whole)
+    return data, numbers
+
+
+def send_descriptors(channel: _socket.socket, data: bytes, descriptors: Sequence[int]) -> None:
+    """Send a short message with descriptors. Raises OSError."""
+    rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack(f"{len(descriptors)}i", *descriptors))
+    channel.sendmsg([data], [rights])
 
 
 def keep_descriptors(libc: ctypes.CDLL) -> None:
@@ -34,5 +45,7 @@ def keep_descriptors(libc: ctypes.CDLL) -> None:
         return
     for name in os.listdir("/proc/self/fd"):  # before Linux 5.11
         if int(name) > 2:
-            with contextlib.suppress(OSError):
+            try:
                 os.set_inheritable(int(name), False)
+            except OSError:
+                continue  # the folder's own descriptor, which is closed

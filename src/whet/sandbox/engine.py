@@ -112,7 +112,7 @@ def _holds(jail: Jail) -> bool:
 def _run_true(jail: Jail) -> str:
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        true = JailedCommand(["true"], {"PATH": "/usr/bin:/bin"}, jail.policy.workspace)
+        true = JailedCommand(["true"], {"PATH": "/usr/bin:/bin"}, jail.policy.workspace, is_probe=True)
         code = jail.spawn(true, (null, null, null)).wait(20)
         return f"true exits {code} in it" if code else ""
     finally:

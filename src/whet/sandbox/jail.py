@@ -28,7 +28,7 @@ from whet.contract.errors import ToolError
 from whet.late import late_pattern
 from whet.sandbox.descriptors import receive_descriptors
 from whet.sandbox.guard import Guard, PathStates
-from whet.sandbox.hardlinks import links_of
+from whet.sandbox.hardlinks import WorkspaceLinks, links_of
 from whet.sandbox.jailed_process import JailedProcess as JailedProcess
 from whet.sandbox.mount_check import MountTracker
 from whet.sandbox.policy import SandboxPolicy
@@ -49,13 +49,15 @@ Handles = tuple[int, int, int]
 class JailedCommand(msgspec.Struct, frozen=True):
     """A command to run. `environment` is complete; `cwd` is inside a granted folder.
 
-    With `tty`, its output is a terminal that becomes its controlling terminal.
+    With `tty`, its output is a terminal that becomes its controlling terminal. `is_probe`: it only shows
+    that the sandbox works, so files with hard links elsewhere stay as they are.
     """
 
     argv: Sequence[str]
     environment: Mapping[str, str]
     cwd: Path
     tty: bool = False
+    is_probe: bool = False
 
 
 Started = JailedProcess | subprocess.Popen[bytes]
@@ -75,7 +77,7 @@ class Jail:
         self._commands: weakref.WeakSet[JailedProcess] = weakref.WeakSet()
         self._guard = Guard(plan.policy, plan.aside)
         self._holding = MountTracker(plan.policy, has_mounts=plan.engine.own_network)
-        self._links = links_of(plan.policy)
+        self.links: WorkspaceLinks = links_of(plan.policy)
         self._proxy: Proxy | None = None
         self._received_bytes = 0
         self._inside = 0
@@ -136,12 +138,12 @@ class Jail:
         argument. Raises OSError as Popen does, and ToolError if the sandbox can't be started.
         """
         descriptors = handles if more < 0 else (*handles, more)
+        if not command.is_probe:
+            self.links.separate()
         if self.plan.engine.name == "seatbelt":
-            self._links.separate()
             return _under_sandbox_exec(self.plan, command, descriptors)
         with self._lock:
             self._ends.settle()
-            self._links.separate()
             before = self._guard.record()
             try:
                 before.mounted = self._ensure_launcher(before.looked)
@@ -223,7 +225,6 @@ class Jail:
             raise
 
     def _start_launcher(self) -> None:
-        self._links.separate()
         report, why, starts_left = b"", b"", _STARTS
         # a path that disappears while it is mounted ends bubblewrap before it reports anything
         while not report and starts_left:
@@ -394,7 +395,7 @@ def _request(control: socket.socket | None, command: JailedCommand, handles: Seq
 
 def _encode_request(command: JailedCommand) -> bytes:
     argv, env = list(command.argv), dict(command.environment)
-    body = msgspec.json.encode(dict(argv=argv, env=env, cwd=str(command.cwd), tty=command.tty))
+    body = marshal.dumps(dict(argv=argv, env=env, cwd=str(command.cwd), tty=command.tty))
     return struct.pack("!I", len(body)) + body
 
 

@@ -96,7 +96,7 @@ class ContainerJail(RemoteJail):
         """Start the container unless it is running. Raises ToolError."""
         if self._container is not None and self._container.poll() is None:
             return
-        self._links.separate()
+        self.links.separate()
         write, read_only = self.plan.policy.write, self.plan.policy.read
         with tempfile.TemporaryFile() as errors:
             started = subprocess.Popen(
@@ -119,7 +119,7 @@ class ContainerJail(RemoteJail):
     def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
         """Run a command in the container. Raises ToolError if the container can't be started."""
         self.open()
-        self._links.separate()
+        self.links.separate()
         mark = secrets.token_hex(8)
         text = recorded_command_line(command.argv, command.environment, str(command.cwd), mark)
         remote = RemoteCommand(

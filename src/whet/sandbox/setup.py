@@ -5,6 +5,7 @@ Decides how home, temporary folder and environment look inside. Starts nothing.
 
 from __future__ import annotations
 
+import marshal
 import os
 import platform
 import resource
@@ -51,10 +52,10 @@ LAUNCHER_IMPORTS = ("descriptors", "watch", "kernel")
 # Reads the modules' code from its input, the launcher's last. This interpreter is of the version that has
 # compiled it.
 LAUNCH = """\
-import marshal, sys, types
+import marshal, sys
 *modules, (_, launcher) = marshal.load(open(0, "rb", closefd=False))
 for name, code in modules:
-    module = sys.modules[name] = types.ModuleType(name)
+    module = sys.modules[name] = type(sys)(name)
     exec(code, vars(module))
 exec(launcher)
 """
@@ -94,7 +95,7 @@ class JailPlan(msgspec.Struct, frozen=True):
         message: dict[str, Any] = {
             "filter": filter_program(
                 platform.machine(), own_network=self.engine.own_network, unix=self.policy.unix
-            ).hex(),
+            ),
             "limits": self._limits(),
         }
         if self.engine.name == "landlock":
@@ -115,8 +116,9 @@ class JailPlan(msgspec.Struct, frozen=True):
         if self.can_reach:
             message["proxy"] = True
         if self.engine.namespaces:
-            message["namespaces"] = plan_mounts(self._mount_policy(), self.scratch, self.home)
-        return msgspec.json.encode(message)
+            plan = plan_mounts(self._mount_policy(), self.scratch, self.home)
+            message["namespaces"] = msgspec.to_builtins(plan)
+        return marshal.dumps(message)
 
     @property
     def can_reach(self) -> bool:

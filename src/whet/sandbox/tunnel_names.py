@@ -6,16 +6,17 @@ Many hosts share an address (content networks, clouds), and the name in the tunn
 from __future__ import annotations
 
 import contextlib
-import re
+
+from whet.late import late_pattern
 
 _RECORD_HEAD, _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _HOST_NAME = 5, 22, 1, 0, 0
 _MAX_HEAD_BYTES = 65_536
 # A request's first line (RFC 9112, 3); a method may be any token. Servers also take lines with more blanks.
-_REQUEST = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (\S+) HTTP/[\d.]+\r?\n")
-_LENIENT_REQUEST = re.compile(rb"(?i)[^\r\n\0]*[ \t]HTTP/\d[^\r\n\0]*\r?\n")
-_MAYBE_REQUEST = re.compile(rb"[ \t!#$%&'*+.^_`|~0-9A-Za-z-][^\r\n\0]*\r?")
-_ABSOLUTE = re.compile(rb"(?i)https?://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)")
-_HOST = re.compile(rb"(?im)^host:[ \t]*(\[[^\]\r\n]*\]|[^\s:]*)")
+_REQUEST = late_pattern(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (\S+) HTTP/[\d.]+\r?\n")
+_LENIENT_REQUEST = late_pattern(rb"(?i)[^\r\n\0]*[ \t]HTTP/\d[^\r\n\0]*\r?\n")
+_MAYBE_REQUEST = late_pattern(rb"[ \t!#$%&'*+.^_`|~0-9A-Za-z-][^\r\n\0]*\r?")
+_ABSOLUTE = late_pattern(rb"(?i)https?://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:]*)")
+_HOST = late_pattern(rb"(?im)^host:[ \t]*(\[[^\]\r\n]*\]|[^\s:]*)")
 
 
 class NotReadable(ValueError):

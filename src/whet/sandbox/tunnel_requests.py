@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from whet.late import late_pattern
 from whet.sandbox.tunnel_names import NotReadable, is_http, read_tunnel_host
 
 _MAX_HEAD_BYTES = 65_536
-_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
-_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\r\n\0]*)?")
-_STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d)[ \r]")
+_FIELD = late_pattern(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
+_SIZE_LINE = late_pattern(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\r\n\0]*)?")
+_STATUS = late_pattern(rb"HTTP/1\.1 (\d\d\d)[ \r]")
 
 
 class TunnelFilter:

@@ -14,8 +14,11 @@ import os
 import select
 import struct
 import time
-from collections.abc import Sequence
-from typing import Any
+
+TYPE_CHECKING = False  # type checkers take it as true
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 RECEIVE, SEND, IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_PARTS = re.compile(r"&&|\|\||;|\n")
-_TEXT = re.compile(r"(?:-m|--message)[= ]*(?:'[^']*'|\"[^\"]*\")")
-_WORD = re.compile(r"[+-]?[\w./@:~-]+")
-_GLUED = re.compile(r"^(create|drop|add|del)(?=[a-z]{2})|(?<=[a-z]{2})(add|del)$")
+from whet.late import late_pattern
+
+_PARTS = late_pattern(r"&&|\|\||;|\n")
+_TEXT = late_pattern(r"(?:-m|--message)[= ]*(?:'[^']*'|\"[^\"]*\")")
+_WORD = late_pattern(r"[+-]?[\w./@:~-]+")
+_GLUED = late_pattern(r"^(create|drop|add|del)(?=[a-z]{2})|(?<=[a-z]{2})(add|del)$")
 _WRAPPERS = frozenset(("sudo", "npx", "bundle", "exec"))
 _VERBS = 4
 _MAKE_WORDS = "install i add create new run apply up put push set enable init clone make tag start deploy"
@@ -33,7 +35,7 @@ _BACK: dict[str, frozenset[str]] = {
     "checkout": frozenset(("rm",)),
 }
 """A verb that takes back, and the verbs that it takes back."""
-_HINT = re.compile(
+_HINT = late_pattern(
     r"\b(?:git|rm|rmdir|mv|unlink|sed|perl|" + "|".join(_BACK) + r")\b|\b(?:drop|del)[a-z]|[a-z](?:del)\b"
     r"|\s-\w\b|--(?:reverse|unset|abort|delete)\b"
 )
