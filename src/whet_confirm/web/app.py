@@ -82,8 +82,8 @@ def make_page(
     login = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
     request_pages = RequestPages(service, pages, accounts, notifier)
     audit_pages = AuditPages(service, pages, AuditWatch(service))
-    keyring = PasskeyPages(service, pages, accounts)
-    several = SeveralPages(service, pages, accounts)
+    keyring = PasskeyPages(service, pages, accounts, notifier)
+    several = SeveralPages(service, pages, accounts, notifier)
     live = RequestStream(service, sessions)
     routes = [
         Route("/", login.require_login(request_pages.home)),

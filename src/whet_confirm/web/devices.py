@@ -32,6 +32,7 @@ from whet_confirm.records import Caller
 from whet_confirm.service import ConfirmService
 from whet_confirm.web import view
 from whet_confirm.web.accounts import TokenAccounts
+from whet_confirm.web.site import AccountPages
 
 _WORKER_HEADERS = {"cache-control": "no-cache", "content-type": "text/javascript; charset=utf-8"}
 _LABEL_CHARS = 60
@@ -50,7 +51,7 @@ class _Subscription(msgspec.Struct, frozen=True):
     keys: _Keys
 
 
-class DevicePages:
+class DevicePages(AccountPages):
     """Lists a person's devices, adds and removes them, and takes what their service workers send."""
 
     def __init__(
@@ -61,10 +62,7 @@ class DevicePages:
         notifier: ConfirmNotifier,
         sessions: Sessions,
     ) -> None:
-        self._service = service
-        self._pages = pages
-        self._accounts = accounts
-        self._notifier = notifier
+        super().__init__(service, pages, accounts, notifier)
         self._sessions = sessions
 
     async def worker(self, request: Http) -> Response:
