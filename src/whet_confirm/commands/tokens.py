@@ -93,7 +93,7 @@ def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
 @db_option
 @home_and_json
 def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | str | None, as_json: bool) -> None:
-    """Replace a token by a new one with the same name and role, also in the file of a first token."""
+    """Replace a token by a new one with the same name and role."""
     with open_files(home, db_path) as (database, where):
         path = _find_file(database, where, token_id)
         new_id, secret = change(
