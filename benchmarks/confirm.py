@@ -1,7 +1,8 @@
-"""The confirmation service beside a minimal aiohttp daemon with one commit per call, back to back.
+"""The confirmation service beside an aiohttp daemon of the same contract, one commit per call, back to back.
 
 Ours: tokens checked, hash chain, signed checkpoints, group commit; uvicorn with httptools on asyncio's own
-loop. The comparison: no tokens, no chain; aiohttp on asyncio's own loop. Both sync every acknowledged write.
+loop. The comparison: no tokens, no chain; aiohttp on asyncio's own loop. Both check the same fields, keep the
+whole request on disk, sync every acknowledged write and answer with the contract's members.
 How many small commits the disk syncs a second, one after the other, is measured in the same run.
 """
 

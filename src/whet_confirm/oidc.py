@@ -38,6 +38,10 @@ _LEEWAY_S = 60
 _MAX_BYTES = 256 * 1024
 _CACHE_S = 3600.0
 _NUMERIC = re.compile(r"(?:(?:0x[0-9a-f]*|\d+)\.?)+|.*:.*")
+_HINT = (
+    'it takes issuer = "https://...", client_id = "..." and approve_groups = ["..."];'
+    " optional are label, name_claim, groups_claim, audit_groups, session_hours"
+)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -97,12 +101,12 @@ def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
     text = read_small(path)
     if text is None:
         if is_named:
-            raise ConfigError(f"there is no file {path}", hint="docs/confirm-people.md shows one")
+            raise ConfigError(f"there is no file {path}", hint=_HINT)
         return None
     try:
         settings = from_values(tomllib.loads(text), OidcSettings)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path}: {error}", hint="docs/confirm-people.md shows the file") from error
+        raise ConfigError(f"{path}: {error}", hint=_HINT) from error
     if not is_allowed_address(settings.issuer):
         raise ConfigError(f"{path}: issuer must be an https address", hint=settings.issuer)
     if not settings.approve_groups and not settings.audit_groups:

@@ -73,7 +73,7 @@ def remove(tx: Tx, entry_id: int, by: str, why: str = "") -> None:
         "UPDATE whitelist SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (tx.now_s, entry_id)
     )
     if not db.changes():
-        raise NotFound(f"there is no whitelist entry {entry_id} in force")
+        raise NotFound(f"there is no grant or whitelist entry {entry_id} in force")
     data: dict[str, object] = {"id": entry_id, "why": why} if why else {"id": entry_id}
     sql = "SELECT request_id FROM whitelist_limits WHERE entry_id = ?"
     row = db.execute(sql, (entry_id,)).fetchone()

@@ -94,6 +94,18 @@ class Installed:
             f"'notificationclick', {{ notification: shown, action: {json.dumps(action)} }})); }})",
         )
 
+    def replace_subscription(self, browser: Browser) -> None:
+        """Give the browser another subscription. No DevTools call does that, so the worker gets the event."""
+        event = {"oldSubscription": {"endpoint": self.phone.subscription["endpoint"]}}
+        self.phone = self.push.subscribe(self.page.eval("document.querySelector('#subscribe').dataset.key"))
+        browser.eval_worker(
+            self._version()["targetId"],
+            f"const event = Object.assign(new Event('pushsubscriptionchange'), {json.dumps(event)});"
+            f"event.newSubscription = {{ toJSON: () => ({json.dumps(self.phone.subscription)}) }};"
+            "new Promise((done) => { event.waitUntil = (work) => work.then(done);"
+            " self.dispatchEvent(event); })",
+        )
+
     def state(self, request_id: str) -> str:
         bearer = {"authorization": f"Bearer {self.daemon.token()}"}
         rows = self.daemon.agent.get(f"/confirm/{request_id}/deliveries", headers=bearer).json()
@@ -170,3 +182,14 @@ def test_the_risk_rating_stays_within_a_phone(page: Page, phone_daemon: Daemon) 
     assert "found nothing" in page.text()
     wide = "[...document.querySelectorAll('body *')].filter((it) => it.getBoundingClientRect().right > 390.5)"
     assert page.eval(f"{wide}.map((it) => it.className)") == []
+
+
+def test_a_subscription_that_the_browser_replaces_goes_on_getting_requests(
+    page: Page, chromium: Browser, phone_daemon: Daemon, push: PushServer
+) -> None:
+    phone = Installed(page, phone_daemon, push)
+    old = phone.phone
+    phone.replace_subscription(chromium)
+    request_id = phone_daemon.submit(action="restart", description="Restart", details={"unit": "web"})
+    phone.deliver(request_id, is_open=True)
+    assert request_id not in old.shown

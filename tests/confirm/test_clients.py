@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -25,6 +26,8 @@ from whet.rpc import BadCall, RpcCall
 from whet_confirm.client import BlockingClient, ConfirmClient, requires_confirmation
 from whet_confirm.hook import HookAsk, run_hook
 from whet_confirm.mcp import answer_call
+from whet_confirm.open import ServicePaths, make_first_tokens, open_service
+from whet_confirm.service import CallerLimits
 from whet_confirm.tickets import ConfirmationRefused, ConfirmOptions, Unreachable
 
 
@@ -437,3 +440,22 @@ def test_policy_commands(tmp_path):
 def test_a_taken_port_says_how_to_find_who_has_it(server, tmp_path):
     done = whet(tmp_path, "serve", "--port", str(server.port), "--web-port", "-1")
     assert done.code == 1 and f"port {server.port}" in done.err and "ss -ltnp" in done.err
+
+
+def test_a_rotated_first_token_is_replaced_in_the_file_that_agents_read(tmp_path):
+    paths = ServicePaths(tmp_path / "confirmations.db", tmp_path / "confirm")
+    service = open_service(paths, policy=None, limits=CallerLimits())
+    make_first_tokens(service, paths)
+    service.database.close()
+    before = paths.token_path("submit").read_text()
+    rows = json.loads(whet(tmp_path, "token", "list", "--json").out)["tokens"]
+    ids = {row["role"]: row["id"] for row in rows}
+    rotated = whet(tmp_path, "token", "rotate", ids["submit"], "--overlap", "1h")
+    assert rotated.code == 0 and "submit.token has the new one" in rotated.err
+    assert paths.token_path("submit").read_text() == rotated.out != before
+    assert paths.token_path("submit").stat().st_mode & 0o777 == 0o600
+    listed = whet(tmp_path, "token", "list").out
+    assert re.search(rf"{ids['submit']} +agent +submit +until \d{{4}}-\d\d-\d\d \d\d:\d\d", listed), listed
+    other = json.loads(whet(tmp_path, "token", "create", "--role", "submit", "--name", "ci", "--json").out)
+    assert "submit.token" not in whet(tmp_path, "token", "rotate", other["id"]).err
+    assert paths.token_path("submit").read_text() == rotated.out

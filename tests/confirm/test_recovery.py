@@ -225,7 +225,7 @@ def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None
         ("read", "*", "s1", NOW_S + 86_400),
     ]
     change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
-    with pytest.raises(NotFound, match=f"there is no whitelist entry {made[0].id} in force"):
+    with pytest.raises(NotFound, match=f"there is no grant or whitelist entry {made[0].id} in force"):
         change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
     found = desk.service.database.read_now(lambda db: whitelist.list_entries(db, NOW_S))
     assert [(one.id, one.created_by, one.created_at, one.revoked_at, one.is_running) for one in found] == [

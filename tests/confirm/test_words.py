@@ -200,8 +200,8 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
         (asked(), "", ""),
         (ended(), "Approved by ann at 2026-11-26 08:01:00 UTC.", "Approval not used yet"),
         (
-            ended("auto_approved", resolved_by="rule x"),
-            "Allowed by rule by rule x at 2026-11-26 08:01:00 UTC.",
+            ended("auto_approved", resolved_by="whitelist:2"),
+            "Allowed by rule (whitelist:2) at 2026-11-26 08:01:00 UTC.",
             "Approval not used yet",
         ),
         (ended("denied"), "Denied by ann at 2026-11-26 08:01:00 UTC.", ""),

@@ -113,7 +113,7 @@ def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
         ),
         ("tasks: [{name: a, prompt: x, verify: 'true', files: nowhere}]", "are not a folder"),
         ("tasks: [{name: a, prompt: x, verify: 'true', verfy: y}]", "verfy"),
-        ("tasks: {", "docs"),
+        ("tasks: {", "verify"),
     ],
 )
 def test_a_mistake_in_the_tasks_file_is_named(tmp_path: Path, text: str, complaint: str) -> None:

@@ -44,8 +44,8 @@ SHELL_WORDS: dict[str, str] = {
     "hook": "`whet hooks`",
     "mcps tools tool": "`whet mcp`",
     "migrate": "`whet import`",
-    "uninstall": "`uv tool uninstall whet-agent`, or pip uninstall (docs/update.md)",
-    "update upgrade self-update": "`git pull`, then install it again as you did (docs/update.md)",
+    "uninstall": "`uv tool uninstall whet-agent`, or pip uninstall whet-agent",
+    "update upgrade self-update": "`git pull`, then install it again as you did",
     "status health check debug diagnose test": "`whet doctor`",
     "tutorial tour example": "`whet demo`",
     "compact compress": "`whet context compact`",
@@ -59,10 +59,10 @@ SLASH_WORDS: dict[str, str] = {
     "color colors colour colours appearance style output-style": "/theme",
     "vim vi keybindings": "/config ui.keys vi, from the next start",
     "terminal-setup newline multiline multiline-mode": (
-        "Alt-Enter, or \\ and Enter, starts a new line; Shift-Enter does in many terminals (docs/chat.md)"
+        "Alt-Enter, or \\ and Enter, starts a new line; Shift-Enter does in many terminals"
     ),
     "voice dictate speech": (
-        "there is no voice here; `whet gateway` writes down voice notes, with voice.command (docs/gateway.md)"
+        "there is no voice here; `whet gateway` writes down voice notes, with voice.command"
     ),
     "settings setting set preferences prefs env": "/config",
     "providers provider models": "/model",
@@ -98,7 +98,7 @@ SLASH_WORDS: dict[str, str] = {
     "plugin extensions": "`whet plugins` does that, in another terminal",
     "hook": "/hooks",
     "mcps servers connectors": "/mcp",
-    "bug feedback report": "docs/report-a-bug.md says how",
+    "bug feedback report": "`whet doctor --json` has what a report needs; `whet sessions export` a session",
     "search grep find": "`whet sessions search` searches all sessions; /sessions WORDS their titles",
     "review pr-comments code-review": "ask for it: review the changes of this branch",
     "commit push pull pr git lint format test build fix deploy issue": (
@@ -113,7 +113,7 @@ SLASH_WORDS: dict[str, str] = {
     "telegram slack discord mobile": "`whet gateway` does that, in another terminal",
     "sandbox": "`whet sandbox` does that, in another terminal",
     "ide": "`whet acp` serves an editor",
-    "update upgrade": "`git pull`, then install it again as you did (docs/update.md)",
+    "update upgrade": "`git pull`, then install it again as you did",
 }
 # Options of other agents, for a command that has none of that name.
 OPTION_WORDS: dict[str, str] = {

@@ -32,7 +32,8 @@ def acp(home: Home, /, **values: Any) -> None:
         raise ConfigError("the editor protocol is not installed", hint="pip install 'whet-agent[acp]'")
     if sys.stdin.isatty():
         raise ConfigError(
-            "this is for an editor to start, not for a terminal", hint="docs/editors.md has the settings"
+            "this is for an editor to start, not for a terminal",
+            hint="name `whet acp` as the agent in your editor's settings",
         )
     flags = model_flags(values) | {"approval.mode": values["approvals"], "tools.toolsets": values["toolsets"]}
     options = ChatOptions(home=home, flags=flags)

@@ -57,7 +57,7 @@ def _text(rows: list[_Listed]) -> str:
         trigger = f"{row.event} {row.tools}".strip()
         lines.append(printable(f"{row.name}  {trigger}  {row.command}{state}"))
     if not rows:
-        lines.append("no hooks; docs/hooks.md shows how to write one")
+        lines.append("no hooks; hooks.commands.NAME in config.yaml with event and command makes one")
     if any(not row.runs for row in rows):
         lines.append("`whet hooks accept` lets the repository's run")
     return "\n".join(lines)

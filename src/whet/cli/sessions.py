@@ -291,8 +291,7 @@ def rename(home: Home, session: str, title: tuple[str, ...], as_json: bool) -> N
 @home_and_json
 def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
     """Archive a session: lists omit it, search finds it."""
-    now = "" if off else iso(SystemClock().now())
-    row = _change(home, session, lambda db, session_id: store.set_archive_time(db, session_id, now))
+    row = _set_time(home, session, store.set_archive_time, off=off)
     _say(row, f"{row.id} is {'back' if off else 'put aside'}", as_json)
 
 
@@ -302,8 +301,7 @@ def archive(home: Home, session: str, off: bool, as_json: bool) -> None:
 @home_and_json
 def pin(home: Home, session: str, off: bool, as_json: bool) -> None:
     """Pin a session: the web page lists it first."""
-    now = "" if off else iso(SystemClock().now())
-    row = _change(home, session, lambda db, session_id: pins.set_pin_time(db, session_id, now))
+    row = _set_time(home, session, pins.set_pin_time, off=off)
     _say(row, f"{row.id} is {'pinned no longer' if off else 'pinned'}", as_json)
 
 
@@ -332,6 +330,14 @@ def private(home: Home, session: str, off: bool, as_json: bool) -> None:
     """Keep a session out of search, bulk export and learning."""
     row = _change(home, session, lambda db, session_id: store.set_private(db, session_id, not off))
     _say(row, f"{row.id} is {'private' if row.private else 'no longer private'}", as_json)
+
+
+def _set_time(
+    home: Home, session: str, set_time: Callable[[apsw.Connection, str, str], None], *, off: bool
+) -> SessionRow:
+    """Set one of a session's times to the present, or clear it if `off`."""
+    now = "" if off else iso(SystemClock().now())
+    return _change(home, session, lambda db, session_id: set_time(db, session_id, now))
 
 
 def _change(home: Home, name: str, work: Callable[[apsw.Connection, str], None]) -> SessionRow:

@@ -102,7 +102,8 @@ async def _open_streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, a
     loop = asyncio.get_running_loop()
     if not all(_is_pipe(number) for number in (0, 1)):
         raise ConfigError(
-            "standard input and output are not pipes", hint="an editor starts whet acp; see docs/editors.md"
+            "standard input and output are not pipes",
+            hint="name `whet acp` as the agent in your editor's settings",
         )
     input_fd, output_fd = os.dup(0), os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

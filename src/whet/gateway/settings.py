@@ -24,7 +24,7 @@ from whet.contract.forms import FORMS
 Groups = Literal["off", "mention"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _TAKEN = ("api-", "stranger-")  # memories of the API's guests, and of people who were paired
-_HINT = '[[channel]] and kind = "telegram" (or another platform) begin it; docs/gateway.md has all'
+_HINT = '[[channel]] and kind = "telegram" (or another platform) begin it'
 
 
 class GatewayChannelText(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from whet.regular import read_regular
 
 HOOKS_PATH = Path(".whet/hooks.json")
 _MAX_BYTES = 200_000
+_HINT = 'a hook is "NAME": {"event": "PostToolUse", "tools": "patch", "command": "sh ./check.sh"}'
 
 
 class RepositoryHook(HookSettings, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +63,7 @@ def read_repository_hooks(workspace: Path) -> RepositoryHooks | None:
         data = read_regular(path, _MAX_BYTES, workspace)
         hooks = from_json(data, _Hooks)
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
-        raise ConfigError(f"{path} can't be read: {error}", hint="docs/hooks.md shows its shape") from error
+        raise ConfigError(f"{path} can't be read: {error}", hint=_HINT) from error
     return RepositoryHooks(workspace.resolve(), hooks, data)
 
 

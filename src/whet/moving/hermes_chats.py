@@ -170,7 +170,7 @@ def _split_list(value: Any) -> list[str]:
 
 def format_gateway(channels: Sequence[HermesChannel]) -> str:
     """Return the text of a gateway.toml with the channels and people."""
-    lines = ["# Taken over from Hermes Agent. docs/gateway.md says what may stand here.", ""]
+    lines = ["# Taken over from Hermes Agent. `whet gateway` reads it.", ""]
     for channel in channels:
         lines += ["[[channel]]", f"kind = {json.dumps(channel.kind)}"]
         lines += [] if channel.pairing else ["pairing = false"]

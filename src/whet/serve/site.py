@@ -163,7 +163,9 @@ def _to_api_error(request: Request, error: Exception) -> ApiError:
         return ApiError(405, f"{request.method} is not answered here", code="method_not_allowed")
     request_line = f"{request.method} {visible(request.url.path, _PATH_CHARS)}"
     return ApiError(
-        error.status_code, f"{request_line} is not offered here; docs/api.md lists what is", code="not_found"
+        error.status_code,
+        f"{request_line} is not offered here; GET /openapi.json lists what is",
+        code="not_found",
     )
 
 

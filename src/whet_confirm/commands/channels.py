@@ -58,13 +58,13 @@ def try_channels(home: Home, path: Path | None, as_json: bool) -> None:
     whet confirm try-channels
     """
     # The channels' modules take longer to import than all other commands together.
-    from whet_confirm.notify.settings import open_channels, read_channels  # noqa: PLC0415
+    from whet_confirm.notify.settings import CHANNELS_HINT, open_channels, read_channels  # noqa: PLC0415
     from whet_confirm.open import service_paths  # noqa: PLC0415
 
     file = path or service_paths(home).folder / "channels.toml"
     text = read_channels(file, path is not None)
     if not text.channel:
-        raise NotFound(f"there is no channel in {file}", hint="docs/confirm-channels.md shows the file")
+        raise NotFound(f"there is no channel in {file}", hint=CHANNELS_HINT)
     # A button of this command would never be pressed, so its key may be any.
     notifiers = open_channels(text, load_secrets(home, os.environ), secrets.token_bytes(32))
 

@@ -14,7 +14,7 @@ from whet.terminal.output import Column, emit_rows, json_option
 from whet.visible import escape_characters
 from whet_confirm.client import BlockingClient
 from whet_confirm.commands.files import actor_name, change, db_option, open_files
-from whet_confirm.http.answers import iso
+from whet_confirm.commands.record_text import local_minute
 from whet_confirm.tickets import Failed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def grants(number: int | None, url: str, as_json: bool) -> None:
         Column("action", lambda entry: escape_characters(entry["action"]), grows=True),
         Column("of", lambda entry: escape_characters(entry["principal"])),
         Column("limits", _describe_limits, grows=True, rank=1),
-        Column("until", lambda entry: iso(entry["expires_at"]) or ""),
+        Column("until", lambda entry: local_minute(entry["expires_at"])),
         Column("by", lambda entry: escape_characters(entry.get("created_by", "")), rank=2),
     ]
     emit_rows(running, shape, {"grants": running}, none="Nothing passes for a while.", as_json=as_json)
@@ -90,7 +90,7 @@ def devices(home: Home, device_id: str | None, db_path: Path | str | None, as_js
         Column("of", lambda row: escape_characters(row[0].name)),
         Column("device", lambda row: escape_characters(row[0].label), grows=True),
         Column("quiet", lambda row: row[0].quiet, rank=2),
-        Column("last delivery", lambda row: iso(row[1]) or "none yet", rank=1),
+        Column("last delivery", lambda row: local_minute(row[1]) or "none yet", rank=1),
     ]
     facts = [
         {

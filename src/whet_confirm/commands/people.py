@@ -17,7 +17,7 @@ from whet.terminal.wording import printable
 from whet_confirm import people as rows
 from whet_confirm.client import BlockingClient
 from whet_confirm.commands.files import actor_name, change, db_option, open_files
-from whet_confirm.http.answers import iso
+from whet_confirm.commands.record_text import local_minute
 from whet_confirm.tickets import Failed
 
 _SPAN = re.compile(r"(\d{1,4})([hdw])")
@@ -44,7 +44,7 @@ def away(stand_in: str, until: str, number: int, url: str, as_json: bool) -> Non
             if stand_in:
                 body = {"stand_in": stand_in, "until": _parse_time(until)}
                 row = client.run(client.calls.call("POST", "/delegations", body))
-                text = f"{row['stand_in']} decides for {row['giver']} until {iso(row['until'])}."
+                text = f"{row['stand_in']} decides for {row['giver']} until {local_minute(row['until'])}."
                 return emit(row, text, as_json=as_json)
             if number:
                 ended = client.run(client.calls.call("DELETE", f"/delegations/{number}"))
@@ -57,7 +57,7 @@ def away(stand_in: str, until: str, number: int, url: str, as_json: bool) -> Non
         Column("id", lambda entry: str(entry["id"])),
         Column("away", lambda entry: printable(str(entry["giver"])), grows=True),
         Column("stands in", lambda entry: printable(str(entry["stand_in"])), grows=True),
-        Column("until", lambda entry: iso(float(str(entry["until"]))) or ""),
+        Column("until", lambda entry: local_minute(float(str(entry["until"])))),
     ]
     emit_rows(delegations, shape, {"delegations": delegations}, none="Nobody is away.", as_json=as_json)
 
@@ -77,7 +77,7 @@ def list_people(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     shape: list[Column[rows.PersonRow]] = [
         Column("name", lambda row: printable(row.name), grows=True),
         Column("role", lambda row: row.role),
-        Column("signed in until", lambda row: iso(row.until) or "" if row.until > time.time() else "not now"),
+        Column("signed in until", _login_end),
         Column("issuer", lambda row: printable(row.issuer), rank=1),
     ]
     facts = [msgspec.to_builtins(row) for row in person_rows]
@@ -93,6 +93,10 @@ def forget(home: Home, name: str, db_path: Path | str | None) -> None:
     with open_files(home, db_path) as (database, where):
         change(database, where, lambda tx: rows.forget(tx, name, by=actor_name()))
     click.echo(f"Forgot {printable(name)}.")
+
+
+def _login_end(row: rows.PersonRow) -> str:
+    return local_minute(row.until) if row.until > time.time() else "not now"
 
 
 def _parse_time(text: str) -> float:

@@ -20,7 +20,7 @@ from whet.terminal.output import (
 )
 from whet_confirm import whitelist
 from whet_confirm.commands.files import Age, actor_name, change, db_option, open_files
-from whet_confirm.http.answers import iso
+from whet_confirm.commands.record_text import local_minute
 from whet_confirm.names import action_key, is_high_risk
 from whet_confirm.policy import ConfirmPolicy, Facts, find_ineffective_rules, matches
 from whet_confirm.policy_file import load_policy
@@ -123,7 +123,7 @@ def allow(
             whitelist_entry = change(database, where, lambda tx: whitelist.add(tx, request, actor_name()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
-    until = iso(whitelist_entry.expires_at)
+    until = local_minute(whitelist_entry.expires_at)
     click.echo(f"{whitelist_entry.action} of {principal} passes until {until} (entry {whitelist_entry.id}).")
 
 

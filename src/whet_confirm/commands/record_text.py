@@ -50,6 +50,11 @@ def _format_time(at_s: float, now_s: float) -> str:
     return f"{at.strftime(shape)} ({ago})"
 
 
+def local_minute(at_s: float | None) -> str:
+    """Format a date and time of day in this machine's time zone, or return an empty string for None."""
+    return "" if at_s is None else datetime.fromtimestamp(at_s).strftime("%Y-%m-%d %H:%M")
+
+
 def on_one_line(text: str) -> str:
     """Return a text on one line, with hidden characters as their codes."""
     return escape_characters(text.replace("\n", "⏎"))

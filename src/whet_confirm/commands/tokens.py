@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from whet.config.paths import Home
+from whet.config.paths import Home, read_small, replace_file
 from whet.contract.errors import NotFound
 from whet.terminal.output import (
     Column,
@@ -18,9 +18,12 @@ from whet.terminal.output import (
     home_and_json,
 )
 from whet.terminal.wording import printable
+from whet.web.tokens import hash_secret
 from whet_confirm import factors, passkeys, tokens
 from whet_confirm.commands.files import Age, actor_name, change, db_option, open_files
-from whet_confirm.http.answers import iso
+from whet_confirm.commands.record_text import local_minute
+from whet_confirm.database import ConfirmDatabase
+from whet_confirm.open import ServicePaths
 from whet_confirm.records import ROLES
 
 token: click.Group = click.Group("token", help="Make, list, rotate and revoke bearer tokens.")
@@ -64,7 +67,7 @@ def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
         Column("role", lambda row: row.role),
         Column("state", lambda row: _state(row, now_s)),
         Column("2nd factor", lambda row: "yes" if row.name in enrolled else "", rank=2),
-        Column("since", lambda row: (iso(row.created_at) or "")[:10], rank=1),
+        Column("since", lambda row: local_minute(row.created_at)[:10], rank=1),
     ]
     facts = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in rows]
     none = "No tokens yet. Make one: whet confirm token create --role approve --name alice"
@@ -92,10 +95,15 @@ def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
 def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | str | None, as_json: bool) -> None:
     """Replace a token by a new one with the same name and role."""
     with open_files(home, db_path) as (database, where):
+        path = _find_file(database, where, token_id)
         new_id, secret = change(
             database, where, lambda tx: tokens.rotate(tx, token_id, by=actor_name(), overlap_s=overlap_s)
         )
+        if path is not None:
+            replace_file(path, secret + "\n", mode=0o600)
     _show_secret(new_id, secret, as_json)
+    if path is not None:
+        click.echo(f"{path} has the new one.", err=True)
 
 
 @token.command()
@@ -131,6 +139,17 @@ def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | str |
     click.echo("Type the first line into an authenticator app; it is not shown again.", err=True)
 
 
+def _find_file(database: ConfirmDatabase, where: ServicePaths, token_id: str) -> Path | None:
+    """Return the file in the service's folder that holds a token, from which agents read it, or None."""
+    for role in ROLES:
+        path = where.token_path(role)
+        key = hash_secret((read_small(path) or "").strip())
+        row = database.read_now(lambda db, key=key: tokens.TOKENS.find(db, tokens.TOKENS.by_hash, key))
+        if row is not None and row.id == token_id:
+            return path
+    return None
+
+
 def _show_secret(token_id: str, secret: str, as_json: bool) -> None:
     if as_json:
         return emit_json({"id": token_id, "token": secret})
@@ -141,4 +160,6 @@ def _show_secret(token_id: str, secret: str, as_json: bool) -> None:
 def _state(row: tokens.ConfirmTokenRow, now_s: float) -> str:
     if row.revoked_at is not None:
         return "revoked"
-    return "ended" if row.expires_at is not None and now_s >= row.expires_at else "in use"
+    if row.expires_at is None:
+        return "in use"
+    return "ended" if now_s >= row.expires_at else f"until {local_minute(row.expires_at)}"

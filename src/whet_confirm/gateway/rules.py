@@ -16,6 +16,7 @@ from whet.contract.texts import from_values
 
 Effect = Literal["allow", "ask", "deny"]
 _ORDER: tuple[Effect, ...] = ("deny", "ask", "allow")  # the strictest first
+_HINT = 'a rule is [[rules]] with tool = "read_*" and effect = "allow"; default = "ask" is for other calls'
 
 
 class GatewayRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,11 +58,11 @@ def read_rules(path: Path | None) -> GatewayRules:
         return GatewayRules()
     text = read_small(path)
     if text is None:
-        raise ConfigError(f"there is no rules file {path}", hint="docs/confirm-gateway.md shows one")
+        raise ConfigError(f"there is no rules file {path}", hint=_HINT)
     try:
         return from_values(tomllib.loads(text), GatewayRules)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path}: {error}", hint="docs/confirm-gateway.md shows one") from error
+        raise ConfigError(f"{path}: {error}", hint=_HINT) from error
 
 
 def _texts(arguments: Mapping[str, Any], name: str) -> list[str]:

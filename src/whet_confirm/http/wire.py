@@ -63,9 +63,11 @@ async def read_body(scope: Scope, receive: Receive) -> bytes:
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """Return a header's value, or an empty string if it is absent."""
-    values: dict[bytes, bytes] = dict(reversed(scope["headers"]))  # the first value if a header repeats
-    return values[name].decode("latin-1") if name in values else ""
+    """Return a header's value, the first if it repeats, or an empty string if it is absent."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return ""
 
 
 def query(scope: Scope) -> dict[str, str]:

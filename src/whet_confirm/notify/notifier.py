@@ -78,7 +78,7 @@ class ConfirmNotifier:
         people = People(channels.people, {notifier.heard_by: notifier.kind for notifier in self._seats})
         self._presses = Presses(service, people, self._seats)
         self.devices: DeviceChannels = DeviceChannels(service, push or PushSettings(), key)
-        self._senders: dict[str, asyncio.Task[None]] = {}
+        self._senders: dict[str, tuple[NoticeChannel, asyncio.Task[None]]] = {}
         self._groups = UserGroups(service, channels, secrets, people)
         self._log = UnservedLog(self._notices)
         names = [notifier.channel.name for notifier in self._seats]
@@ -135,16 +135,17 @@ class ConfirmNotifier:
                 self._service.hub.cancel_wait(future)
 
     async def _follow_devices(self, group: asyncio.TaskGroup) -> None:
-        """Start sending to new devices, and stop sending to those that are gone."""
+        """Start sending to new and changed devices, and stop sending to those that are gone."""
         await self.devices.refresh()
         channels = self.devices.channels
-        for name in self._senders.keys() - channels.keys():
-            self._senders.pop(name).cancel()
-            del self._breakers[name], self._wakes[name]
+        for name, (channel, task) in [*self._senders.items()]:
+            if channels.get(name) is not channel:
+                task.cancel()
+                del self._senders[name], self._breakers[name], self._wakes[name]
         for name, channel in channels.items():
             if name not in self._senders:
                 self._breakers[name], self._wakes[name] = Breaker(), asyncio.Event()
-                self._senders[name] = group.create_task(self._send(channel))
+                self._senders[name] = channel, group.create_task(self._send(channel))
 
     async def _queue_once(self) -> bool:
         """Queue deliveries for the next events. Return whether there may be more at once."""

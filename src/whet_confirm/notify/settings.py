@@ -28,6 +28,10 @@ from whet_confirm.notify.notice import NoticeChannel
 from whet_confirm.notify.one_way import Apprise, WebhookNotifier
 
 _ONE_WAY = ("apprise", "webhook")
+CHANNELS_HINT = (
+    'a channel is [[channel]] with kind = "telegram" (slack, discord, apprise, webhook) and chat = -100123;'
+    " a person is [people.NAME] with telegram = 123, NAME as in whet confirm token list"
+)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
 
@@ -104,13 +108,13 @@ def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
     ConfigError."""
     text = read_small(path)
     if text is None and is_named:
-        raise ConfigError(f"there is no channels file {path}", hint="docs/confirm-channels.md shows one")
+        raise ConfigError(f"there is no channels file {path}", hint=CHANNELS_HINT)
     if text is None:
         return ChannelsText()
     try:
         return convert_tables(tomllib.loads(text), ChannelsText, NotifyChannelText, NotifyPersonText)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, ConfigError) as error:
-        raise ConfigError(f"{path}: {error}", hint="docs/confirm-channels.md shows the file") from error
+        raise ConfigError(f"{path}: {error}", hint=CHANNELS_HINT) from error
 
 
 def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:

@@ -112,6 +112,22 @@ def set_quiet(tx: Tx, device_id: str, owner: str, hours: tuple[str, str]) -> Non
     tx.record("device_changed", principal=owner, data={"device": device_id, "quiet": hours[0]})
 
 
+def renew(tx: Tx, owner: str, before: str, now: tuple[str, str, str]) -> None:
+    """Replace the subscription of a person's device, because its browser has: `before` is the old endpoint,
+    `now` the new endpoint, public key and secret.
+
+    Raises NotFound, or ValueError if another device has the new subscription.
+    """
+    db = tx.connection
+    row = db.execute("SELECT id FROM devices WHERE endpoint = ? AND name = ?", (before, owner)).fetchone()
+    if row is None:
+        raise NotFound("there is no such device")
+    if db.execute("SELECT 1 FROM devices WHERE endpoint = ?", now[:1]).fetchone() is not None:
+        raise ValueError("another device has this subscription")
+    db.execute("UPDATE devices SET endpoint = ?, public_key = ?, secret = ? WHERE id = ?", (*now, row[0]))
+    tx.record("device_changed", principal=owner, data={"device": row[0], "why": "the browser renewed it"})
+
+
 def find(db: apsw.Connection, device_id: str) -> PushDevice | None:
     """Return a device, or None."""
     row = db.execute(f"SELECT {_COLUMNS} FROM devices WHERE id = ?", (device_id,)).fetchone()

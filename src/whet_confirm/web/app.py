@@ -82,8 +82,8 @@ def make_page(
     login = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
     request_pages = RequestPages(service, pages, accounts, notifier)
     audit_pages = AuditPages(service, pages, AuditWatch(service))
-    keyring = PasskeyPages(service, pages, accounts)
-    several = SeveralPages(service, pages, accounts)
+    keyring = PasskeyPages(service, pages, accounts, notifier)
+    several = SeveralPages(service, pages, accounts, notifier)
     live = RequestStream(service, sessions)
     routes = [
         Route("/", login.require_login(request_pages.home)),
@@ -131,6 +131,7 @@ def _device_routes(devices: DevicePages, login: SiteLogin, assets: Assets) -> li
         Route("/devices", login.accept_form(devices.change), methods=["POST"]),
         Route("/push/receipt", devices.receipt, methods=["POST"]),
         Route("/push/press", devices.press, methods=["POST"]),
+        Route("/push/renew", devices.renew, methods=["POST"]),
         Route("/sw.js", devices.worker),
         Route("/app.webmanifest", _always_answer(make_manifest(assets), "application/manifest+json")),
         Route("/icon-192.png", _always_answer(assets.read("icon-192.png"), "image/png")),

@@ -32,6 +32,7 @@ from whet_confirm.records import Caller
 from whet_confirm.service import ConfirmService
 from whet_confirm.web import view
 from whet_confirm.web.accounts import TokenAccounts
+from whet_confirm.web.site import AccountPages
 
 _WORKER_HEADERS = {"cache-control": "no-cache", "content-type": "text/javascript; charset=utf-8"}
 _LABEL_CHARS = 60
@@ -50,7 +51,7 @@ class _Subscription(msgspec.Struct, frozen=True):
     keys: _Keys
 
 
-class DevicePages:
+class DevicePages(AccountPages):
     """Lists a person's devices, adds and removes them, and takes what their service workers send."""
 
     def __init__(
@@ -61,10 +62,7 @@ class DevicePages:
         notifier: ConfirmNotifier,
         sessions: Sessions,
     ) -> None:
-        self._service = service
-        self._pages = pages
-        self._accounts = accounts
-        self._notifier = notifier
+        super().__init__(service, pages, accounts, notifier)
         self._sessions = sessions
 
     async def worker(self, request: Http) -> Response:
@@ -151,8 +149,25 @@ class DevicePages:
         text = await settle_press(self._service, caller, confirmation, buttons.meaning_of(pressed))
         return JSONResponse({"text": text})
 
-    async def _add(self, caller: Caller, form: dict[str, str]) -> None:
-        """Store this browser's subscription. Raises ValueError."""
+    async def renew(self, request: Http) -> Response:
+        """Take the subscription with which a browser has replaced that of a device."""
+        visit = await self._sessions.find_visit(request)
+        try:
+            form = await read_form(request)
+        except BadForm as error:
+            return JSONResponse({"error": str(error)}, error.status)
+        if visit is None or not has_origin(request.headers):
+            return JSONResponse({"error": "sign in on this device first"}, 401)
+        name = self._accounts.caller_of(visit).name
+        try:
+            now = self._read_subscription(form)
+            await self._service.change(lambda tx: devices.renew(tx, name, form.get("before", ""), now))
+        except (ValueError, NotFound) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return Response(status_code=204)
+
+    def _read_subscription(self, form: dict[str, str]) -> tuple[str, str, str]:
+        """Return the endpoint, public key and secret of a browser's subscription. Raises ValueError."""
         from whet_confirm.push.channel import check_endpoint  # noqa: PLC0415 - with the first device
         from whet_confirm.push.encryption import check_subscription  # noqa: PLC0415
 
@@ -163,12 +178,16 @@ class DevicePages:
         keys = subscription.keys
         check_endpoint(subscription.endpoint, self._notifier.devices.settings)
         check_subscription(keys.p256dh, keys.auth)
+        return subscription.endpoint, keys.p256dh, keys.auth
+
+    async def _add(self, caller: Caller, form: dict[str, str]) -> None:
+        """Store this browser's subscription. Raises ValueError."""
+        subscription = self._read_subscription(form)
         zone = form.get("timezone", "")
         devices.check_quiet("", zone)
         label = visible(form.get("label", "").strip(), _LABEL_CHARS)[:_LABEL_CHARS] or "a device"
         device = PushDevice(
-            "", caller.name, caller.token_id, label, subscription.endpoint, keys.p256dh, keys.auth, "", zone,
-            0.0,
+            "", caller.name, caller.token_id, label, *subscription, "", zone, 0.0
         )  # fmt: skip
         await self._service.change(lambda tx: devices.add(tx, caller, device))
 

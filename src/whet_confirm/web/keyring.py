@@ -10,22 +10,15 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.contract.errors import ConfigError
 from whet.web.guard import LOCAL_NAMES
-from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 from whet_confirm import factors, passkeys
 from whet_confirm.ledger import Tx
 from whet_confirm.passkeys import MAX_PROOF_CHARS, PasskeyOrigin
-from whet_confirm.service import ConfirmService
-from whet_confirm.web.accounts import TokenAccounts
+from whet_confirm.web.site import AccountPages
 
 
-class PasskeyPages:
+class PasskeyPages(AccountPages):
     """Shows a person's passkeys and adds new ones."""
-
-    def __init__(self, service: ConfirmService, pages: SiteTemplates, accounts: TokenAccounts) -> None:
-        self._service = service
-        self._pages = pages
-        self._accounts = accounts
 
     async def show(self, request: Http, visit: Visit) -> Response:
         """Show the person's passkeys, and the button to add one."""

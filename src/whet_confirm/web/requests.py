@@ -11,7 +11,6 @@ from starlette.responses import RedirectResponse, Response
 
 from whet.contract.errors import NotFound
 from whet.contract.texts import parse_typed_number
-from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 from whet_confirm import passkeys, sight, whitelist
 from whet_confirm.decide import DecisionInput
@@ -19,15 +18,14 @@ from whet_confirm.http.wire import HttpRefusal, parse_object
 from whet_confirm.keys import base64url
 from whet_confirm.names import REQUEST_ID
 from whet_confirm.notify import deliveries
-from whet_confirm.notify.notifier import ConfirmNotifier
 from whet_confirm.passkeys import MAX_PROOF_CHARS
 from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet_confirm.requests import RequestFilter, viewed_at
-from whet_confirm.service import ConfirmService, run_off_loop
+from whet_confirm.service import run_off_loop
 from whet_confirm.stand_ins import apply_stand_ins
 from whet_confirm.web import view
-from whet_confirm.web.accounts import TokenAccounts
 from whet_confirm.web.keyring import request_origin
+from whet_confirm.web.site import AccountPages
 from whet_confirm.whitelist import list_running
 
 MAX_PENDING = 200
@@ -35,20 +33,8 @@ _MAX_REASON = 2_000
 _STATUS = {"not_found": 404, "not_allowed": 403, "own_request": 403, "too_early": 425}
 
 
-class RequestPages:
+class RequestPages(AccountPages):
     """Lists, shows and decides requests."""
-
-    def __init__(
-        self,
-        service: ConfirmService,
-        pages: SiteTemplates,
-        accounts: TokenAccounts,
-        notifier: ConfirmNotifier,
-    ) -> None:
-        self._service = service
-        self._pages = pages
-        self._accounts = accounts
-        self._notifier = notifier
 
     async def home(self, request: Http, visit: Visit) -> Response:
         """Show the pending requests; on a wide screen the most urgent one is opened."""

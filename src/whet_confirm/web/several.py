@@ -9,31 +9,24 @@ from starlette.requests import Request as Http
 from starlette.responses import Response
 
 from whet.contract.errors import StoreCorrupt
-from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 from whet_confirm import sight
 from whet_confirm.decide import DecisionInput
 from whet_confirm.names import REQUEST_ID
 from whet_confirm.records import Caller, ConfirmRequest
 from whet_confirm.requests import RequestFilter, viewed_at
-from whet_confirm.service import ConfirmService
 from whet_confirm.sight import Assessment
 from whet_confirm.stand_ins import apply_stand_ins
 from whet_confirm.web import view
-from whet_confirm.web.accounts import TokenAccounts
+from whet_confirm.web.site import AccountPages
 
 _MAX = 20
 _MAX_REASON = 2_000
 _FIELD = "r."
 
 
-class SeveralPages:
+class SeveralPages(AccountPages):
     """Lists the requests that can be decided together, and applies one verdict to all ticked ones."""
-
-    def __init__(self, service: ConfirmService, pages: SiteTemplates, accounts: TokenAccounts) -> None:
-        self._service = service
-        self._pages = pages
-        self._accounts = accounts
 
     async def show(self, request: Http, visit: Visit) -> Response:
         """Show the pending requests, and which of them may be ticked."""

@@ -277,7 +277,9 @@ def _outcome(request: ConfirmRequest) -> str:
     word = _STATUS_WORDS[request.status]
     if request.status == "expired":
         return f"Expired at {format_moment(request.resolved_at)}: nobody decided, which is a denial."
-    return f"{word} by {one_line(request.resolved_by, 60)[0]} at {format_moment(request.resolved_at)}."
+    author = one_line(request.resolved_by, 60)[0]
+    by = f"({author})" if request.status == "auto_approved" else f"by {author}"  # a rule or a grant
+    return f"{word} {by} at {format_moment(request.resolved_at)}."
 
 
 def _execution(request: ConfirmRequest) -> str:

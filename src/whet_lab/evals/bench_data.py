@@ -57,7 +57,9 @@ def load_benchmark(name: str, folder: Path) -> BenchData:
         cases = reader(contents)
     except (*NOT_JSON, LookupError, ValueError) as error:
         names = ", ".join(map(str, paths))
-        raise BadInput(f"{names} is not data of {name}: {error}", hint="see docs/evaluate.md") from error
+        raise BadInput(
+            f"{names} is not data of {name}: {error}", hint="--data names the folder as it was downloaded"
+        ) from error
     return BenchData(name, digest.hexdigest(), tuple(contents), tuple(cases))
 
 

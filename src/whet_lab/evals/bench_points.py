@@ -138,9 +138,13 @@ def _load(path: Path, prompts: Mapping[str, str], update_digest: Callable[[bytes
         update_digest(content)
         update_digest(record.read_bytes())
     except msgspec.DecodeError as error:
-        raise BadInput(f"{path} is not a trajectory: {error}", hint="see docs/evaluate.md") from error
+        raise BadInput(
+            f"{path} is not a trajectory: {error}", hint="--data names the folder as it was downloaded"
+        ) from error
     except FileNotFoundError as error:
-        raise BadInput(f"there is no {record}", hint="see docs/evaluate.md") from error
+        raise BadInput(
+            f"there is no {record}", hint="--data names the folder as it was downloaded"
+        ) from error
     points = [KeyPoint(task, step.core_step, step.evidence) for step in steps if step.evidence.strip()]
     return _Trajectory(path.parent.parent.name, points, session)
 

@@ -15,6 +15,9 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import from_values
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_HINT = (
+    "below tasks: each is - name: NAME with prompt: TEXT and verify: COMMAND; optional are files and setup"
+)
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -44,15 +47,13 @@ def read_tasks(path: Path) -> tuple[OwnTask, ...]:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise NotFound(
-            f"can't read {path}: {error.strerror}", hint="docs/evaluate.md has an example"
-        ) from error
+        raise NotFound(f"can't read {path}: {error.strerror}", hint=_HINT) from error
     try:
         tasks = from_values(msgspec.yaml.decode(text), TaskFile).tasks
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{path}: {error}", hint="docs/evaluate.md has an example") from error
+        raise ConfigError(f"{path}: {error}", hint=_HINT) from error
     if not tasks:
-        raise ConfigError(f"{path} has no tasks", hint="docs/evaluate.md has an example")
+        raise ConfigError(f"{path} has no tasks", hint=_HINT)
     names: set[str] = set()
     for task in tasks:
         if not _NAME.fullmatch(task.name) or task.name in names:

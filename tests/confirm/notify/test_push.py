@@ -335,3 +335,25 @@ def test_quiet_hours_end_when_they_say(quiet: str, clock: str, left_min: int) ->
 def test_what_is_no_quiet_time_is_refused(quiet: str, zone: str) -> None:
     with pytest.raises(ValueError, match=r"quiet hours|time zone"):
         check_quiet(quiet, zone)
+
+
+@pytest.mark.slow
+def test_a_browser_renews_the_subscription_of_its_device_which_keeps_its_name_and_messages(
+    server: Running, push: PushServer
+) -> None:
+    ann, bob = server.signed_in("ann"), server.signed_in("bob")
+    old = subscribe(ann, push, "work phone")
+    device = server.rows("SELECT id, label FROM devices")
+    shown(push, old, ask(server))
+    now = push.subscribe(re.findall(r'data-key="([^"]+)"', ann.get("/devices").text)[0])
+    fields = {"before": old.subscription["endpoint"], "subscription": json.dumps(now.subscription)}
+    assert server.page().post("/push/renew", data=fields).status_code == 401
+    assert bob.post("/push/renew", data=fields).status_code == 400  # ann's, not bob's
+    assert ann.post("/push/renew", data={**fields, "subscription": "{}"}).status_code == 400
+    assert ann.post("/push/renew", data=fields).status_code == 204
+    push.phones = {number: phone for number, phone in push.phones.items() if phone is not old}
+    assert shown(push, now, ask(server))["device"] == device[0][0]
+    assert server.rows("SELECT id, label FROM devices") == device
+    assert ann.post("/push/renew", data=fields).status_code == 400  # once
+    event = server.rows("SELECT data FROM events WHERE kind = 'device_changed'")[-1][0]
+    assert "the browser renewed it" in event

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import quote
 
+import apsw
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -36,14 +38,12 @@ class SessionForms:
 
     async def pin(self, request: Request, visit: Visit) -> Response:
         """Pin the session, or no longer."""
-        row, at = await self._chat(request), self._time(request)
-        await self._frame.services.database.write(lambda db: pins.set_pin_time(db, row.id, at))
+        await self._set_time(request, pins.set_pin_time)
         return _go_back(request)
 
     async def archive(self, request: Request, visit: Visit) -> Response:
         """Archive the session and leave its page, or bring it back."""
-        row, at = await self._chat(request), self._time(request)
-        await self._frame.services.database.write(lambda db: sessions.set_archive_time(db, row.id, at))
+        row, at = await self._set_time(request, sessions.set_archive_time)
         is_left = bool(at) and request.state.form.get("back") == row.id
         return RedirectResponse("/", 303) if is_left else _go_back(request)
 
@@ -68,10 +68,15 @@ class SessionForms:
             raise ApiError(400, f"A {row.kind} is not changed from here.")
         return row
 
-    def _time(self, request: Request) -> str:
-        """Return the present time, or an empty string if the form switches off."""
+    async def _set_time(
+        self, request: Request, set_time: Callable[[apsw.Connection, str, str], None]
+    ) -> tuple[SessionRow, str]:
+        """Set one of a session's times to the present, or clear it if the form switches off. Return both."""
+        row = await self._chat(request)
         is_on = request.state.form.get("on", "1") == "1"
-        return iso(self._frame.services.clock.now()) if is_on else ""
+        at = iso(self._frame.services.clock.now()) if is_on else ""
+        await self._frame.services.database.write(lambda db: set_time(db, row.id, at))
+        return row, at
 
 
 def _go_back(request: Request) -> Response:

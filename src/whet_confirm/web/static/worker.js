@@ -46,6 +46,16 @@ self.addEventListener("push", (event) => {
   const message = event.data.json();
   event.waitUntil(show(message).then(() => acknowledge(message, "delivered")));
 });
+// Browsers replace a subscription now and then; messages to the old one are lost from then on.
+self.addEventListener("pushsubscriptionchange", (event) => {
+  const before = event.oldSubscription;
+  if (!before) return; // it can't be said which device this is: its messages fail, and others are asked
+  const renew = async () => {
+    const now = event.newSubscription || await self.registration.pushManager.subscribe(before.options);
+    await fetch("/push/renew", form({ before: before.endpoint, subscription: JSON.stringify(now.toJSON()) }));
+  };
+  event.waitUntil(renew());
+});
 self.addEventListener("notificationclose", (event) => {
   event.waitUntil(acknowledge(event.notification.data, "seen"));
 });
