@@ -1,7 +1,7 @@
 """stephenschoettler/hermes-lcm, unmodified, where WHET_TEST_HERMES_LCM names a folder with a copy of it.
 
-Rows equal messages from 0.10 on. Version 0.7 starts at the list's beginning in `on_session_start` and stores a
-reopened session again, in Hermes Agent as here.
+Rows equal messages from 0.10 on. Version 0.7 starts at the list's beginning in `on_session_start` and stores
+a reopened session again, in Hermes Agent as here.
 """
 
 from __future__ import annotations
