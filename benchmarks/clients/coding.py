@@ -12,12 +12,15 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx2
 
 from benchmarks.clients import npm
 from benchmarks.measure import clean_environment
+from whet_lab.practice.ask import PracticeRequest
+from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 FEATURES = ("answer", "its own tool", "next turn in the same session")
 SHELLS = {"exec_command": "cmd", "Bash": "command", "bash": "command", "run_shell_command": "command"}
@@ -88,6 +91,8 @@ def try_agent(bins: Path, agent: CodingAgent, url: str, token: str) -> dict[str,
         if HELLO in went_on and grown == [1] and before
         else f"no: {went_on[-300:]} {grown}",
     }
+    if cells[FEATURES[2]] != "yes" and HELLO in went_on and resends_changed(bins, agent):
+        cells[FEATURES[2]] = "— resumed, it sends its first message changed, to a plain server as well"
     for feature, cell in cells.items():
         if cell != "yes":
             print(f"    {feature}: {cell}", file=sys.stderr, flush=True)
@@ -118,14 +123,45 @@ def _turns(url: str, token: str) -> dict[str, int]:
     return {row["id"]: row["turns"] for row in rows}
 
 
-def make_environment(home: Path, url: str, token: str) -> dict[str, str]:
-    """Make a home in which each of them finds the server."""
+def resends_changed(bins: Path, agent: CodingAgent) -> bool:
+    """Whether an agent that continues a conversation sends its first message changed, to a plain server, too.
+
+    Whet is not involved: an API that knows a conversation by its messages can't know such a one again.
+    """
+    with PracticeServer(responder=_say_hello) as model, tempfile.TemporaryDirectory() as folder:
+        home, work = Path(folder) / "home", Path(folder) / "work"
+        work.mkdir()
+        environment = make_environment(home, model.base_url.removesuffix("/v1"), "token", "practice-echo")
+        for words, prompt in ((agent.first, GREETINGS[0]), (agent.following, GREETINGS[1])):
+            run_agent(bins, environment, work, words, prompt)
+        bodies: list[dict[str, Any]] = [json.loads(request.body) for request in model.requests]
+    before, after = (_first_message(bodies, greeting) for greeting in GREETINGS)
+    return bool(before) and before != after and GREETINGS[0] in after
+
+
+def _first_message(bodies: Sequence[Mapping[str, Any]], greeting: str) -> str:
+    """Return the message after the system prompt, as JSON, of the first request that holds a greeting."""
+    texts = (json.dumps(body["messages"][1:2]) for body in bodies if greeting in json.dumps(body["messages"]))
+    return next(texts, "")
+
+
+def _say_hello(_ask: PracticeRequest) -> ScriptedReply:
+    return ScriptedReply(HELLO)
+
+
+def make_environment(home: Path, url: str, token: str, model: str = "whet") -> dict[str, str]:
+    """Make a home in which each of them finds the server. `model` is for those that take it from there."""
     whet = {"name": "whet", "base_url": f"{url}/v1", "env_key": "WHET_TOKEN", "wire_api": "responses"}
     toml = "\n".join(f'{key} = "{value}"' for key, value in whet.items())
     files = {
         ".codex/config.toml": f'model = "whet"\nmodel_provider = "whet"\n[model_providers.whet]\n{toml}\n',
         ".qwen/settings.json": json.dumps(
-            {"security": {"auth": {"selectedType": "openai"}}, "model": {"name": "whet"}}
+            {
+                "security": {"auth": {"selectedType": "openai"}},
+                "model": {"name": model},
+                # In a terminal of its own a quick command's output is lost now and then.
+                "tools": {"shell": {"enableInteractiveShell": False}},
+            }
         ),
         ".config/opencode/opencode.json": json.dumps(_opencode(url, token)),
         ".config/kilo/kilo.json": json.dumps(_opencode(url, token)),
@@ -152,7 +188,7 @@ def make_environment(home: Path, url: str, token: str) -> dict[str, str]:
         ANTHROPIC_API_KEY=token,
         OPENAI_BASE_URL=f"{url}/v1",
         OPENAI_API_KEY=token,
-        OPENAI_MODEL="whet",
+        OPENAI_MODEL=model,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
         DISABLE_AUTOUPDATER="1",
         NO_PROXY="127.0.0.1",

@@ -68,6 +68,11 @@ def format_table(results: list[Result]) -> str:
         verdict = result.verdict
         with contextlib.suppress(IndexError):
             verdict += f": {(result.faults or [result.reason])[0]}" if verdict != "right" else ""
+        if result.kind == "agent":
+            verdict += "".join(
+                f"; {name}: {cell}" for name, cell in result.cells.items() if name not in shown
+            )
+        verdict = " ".join(verdict.split())
         name = f"{result.name} {result.version}".strip()
         lines.append(
             f"| {result.kind} | {name} | {', '.join(shown) or '-'} | {verdict} | {result.seconds:.0f} |"

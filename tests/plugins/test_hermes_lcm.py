@@ -1,6 +1,7 @@
 """stephenschoettler/hermes-lcm, unmodified, where WHET_TEST_HERMES_LCM names a folder with a copy of it.
 
-Rows equal messages from 0.10 on. Version 0.7 stores a reopened session again.
+Rows equal messages from 0.10 on. Version 0.7 starts at the list's beginning in `on_session_start` and stores
+a reopened session again, in Hermes Agent as here.
 """
 
 from __future__ import annotations
@@ -165,6 +166,20 @@ def test_one_row_per_message_in_a_real_run_with_compactions_and_new(installed: P
         chat(installed, ["and again", "/quit"], "--continue")
     if FINDS_ITS_PLACE:
         assert Counter(rows_of(installed).values()) == {(80, 80): 1, (22, 22): 1}
+
+
+@pytest.mark.skipif(FINDS_ITS_PLACE, reason="newer versions find what they have")
+def test_an_old_version_stores_as_many_rows_as_in_hermes_agent(installed: Path) -> None:
+    """Hermes Agent 0.13.0 with hermes-lcm 0.7.0: 2, 6 and 12 rows after three `hermes chat -q --continue`."""
+    with PracticeServer() as server:
+        (installed / "config.yaml").write_text(CONFIG.format(url=server.base_url))
+        rows: list[int] = []
+        for number in range(3):
+            command = [sys.executable, "-m", "whet", "chat", "-q", f"note {number}"]
+            environment = {**os.environ, "WHET_HOME": str(installed)}
+            subprocess.run([*command, *(["--continue"] if number else [])], check=True, env=environment)
+            rows += [stored for _, stored in rows_of(installed).values()]
+    assert rows == [2, 6, 12]
 
 
 @pytest.mark.skipif(not FINDS_ITS_PLACE, reason="older versions store a reopened session again")

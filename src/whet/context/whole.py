@@ -18,7 +18,8 @@ _MAX_ROWS = 4_000
 async def show_whole(log: Transcript, runner: EngineRunner) -> None:
     """Show an engine with tools the whole conversation if it is behind, so that it finds what it has.
 
-    It gets the messages with the call of a tool that it lacks, which does nothing else.
+    It gets the messages with the call of a tool that it lacks, which does nothing else. Hermes makes no call
+    of its own for this; at `should_compress_preflight`, hermes-lcm stores nothing before 0.16.
     """
     hook = optional_hook(runner.engine, "handle_tool_call")
     if hook is None or not (rows := await whole_rows(log, runner)):
