@@ -11,6 +11,7 @@ import pytest
 from benchmarks.team_turns import SlowLine
 
 from tests.store.support import USAGE, answer, asking, finish, new_log, user
+from whet.agent.session import shell_folder
 from whet.clock import SystemClock
 from whet.sqlite.lane import ScopedWork
 from whet.store.sessions import freeze_prefix, read_prefix
@@ -93,12 +94,15 @@ async def test_a_session_is_opened_and_gets_its_prefix_in_one_wait_each(far: Far
 
 
 async def test_a_turn_with_one_call_waits_ten_times(far: Far) -> None:
+    folders: list[tuple[str, int]] = []
+
     async def turn(log: Transcript) -> list[int]:
         waits = [far.waits()]
         record = await log.begin_turn(user("do it"))
         waits.append(far.waits())
         await log.append_reply(record, asking("a"), USAGE, "m")
         (call,) = log.open_calls(record)
+        folders.append((shell_folder(log), far.waits()))
         await finish(log, record, call)
         await log.append_reply(record, answer("done"), USAGE, "m")
         waits.append(far.waits())
@@ -109,4 +113,5 @@ async def test_a_turn_with_one_call_waits_ten_times(far: Far) -> None:
     log = await new_log(far.database, SystemClock())
     await turn(log)
     begin, steps, end = await turn(log)
-    assert begin <= 2 and steps <= 4 and end <= 2
+    assert begin <= 2 and steps <= 2 and end <= 2
+    assert folders[0] == ("", 1), "the wait of the reply's commit alone"

@@ -311,8 +311,11 @@ def shell_folder(log: Transcript) -> str:
     previous = live.shell or facts.ShellFolder()
     through = live.step.seq if live.step else live.next_seq
     has_results = live.step is not None and live.step.results
-    if live.open_turn is not None and not has_results and previous.covers(live.epoch, through):
-        return previous.folder
+    if live.open_turn is not None and not has_results:  # the list in memory is the stored one
+        if live.epoch == 0 and all(message.role != "tool" for message in log.messages):
+            return ""
+        if previous.covers(live.epoch, through):
+            return previous.folder
     live.shell = log.writer.db.read_now(lambda db: facts.read_shell_folder(db, live.key, previous, through))
     return live.shell.folder
 

@@ -71,17 +71,21 @@ class JailGate:
 
     def open_jail(
         self, call: GateCall, action: ActionView, jailed: JailedCall, *, with_missing: bool
-    ) -> None:
+    ) -> bool:
         """Let the call run with its granted openings, and with the missing ones if a person allowed them.
 
-        Openings of other calls are not included.
+        Openings of other calls are not included. Returns whether the sandbox lets it write only to folders of
+        its own.
         """
         openings = jailed.held + (jailed.wanted if with_missing else ())
-        only_reads = action.level == "safe"
-        self._confine().set_call_openings(call.session_id, call.call.id, openings, only_reads=only_reads)
+        confinement = self._confine()
+        only_reads = action.level == "safe" and confinement.is_local
+        only_reads = only_reads and not any(opening.kind in ("run", "write") for opening in openings)
+        confinement.set_call_openings(call.session_id, call.call.id, openings, only_reads=only_reads)
         self._ran[call.session_id, action.full_text] = call.call.id
         while len(self._ran) > _MAX_COMMANDS:
             self._ran.popitem(last=False)
+        return only_reads
 
     async def warning(self, call: GateCall) -> str:
         """Return, once, a warning that commands run without a sandbox, or an empty string."""

@@ -201,18 +201,19 @@ class PolicyGate:
 
     def _allow(self, case: GateCase) -> Decision:
         """Let a call run without a question. A call that only reads gets no openings."""
-        self._record_run(case, with_missing=not (is_safe := case.action.level == "safe"))
-        return Decision("allow", "rule", only_reads=is_safe and "command" in case.call.tool.tags)
+        with_missing = case.action.level != "safe"
+        return Decision("allow", "rule", only_reads=self._record_run(case, with_missing=with_missing))
 
-    def _record_run(self, case: GateCase, *, with_missing: bool) -> None:
-        """Record that a call will run, and add the allowed openings to its sandbox."""
-        if self._jails is not None and case.jailed is not None:
-            self._jails().open_jail(case.call, case.action, case.jailed, with_missing=with_missing)
+    def _record_run(self, case: GateCase, *, with_missing: bool) -> bool:
+        """Record that a call will run, and open its sandbox. Returns whether that lets it write nothing."""
         if case.action.downloads:
             root = self.root_of(case.call.session_id)
             self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
             while len(self._downloads) > _MAX_SESSIONS:
                 self._downloads.popitem(last=False)
+        if self._jails is None or case.jailed is None:
+            return False
+        return self._jails().open_jail(case.call, case.action, case.jailed, with_missing=with_missing)
 
     async def _add_jail_needs(self, case: GateCase, emit: Emit) -> GateCase:
         """Return the case with its command's needs outside the sandbox, if it will run in one."""
@@ -338,22 +339,22 @@ class PolicyGate:
         """
         if reply.answer == "once":
             return
-        root = self.root_of(case.call.session_id)
+        root, workspace = self.root_of(case.call.session_id), case.call.workspace
         self._contents.accept(case.call.tool, root, lasting=reply.answer == "always")
         scope = scopes[reply.scope if 0 <= reply.scope < len(scopes) else 0]
-        tool, workspace = scope.tool, case.call.workspace
         if reply.answer == "always" and scope.always:
             try:
                 for pattern in scope.patterns:
-                    await self._store.add(tool, pattern, workspace)
+                    await self._store.add(scope.tool, pattern, workspace)
                 return
             except StoreError as error:
                 emit(Notice(f"The permission holds for this session only: {error.message}", must_show=True))
         session_grants = self._session_grants.setdefault(root, [])
         self._session_grants.move_to_end(root)
-        while len(self._session_grants) > _MAX_SESSIONS:
+        if len(self._session_grants) > _MAX_SESSIONS:
             self._session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
-        session_grants.extend(PolicyGrant(tool, pattern, workspace, scope.call) for pattern in scope.patterns)
+        grants = (PolicyGrant(scope.tool, pattern, workspace, scope.call) for pattern in scope.patterns)
+        session_grants.extend(grants)
 
     def root_of(self, session_id: str) -> str:
         """Return the session that a person talks to: the topmost ancestor of this one."""

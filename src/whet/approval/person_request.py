@@ -166,7 +166,7 @@ def build_request(
 
 
 def _same_call(case: GateCase) -> GrantScope:
-    patterns = (escape_pattern(case.action.whole),)
+    patterns = (escape_pattern(case.action.full_text),)
     return GrantScope(case.call.tool.name, patterns, always=False, call=case.digest)
 
 

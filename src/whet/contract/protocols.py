@@ -215,7 +215,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     After a question, `digest` is the hash of the request that was shown, `changes` the file changes it
     showed, and `arguments` those that the person wrote in place of the model's. `only_reads`: it is a command
-    that certainly changes no file.
+    whose sandbox lets it change no file.
     """
 
     verdict: Verdict

@@ -158,7 +158,7 @@ class Confinement:
         backend = self._settings.backend
         if backend.kind == "local":
             jail = self.jail(workspace, session_id, call_id)
-            if jail is not None and self._calls.only_reads(session_id, call_id) and jail.links.has_shared():
+            if jail is not None and self._calls.only_reads(session_id, call_id):
                 return self._reading_jail(jail, session_id)
             return jail
         if backend.kind == "container" and any(
@@ -190,21 +190,21 @@ class Confinement:
         policy = self._local_policy(workspace, session_id, call_id)
         with self._lock:
             policy = _forbid_writing(policy, self._scratch(session_id).tmp) if read_only else policy
-            if (key := (session_id, policy)) not in self._jails:
-                self._tidy()
-                self._jails[key] = self._make_jail(status.engine, policy, self._scratch(session_id))
-            return self._jails[key]
+            return self._keep_jail(status.engine, policy, session_id)
 
     def _reading_jail(self, jail: Jail, session_id: str) -> Jail:
-        """Return a sandbox that reads what this one does and writes only to the session's own folders. In it,
-        a file that another folder holds by a hard link need not be copied."""
+        """Return a sandbox that reads and reaches what this one does and writes only to the session's own
+        folders. So a file that another folder holds by a hard link need not be copied, nothing recorded."""
         with self._lock:
-            scratch = self._scratch(session_id)
-            policy = _forbid_writing(jail.policy, scratch.tmp)
-            if (key := (session_id, policy)) not in self._jails:
-                self._tidy()
-                self._jails[key] = self._make_jail(jail.plan.engine, policy, scratch)
-            return self._jails[key]
+            policy = _forbid_writing(jail.policy, self._scratch(session_id).tmp)
+            policy = msgspec.structs.replace(policy, hosts=jail.policy.hosts)
+            return self._keep_jail(jail.plan.engine, policy, session_id)
+
+    def _keep_jail(self, engine: Engine, policy: SandboxPolicy, session_id: str) -> Jail:
+        if (key := (session_id, policy)) not in self._jails:
+            self._tidy()
+            self._jails[key] = self._make_jail(engine, policy, self._scratch(session_id))
+        return self._jails[key]
 
     def _make_jail(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:
         from whet.sandbox.jail import Jail  # noqa: PLC0415  as above

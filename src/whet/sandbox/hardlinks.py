@@ -5,8 +5,7 @@ A command that may write such a file in the workspace writes the others, too, fo
 file with more links than the workspace holds is replaced by a copy before a command can reach it: same bytes,
 mode, times and attributes, atomically. Links within the workspace stay links to each other.
 
-A command that only reads runs with the workspace read-only as long as there is such a file; then nothing is
-copied for it.
+A command that only reads runs with the workspace read-only, so nothing is copied for it.
 
 A whole look takes a stat of every path: another program may link a file of the workspace elsewhere, which
 changes no folder in it. Between whole looks, only folders whose times changed are listed.
@@ -57,46 +56,29 @@ class WorkspaceLinks:
         self._clock = clock
         self._hidden = hidden
         self._folders: dict[str, _SeenFolder] = {}
-        self._shared: dict[FileId, list[str]] = {}
         self._lock = threading.Lock()
         self._whole_at = self._next_at = float("-inf")
-
-    def has_shared(self) -> bool:
-        """Return whether other places hold files of the workspace, too."""
-        with self._lock:
-            self._look()
-            return bool(self._shared)
 
     def separate(self) -> int:
         """Replace the files that other places hold, too; return how many names were replaced.
 
         Raises ToolError if a file can't be copied."""
         with self._lock:
-            self._look()
-            if not self._shared:
+            began = self._clock()
+            is_whole = began >= self._whole_at
+            if began < self._next_at:
                 return 0
-            with _Parents(self._roots) as parents:
-                replaced = sum(_replace(parents, paths, file) for file, paths in self._shared.items())
-            self._shared = {}
+            known = {} if is_whole else self._folders
+            self._folders = {}
+            is_new = False
+            for root in self._roots:
+                is_new |= self._list(root, known)
+            replaced = self._replace_shared() if is_new else 0
+            now = self._clock()
+            pause_s = _SHARE * (now - began)
+            self._next_at = now + max(_AGAIN_S, pause_s)
+            self._whole_at = now + max(_WHOLE_S, pause_s) if is_whole else self._whole_at
             return replaced
-
-    def _look(self) -> None:
-        """Look at all files or at folders, unless that was done just now."""
-        began = self._clock()
-        is_whole = began >= self._whole_at
-        if began < self._next_at:
-            return
-        known = {} if is_whole else self._folders
-        self._folders = {}
-        is_new = False
-        for root in self._roots:
-            is_new |= self._list(root, known)
-        if is_new:
-            self._shared = self._find_shared()
-        now = self._clock()
-        pause_s = _SHARE * (now - began)
-        self._next_at = now + max(_AGAIN_S, pause_s)
-        self._whole_at = now + max(_WHOLE_S, pause_s) if is_whole else self._whole_at
 
     def _list(self, root: str, known: dict[str, _SeenFolder]) -> bool:
         """Look at every folder below a root; return whether any was listed anew."""
@@ -116,15 +98,17 @@ class WorkspaceLinks:
             waiting.extend(f"{path}/{name}" for name in seen.folders)
         return is_new
 
-    def _find_shared(self) -> dict[FileId, list[str]]:
-        """Return the names of each file with more links than the workspace holds."""
+    def _replace_shared(self) -> int:
         names: dict[FileId, list[str]] = {}
         links: dict[FileId, int] = {}
         for folder, seen in self._folders.items():
             for name, file, count in seen.files:
                 names.setdefault(file, []).append(f"{folder}/{name}")
                 links[file] = max(count, links.get(file, 0))
-        return {file: paths for file, paths in names.items() if links[file] > len(paths)}
+        with _Parents(self._roots) as parents:
+            return sum(
+                _replace(parents, paths, file) for file, paths in names.items() if links[file] > len(paths)
+            )
 
 
 class _Parents:

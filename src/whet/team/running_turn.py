@@ -34,7 +34,10 @@ class RunningTurn:
     def read_end(self, owner: str) -> EndedTurn | None:
         """Return the result that the turn's own last transaction stored, or None if it is not known."""
         row = None if self.closing is None else self.closing.fetchone()
-        return None if row is None else EndedTurn(*self.taken_turn.names, *row, owner)
+        if row is None:
+            return None
+        reason, error, attempts = row
+        return EndedTurn(*self.taken_turn.names, reason, error, attempts, owner)
 
 
 async def deliver_all_orders(
