@@ -380,6 +380,16 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     assert nobody.code == 1 and "whet confirm serve" in nobody.err
 
 
+@pytest.mark.slow
+def test_a_token_is_printed_once_and_holds_as_long_as_its_option_says(tmp_path):
+    for option, seconds in (("45s", 45), ("30m", 1_800), ("12h", 43_200), ("30d", 2_592_000)):
+        done = whet(tmp_path, "token", "create", "--role", "audit", "--name", "eve", "--for", option)
+        assert len(done.out.strip()) > 30
+        rows = json.loads(whet(tmp_path, "token", "list", "--json").out)["tokens"]
+        assert seconds in [round(row["expires_at"] - row["created_at"]) for row in rows]
+        assert not any(done.out.strip() in str(row) for row in rows)
+
+
 class Other(Host):
     """Another program on the port: it answers with JSON, as many do."""
 
