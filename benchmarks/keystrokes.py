@@ -9,6 +9,7 @@ question, and an output of 5,000 by Ctrl-O; both are paged to their end in `less
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -50,6 +51,7 @@ class Screen:
 
     def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
         self.drawn = b""
+        self._home = f"HOME={environment['HOME']}".encode()
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
@@ -105,10 +107,14 @@ class Screen:
         return used_ns / 1e9
 
     def close(self) -> None:
-        """End the program."""
+        """End the program, and what it left behind in the background with the same HOME."""
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         os.close(self._fd)
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if self._home in path.read_bytes().split(b"\0"):
+                    os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 def run(_runs: int, _full: bool) -> list[Row]:

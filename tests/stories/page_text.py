@@ -6,13 +6,24 @@ the screen changes the text. Fonts of other machines change it, too, if their le
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from tests.browser.chromium import Page
 
 _COLUMN_PX, _ROW_PX = 8, 9
+_REPLACE = """((changing) => {
+  const replace = text => changing.reduce((t, [from, to]) => t.replace(RegExp(from, 'g'), to), text);
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    const text = replace(node.data);
+    if (text !== node.data) node.data = text;
+  }
+  for (const field of document.querySelectorAll('input[type=text], input:not([type])'))
+    field.value = replace(field.value);
+})(%s)"""
 # Each run of words on one line, with its place, its colours and its size; fields with what they hold.
 READ_WORDS = """(() => {
   const words = [], styles = new Set(), width = innerWidth;
@@ -59,11 +70,13 @@ READ_WORDS = """(() => {
 })()"""
 
 
-def read_page(page: Page, mask: Callable[[str], str]) -> str:
+def read_page(page: Page, changing: Sequence[tuple[str, str]]) -> str:
     """Return what a page shows as rows of text, then the colours of its text, and whether it is too wide.
 
-    `mask` replaces what differs between runs; the place of such text is not kept, as its length differs.
+    `changing` are patterns of what differs between runs, and what stands for it, in JavaScript's syntax. They
+    are replaced on the page itself, so that its rows wrap in the same places.
     """
+    page.eval(_REPLACE % json.dumps(changing))
     seen: dict[str, Any] = page.eval(READ_WORDS)
     rows: list[list[dict[str, Any]]] = []
     for word in sorted(seen["words"], key=lambda word: (word["y"], word["x"])):
@@ -72,15 +85,14 @@ def read_page(page: Page, mask: Callable[[str], str]) -> str:
         rows[-1].append(word)
     colours = sorted(re.sub(r"rgba?\(([^)]*)\)", _to_hex, style) for style in seen["styles"])
     is_wide = "wider than the screen\n" if seen["wide"] else ""
-    return "\n".join(_write_row(row, mask) for row in rows) + f"\n\n{is_wide}colours: {', '.join(colours)}\n"
+    return "\n".join(map(_write_row, rows)) + f"\n\n{is_wide}colours: {', '.join(colours)}\n"
 
 
-def _write_row(words: list[dict[str, Any]], mask: Callable[[str], str]) -> str:
+def _write_row(words: list[dict[str, Any]]) -> str:
     row = ""
     for word in sorted(words, key=lambda word: word["x"]):
-        text = mask(word["text"])
-        gap = 2 if text != word["text"] else round(word["x"] / _COLUMN_PX) - len(row)
-        row += " " * max(gap, 1 if row else 0) + text + (" (cut)" if word["cut"] else "")
+        gap = round(word["x"] / _COLUMN_PX) - len(row)
+        row += " " * max(gap, 1 if row else 0) + word["text"] + (" (cut)" if word["cut"] else "")
     return row
 
 
