@@ -112,7 +112,7 @@ class ConfirmService:
         if is_remembered and caller is not None:
             return caller
         row = self._row(tokens.TOKENS.by_hash, key)
-        if caller is not None and row is known_row and row[_TOKEN_ENDS] is None:
+        if caller is not None and row is not None and row is known_row and row[_TOKEN_ENDS] is None:
             return caller  # the same row, of a token that does not end by itself
         caller = tokens.as_principal(row, self.timeline.now_s())
         if caller is None or len(self._callers) >= _CACHE_SIZE:
