@@ -39,6 +39,7 @@ from whet_confirm.timeline import Timeline
 T = TypeVar("T")
 P = ParamSpec("P")
 _CACHE_SIZE = 256
+_TOKEN_ENDS = tokens.ConfirmTokenRow.__struct_fields__.index("expires_at")
 _APPROVED = ("approved", "auto_approved")
 LARGE_BYTES = 32 * 1024  # larger texts are processed off the loop
 
@@ -97,7 +98,7 @@ class ConfirmService:
         self.attendance: Attendance = Attendance(self.cancel)
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
         self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
-        self._callers: dict[bytes, Caller] = {}
+        self._callers: dict[bytes, tuple[Any, Caller]] = {}
         self._fresh: dict[str | bytes, tuple[Any, ...]] = {}
         self._fresh_at = -1
 
@@ -107,14 +108,17 @@ class ConfirmService:
         `is_remembered`: accept a recent answer from memory, because the call's transaction checks again.
         """
         key = hash_secret(secret)
-        if is_remembered and (caller := self._callers.get(key)) is not None:
+        known_row, caller = self._callers.get(key, (None, None))
+        if is_remembered and caller is not None:
             return caller
         row = self._row(tokens.TOKENS.by_hash, key)
+        if caller is not None and row is not None and row is known_row and row[_TOKEN_ENDS] is None:
+            return caller  # the same row, of a token that does not end by itself
         caller = tokens.as_principal(row, self.timeline.now_s())
         if caller is None or len(self._callers) >= _CACHE_SIZE:
             self._callers.clear()
         if caller is not None:
-            self._callers[key] = caller
+            self._callers[key] = row, caller
         return caller
 
     async def submit(self, caller: Caller, submission: Submission) -> SubmissionResult:

@@ -43,6 +43,7 @@ class Assessment(msgspec.Struct, frozen=True):
 
 
 UNASSESSED = Assessment()
+_ANYBODY = describe(ANYBODY)
 
 
 def assess(service: ConfirmService, request: ConfirmRequest) -> Assessment:
@@ -80,7 +81,7 @@ def _find_person_on_call(service: ConfirmService, request: ConfirmRequest) -> st
 def _count(service: ConfirmService, request: ConfirmRequest) -> tuple[tuple[Vote, ...], str]:
     plan = request.plan
     if not request.edited_by and plan.deny_threshold == 1 and plan.quorum == ANYBODY:
-        return (), describe(ANYBODY) if request.is_pending else ""  # the first vote ends it
+        return (), _ANYBODY if request.is_pending else ""  # the first vote ends it
     votes = tuple(service.votes(request.id))
     if not request.is_pending:
         return votes, ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -22,8 +23,8 @@ class _QuickDisk(ConfirmDatabase):
 
 @pytest.mark.parametrize(("kind", "is_direct"), [(_SlowDisk, False), (_QuickDisk, True)])
 async def test_a_lone_writer_commits_on_its_own_thread_only_on_a_disk_that_is_quick_for_that_file(
-    tmp_path, kind, is_direct
-):
+    tmp_path: Path, kind: type[ConfirmDatabase], is_direct: bool
+) -> None:
     database = kind.open(tmp_path / "confirmations.db")
     try:
         threads = [await database.append(lambda _: threading.get_ident()) for _ in range(12)]
