@@ -117,24 +117,13 @@ def result(events: list[Any]) -> ToolFinished:
     return next(event for event in events if isinstance(event, ToolFinished))
 
 
-CHOOSING = """
-    def register(ctx):
-        part = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
-        ctx.register_tool("chooses", "extra", {"name": "chooses", "parameters": {"allOf": [part]}},
-                          lambda args, **facts: f"ran {sorted(args.items())}", effects={"read"})
-"""
-
-
 def test_a_plugins_schema_that_no_server_takes_is_sent_as_one_that_all_take(home: Path) -> None:
-    """Public plugins have a choice at the top of a schema, for which each request was refused."""
-    write(home, "chooses", CHOOSING)
-    script = [calls(("chooses", '{"a": 1}')), ScriptedReply(text="Done.")]
-    events, _, requests = talk(home, ("chooses",), script)
-    tools = {tool["function"]["name"]: tool["function"] for tool in json.loads(requests[0])["tools"]}
-    parameters = tools["chooses"]["parameters"]
-    assert parameters["type"] == "object" and "allOf" not in parameters
-    assert parameters["properties"] == {"a": {"type": "integer"}} and parameters["required"] == ["a"]
-    assert result(events).ok
+    part = '{"properties": {"a": {"type": "integer"}}, "required": ["a"]}'
+    write(home, "one", PLAIN.replace('"plain"}', f'"plain", "parameters": {{"allOf": [{part}]}}}}'))
+    script = [calls(("plain", '{"a": 1}')), ScriptedReply(text="Done.")]
+    events, _, requests = talk(home, ("one",), script)
+    sent = {tool["function"]["name"]: tool["function"] for tool in json.loads(requests[0])["tools"]}
+    assert sent["plain"]["parameters"] == json.loads(part) | {"type": "object"} and result(events).ok
 
 
 @pytest.fixture(scope="module")
