@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from whet.config.permission_settings import ApprovalSettings
 from whet.config.schema import ContextSettings, ModelSettings, Settings
 from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.events import Compaction, Event, Notice
+from whet.contract.messages import WireFormat
 from whet.contract.protocols import NobodyPresent
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -31,11 +33,19 @@ from whet_lab.practice.server import PracticeServer
 
 @asynccontextmanager
 async def opened(
-    server: PracticeServer, folder: Path, *offers: EngineOffer, engine: str = "recording"
+    server: PracticeServer,
+    folder: Path,
+    *offers: EngineOffer,
+    engine: str = "recording",
+    format: WireFormat | Literal["auto"] = "auto",
 ) -> AsyncIterator[App]:
     settings = Settings(
         model=ModelSettings(
-            provider="practice", base_url=server.base_url, model="practice", window_tokens=50_000
+            provider="practice",
+            base_url=server.base_url,
+            model="practice",
+            window_tokens=50_000,
+            format=format,
         ),
         approval=ApprovalSettings(mode="auto"),
         context=ContextSettings(engine=engine),
@@ -59,7 +69,7 @@ async def turn(session: Session, text: str) -> list[Event]:
 
 
 GOLDEN = """\
-update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
+update_model {"api_key": "", "api_mode": "chat_completions", "base_url": "URL", "context_length": 50000, \
 "model": "practice", "provider": "practice"}
 get_tool_schemas
 on_session_start S1 {"context_length": 50000, "conversation_id": "S1", "hermes_home": "HOME", \
@@ -76,13 +86,13 @@ compress uatau int focus=None
 update_from_response USAGE
 has_content_to_compress uua
 compress uua int focus=the plan
-update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
+update_model {"api_key": "", "api_mode": "chat_completions", "base_url": "URL", "context_length": 50000, \
 "model": "other", "provider": "practice"}
 should_compress_preflight uau
 should_compress int
 update_from_response USAGE
-child:update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
-"model": "other", "provider": "practice"}
+child:update_model {"api_key": "", "api_mode": "chat_completions", "base_url": "URL", \
+"context_length": 50000, "model": "other", "provider": "practice"}
 child:get_tool_schemas
 child:on_session_start S2 {"context_length": 50000, "conversation_id": "S2", "hermes_home": "HOME", \
 "model": "other", "platform": "cli"}
@@ -96,8 +106,8 @@ update_from_response USAGE
 on_session_end S1 uauata
 on_session_reset
 shutdown
-second:update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
-"model": "other", "provider": "practice"}
+second:update_model {"api_key": "", "api_mode": "chat_completions", "base_url": "URL", \
+"context_length": 50000, "model": "other", "provider": "practice"}
 second:get_tool_schemas
 second:on_session_start S3 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
 "hermes_home": "HOME", "model": "other", "old_session_id": "S1", "platform": "cli"}
@@ -106,8 +116,8 @@ second:should_compress int
 second:update_from_response USAGE
 second:on_session_end S3 ua
 second:shutdown
-third:update_model {"api_key": "", "api_mode": "auto", "base_url": "URL", "context_length": 50000, \
-"model": "other", "provider": "practice"}
+third:update_model {"api_key": "", "api_mode": "chat_completions", "base_url": "URL", \
+"context_length": 50000, "model": "other", "provider": "practice"}
 third:get_tool_schemas
 third:on_session_start S1 {"carry_over_context": false, "context_length": 50000, "conversation_id": "S1", \
 "hermes_home": "HOME", "model": "other", "old_session_id": "S3", "platform": "cli"}
@@ -299,3 +309,26 @@ def test_engine_tools_are_part_of_the_frozen_prefix(tmp_path: Path) -> None:
         bodies = [json.loads(bytes(request.body)) for request in server.requests]
     prefixes = {msgspec.json.encode((body["tools"], body["messages"][0])) for body in bodies}
     assert len(bodies) == 3 and len(prefixes) == 1
+
+
+@pytest.mark.parametrize(
+    ("format", "mode"),
+    [
+        ("auto", "chat_completions"),
+        ("anthropic_messages", "anthropic_messages"),
+        ("responses", "codex_responses"),
+    ],
+)
+def test_engines_are_told_the_format_in_their_own_words(
+    tmp_path: Path, format: WireFormat | Literal["auto"], mode: str
+) -> None:
+    trace: list[str] = []
+
+    async def main(server: PracticeServer) -> None:
+        offer = recording(lambda: RecordingEngine(trace))
+        async with opened(server, tmp_path, offer, format=format) as app:
+            await app.new_session()
+
+    with PracticeServer() as server:
+        asyncio.run(main(server))
+    assert f'"api_mode": "{mode}"' in "\n".join(trace)

@@ -107,6 +107,15 @@ def result(events: list[Any]) -> ToolFinished:
     return next(event for event in events if isinstance(event, ToolFinished))
 
 
+def test_a_plugins_schema_that_no_server_takes_is_sent_as_one_that_all_take(home: Path) -> None:
+    part = '{"properties": {"a": {"type": "integer"}}, "required": ["a"]}'
+    write(home, "one", PLAIN.replace('"plain"}', f'"plain", "parameters": {{"allOf": [{part}]}}}}'))
+    script = [calls(("plain", '{"a": 1}')), ScriptedReply(text="Done.")]
+    events, _, requests = talk(home, ("one",), script)
+    sent = {tool["function"]["name"]: tool["function"] for tool in json.loads(requests[0])["tools"]}
+    assert sent["plain"]["parameters"] == json.loads(part) | {"type": "object"} and result(events).ok
+
+
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     home = tmp_path_factory.mktemp("observed")

@@ -12,15 +12,17 @@ import msgspec
 
 from whet.agent.session import Session, TurnObserver
 from whet.config.paths import Home
-from whet.config.schema import Settings
+from whet.config.schema import ModelSettings, Settings
 from whet.context.engine_runner import Deadlines, EngineRunner, HostFacts, Scope, no_scope
 from whet.context.engines import NoEngine, choose, find_default, list_engine_tools, merge_offers
 from whet.context.host import EngineHost
 from whet.context.rows import text_tokens
 from whet.contract.context_engine import EngineOffer
+from whet.contract.errors import ConfigError
 from whet.contract.events import TurnEnd
 from whet.contract.protocols import Context, ContextStatus, ModelInfo
 from whet.contract.tools import Tool
+from whet.providers.connect import wire_format
 from whet.store.transcript import Transcript
 
 _LOOK_AT = 16
@@ -135,8 +137,18 @@ class Contexts:
 
     def _facts(self, info: Callable[[], ModelInfo], platform: str, fixed: int) -> HostFacts:
         model = self._settings.model
-        return HostFacts(info, str(self._home.root), platform or "cli", model.base_url, model.format, fixed)
+        mode = _format_of(model)
+        mode = "codex_responses" if mode == "responses" else mode  # the name that engines know
+        return HostFacts(info, str(self._home.root), platform or "cli", model.base_url, mode, fixed)
 
     def _deadlines(self) -> Deadlines:
         context = self._settings.context
         return Deadlines(context.compress_timeout_s, context.hook_timeout_s)
+
+
+def _format_of(model: ModelSettings) -> str:
+    """Return the format of the model's server, or an empty string if no such server is known."""
+    try:
+        return wire_format(model)
+    except ConfigError:  # a plugin brings the provider
+        return ""

@@ -273,6 +273,11 @@ def _server(model: ModelSettings) -> tuple[str, KnownServer]:
     )
 
 
+def wire_format(model: ModelSettings) -> WireFormat:
+    """Return the format that the model is spoken to in. Raises ConfigError if its server is not known."""
+    return _format(model, _server(model)[1])
+
+
 def _format(model: ModelSettings, server: KnownServer) -> WireFormat:
     if model.format != "auto":
         return model.format
