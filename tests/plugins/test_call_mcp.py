@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.plugins.rig import write
-from tests.plugins.test_public_shapes import Asked
+from tests.rewind.running import Consenting
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
@@ -42,7 +42,7 @@ def test_a_plugin_gets_a_servers_data_its_failures_and_the_gates_no(home: Path) 
     bench = McpServerSettings(command=sys.executable, args=(str(ROOT / "tests" / "mcp" / "sdk_server.py"),))
     call = ScriptedReply(tool_calls=(PracticeCall("ask_server", "{}", "c1"),))
 
-    class No(Asked):
+    class No(Consenting):
         async def approve(self, request: Any) -> Any:
             self.requests.append(request)
             return "deny"

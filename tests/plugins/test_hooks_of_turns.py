@@ -11,7 +11,8 @@ import pytest
 
 import whet
 from tests.plugins.rig import write
-from tests.plugins.test_public_shapes import ALL_HOOKS, OBSERVER, Asked, seen, talk
+from tests.plugins.test_public_shapes import ALL_HOOKS, OBSERVER, seen, talk
+from tests.rewind.running import Consenting
 from whet.contract.events import Notice, TurnEnd
 from whet.plugins.example_facts import FACTS
 from whet_lab.practice.ask import PracticeCall
@@ -48,7 +49,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
         ScriptedReply("Done."),
         ScriptedReply(fault=Fault(status=400, message="no such thing")),
     ]
-    talk(home, ("watch",), script, Asked(), new=True)
+    talk(home, ("watch",), script, Consenting(), new=True)
     return seen(home)
 
 
@@ -89,7 +90,7 @@ def test_what_a_command_printed_can_be_changed(home: Path) -> None:
     code = "def register(ctx):\n    ctx.register_hook('transform_terminal_output', lambda output, **k: output.upper())\n"
     write(home, "upper", code)
     reply = ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command": "echo quiet"}', "c1"),))
-    _, told, requests = talk(home, ("upper",), [reply, ScriptedReply("Done.")], Asked())
+    _, told, requests = talk(home, ("upper",), [reply, ScriptedReply("Done.")], Consenting())
     assert told == [] and b"QUIET" in requests[1]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.plugins.rig import write
-from tests.plugins.test_public_shapes import Asked, seen
+from tests.plugins.test_public_shapes import seen
+from tests.rewind.running import Consenting
 from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.paths import Home
@@ -44,7 +45,7 @@ def _turns(
     async def main() -> str:
         model = ModelSettings(provider="practice", base_url=server.base_url, model="practice", max_retries=1)
         settings = Settings(model=model, plugins=PluginSettings(enabled=(enabled,)), **more)
-        async with aclosing(await App.start(Home(home), settings, {}, Asked(), home)) as app:
+        async with aclosing(await App.start(Home(home), settings, {}, Consenting(), home)) as app:
             session = await app.new_session()
             end = await run_turn(session, session.user_message("hello"), events.append)
             if work is not None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.plugins.rig import loading, reasons, write
-from tests.plugins.test_public_shapes import PLAIN, Asked, result, talk
+from tests.plugins.test_public_shapes import PLAIN, result, talk
+from tests.rewind.running import Consenting
 from whet.contract.errors import PluginError
 from whet.contract.events import Notice
 from whet.plugins.kept import PersistentValues
@@ -237,7 +238,7 @@ NUDGE = """
 def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str) -> None:
     write(home, "nudge", NUDGE.format(answer=answer))
     events, told, requests = talk(
-        home, ("nudge",), [EDIT, ScriptedReply("Done?"), ScriptedReply("Formatted.")], Asked()
+        home, ("nudge",), [EDIT, ScriptedReply("Done?"), ScriptedReply("Formatted.")], Consenting()
     )
     assert told == [] and len(requests) == 3
     assert json.loads(requests[2])["messages"][-1]["content"] == "<plugin>Run the formatter.</plugin>"
@@ -250,7 +251,7 @@ def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str)
 
 def test_pre_verify_can_not_hold_a_turn_for_ever(home: Path) -> None:
     write(home, "nudge", NUDGE.format(answer='{"action": "continue", "message": "Once more."}'))
-    events, _, requests = talk(home, ("nudge",), [EDIT, *[ScriptedReply("Done.")] * 4], Asked())
+    events, _, requests = talk(home, ("nudge",), [EDIT, *[ScriptedReply("Done.")] * 4], Consenting())
     assert len(requests) == 5 and events[-1].reason == "answered"
 
 
@@ -259,7 +260,7 @@ def test_pre_verify_can_not_hold_a_turn_for_ever(home: Path) -> None:
 )
 def test_pre_verify_without_a_message_lets_the_turn_end(home: Path, answer: str) -> None:
     write(home, "nudge", NUDGE.format(answer=answer))
-    _, _, requests = talk(home, ("nudge",), [EDIT, DONE], Asked())
+    _, _, requests = talk(home, ("nudge",), [EDIT, DONE], Consenting())
     assert len(requests) == 2
 
 
