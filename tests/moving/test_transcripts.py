@@ -7,12 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from whet.cli.imports.command import importing
 from whet.config.paths import Home
 from whet.moving import claude_code, codex
+from whet.moving.lines import JsonLines
 from whet.moving.pairing import Ending, parse_ending
 
 KEY = "sk-" + "ant0123456789abcdefghijklmnopqrstuvwxyz"
@@ -371,3 +373,11 @@ def test_a_first_prompt_that_was_edited_counts_once(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found, _ = claude_code.read(path)
     assert found is not None and [row.message.text for row in found.messages] == ["first"]
+
+
+def test_a_line_that_fits_in_no_memory_is_passed_over(tmp_path: Path) -> None:
+    decoder = msgspec.json.Decoder(dict[str, str])
+    path = lines(tmp_path / "x", {"a": "1"}, {"b": "x" * 5_000}, {"c": "3"}, {"d": "y" * 5_000})
+    found = JsonLines(path, decoder, longest_bytes=1_000)
+    assert list(found) == [{"a": "1"}, {"c": "3"}]
+    assert found.bad == 2
