@@ -254,7 +254,7 @@ def rows() -> list[Row]:
             "none comparable",
             max(first.statements, second.statements) <= 40
             and max(first.round_trips, second.round_trips) <= 12,
-            "python -m benchmarks.team_turns statements",
+            "python -m benchmarks team",
         ),
         Row(
             "team-take",
@@ -263,7 +263,7 @@ def rows() -> list[Row]:
             f"{take_ms:.1f} ms",
             "none comparable",
             take_ms <= 5,
-            "python -m benchmarks.team_turns take",
+            "python -m benchmarks team",
         ),
         Row(
             "team-turns",
@@ -273,7 +273,7 @@ def rows() -> list[Row]:
             f" {min(limits):.0f} to {max(limits):.0f}",
             "none comparable",
             is_met,
-            "python -m benchmarks.team_turns rate 0 2 10 40",
+            "python -m benchmarks team",
         ),
     ]
 
