@@ -287,6 +287,6 @@ def test_learned_shows_a_note_whole_in_a_narrow_terminal(whet: Any, home: Path, 
     with Tty(["chat"], tmp_path, columns=40, environ={"WHET_HOME": str(home)}) as tty:
         tty.wait_for("/help")
         tty.type("/learned today\r")
-        shown = " ".join(tty.wait_for("/learned NUMBER", 20).split())
+        shown = " ".join(tty.wait_for("/learned NUMBER").split())
         tty.leave("\x04")
     assert "learned memory: We deploy the shop on Tuesdays after the standup" in shown

@@ -43,6 +43,12 @@ class Person(Protocol):
     def wait_said(self, text: str) -> object: ...
 
 
+def ask(person: Person, text: str, answer: str) -> None:
+    """Have a person write, and wait until the bot said `answer`."""
+    person.write(text)
+    person.wait_said(answer)
+
+
 class OnTelegram:
     deletes = False
 

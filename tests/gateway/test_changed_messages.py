@@ -10,7 +10,7 @@ import pytest
 from tests.confirm.vendors.discord_chat import BOT, DiscordChat
 from tests.confirm.vendors.slack_chat import BOT as SLACK_BOT
 from tests.confirm.vendors.slack_chat import SlackChat
-from tests.gateway.chat_people import PLATFORMS, person_on
+from tests.gateway.chat_people import PLATFORMS, ask, person_on
 from tests.gateway.test_acts import asked
 from tests.gateway.test_channels import DISCORD, SLACK, on
 from tests.gateway.test_telegram import world
@@ -43,7 +43,7 @@ def test_an_edit_of_a_message_in_work_is_read_by_its_turn(tmp_path: Path, platfo
         ]
         person.edit(message, "delete nothing")
         person.wait_said("read only until it is answered")
-        person.ask("next", "Answer 2.")
+        ask(person, "next", "Answer 2.")
         assert asked(one.model)[2:] == ["next"]
 
 
@@ -61,19 +61,19 @@ def test_a_deletion_counts_before_and_during_the_turn_and_not_after(tmp_path: Pa
         person.wait_said("Answer 1.")
         assert asked(one.model) == ["one", "<deleted>The person has deleted this message: one</deleted>"]
         person.delete(first)
-        person.ask("three", "Answer 2.")
+        ask(person, "three", "Answer 2.")
         assert asked(one.model)[2:] == ["three"]
 
 
 @WHERE
 def test_a_reaction_comes_along_with_the_next_message(tmp_path: Path, platform: str) -> None:
     with person_on(platform, tmp_path, replies(4)) as (person, one):
-        person.ask("shall it be red?", "Answer 0.")
+        ask(person, "shall it be red?", "Answer 0.")
         person.react()
-        person.ask("then go on", "Answer 1.")
+        ask(person, "then go on", "Answer 1.")
         person.react()
         person.react(removed=True)
-        person.ask("and now?", "Answer 2.")
+        ask(person, "and now?", "Answer 2.")
         emoji = ":+1:" if platform == "slack" else "👍"
         assert asked(one.model) == [
             "shall it be red?",
@@ -85,12 +85,12 @@ def test_a_reaction_comes_along_with_the_next_message(tmp_path: Path, platform: 
 @WHERE
 def test_a_reaction_is_no_command_no_answer_and_begins_no_turn(tmp_path: Path, platform: str) -> None:
     with person_on(platform, tmp_path, replies(2)) as (person, one):
-        person.ask("hello", "Answer 0.")
+        ask(person, "hello", "Answer 0.")
         for _ in range(25):
             person.react()
-        person.ask("/title", "hello")
+        ask(person, "/title", "hello")
         assert asked(one.model) == ["hello"]
-        person.ask("go on", "Answer 1.")
+        ask(person, "go on", "Answer 1.")
         (text,) = asked(one.model)[1:]
         assert 1 <= text.count("<reaction>") <= 20 and text.endswith("\ngo on")
 
@@ -207,4 +207,4 @@ def test_telegram_a_topic_s_first_message_knows_its_name_and_answers_stay_in_it(
 
 def wait_taken(person: Any, one: Any) -> None:
     """Wait until all that was written before is stored, in order."""
-    person.ask("/context", "/context waits")
+    ask(person, "/context", "/context waits")

@@ -98,7 +98,7 @@ async def test_a_rename_is_shown_as_a_diff_and_can_be_denied_and_rewound(tmp_pat
         [request] = person.requests
         assert request.tool == "patch" and "+use space" in str(request.arguments["diff"])
         assert [change.path for change in request.changes] == ["a.toy", "b.toy"]
-        person.answer = "once"
+        person.decision = "once"
         await r.turn()
         assert (work / "a.toy").read_text() + (work / "b.toy").read_text() == "def space\nuse space\n"
         await r.rewinding.rewind(Point(2), "files", force=False)

@@ -125,7 +125,7 @@ def test_in_the_chat_the_summary_waits_until_nothing_is_half_typed(
         tty.type("half a wo")
         until(memory.exists)
         with pytest.raises(AssertionError):  # not in the middle of typing
-            tty.wait_for("Memory updated", 1.0)
+            tty.wait_for("Memory updated", timeout_s=1.0)
         tty.type("\x15/refine the tests\r", "Self-improvement review: Memory updated (1 quote)")
         tty.wait_for("nothing to save")
         assert tty.leave("\x04") == 0

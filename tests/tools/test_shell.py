@@ -40,7 +40,8 @@ def run(processes: Processes, folder: Path, command: str, **arguments: Any) -> T
 @contextmanager
 def with_tools(processes: Processes, limits: ShellLimits | None = None) -> Iterator[tuple[Tool, Tool]]:
     try:
-        yield ShellTools(SharedProcesses(processes), limits or ShellLimits())
+        terminal, process = ShellTools(SharedProcesses(processes), limits or ShellLimits())
+        yield terminal, process
     finally:
         processes.close()
 

@@ -194,10 +194,10 @@ class Mattermost:
         body = {"channel_id": place.chat, "parent_id": place.thread}
         self._checked(await self._http.call("POST", "/users/me/typing", body))
 
-    async def fetch(self, file: FileRef, most_bytes: int) -> bytes:
+    async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
         """Get a file with the bot's token."""
         url = f"{self._url}/api/v4/files/{file.where}"
-        return await self._http.download(url, most_bytes, self._auth)
+        return await self._http.download(url, max_bytes, self._auth)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
         """Say it under the message: only administrators' bots may whisper."""

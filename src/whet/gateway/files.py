@@ -45,7 +45,7 @@ class ChatFiles:
         self._voice = voice
         self._people = people
         self._workspace = workspace
-        self._most_bytes = max_bytes
+        self._max_bytes = max_bytes
 
     def workspace(self, profile: str) -> Path:
         """Return the folder of a person's sessions: the owner's workspace, or a folder in the home."""
@@ -85,9 +85,9 @@ class ChatFiles:
         return "\n".join([*filter(None, [update.text]), *lines]), images
 
     async def _fetch(self, channel: Channel, file: FileRef) -> bytes:
-        if file.size_bytes > self._most_bytes:
-            raise WhetError(f"it is larger than {self._most_bytes // 1_000_000} MB")
-        return await channel.fetch(file, self._most_bytes)
+        if file.size_bytes > self._max_bytes:
+            raise WhetError(f"it is larger than {self._max_bytes // 1_000_000} MB")
+        return await channel.fetch(file, self._max_bytes)
 
 
 def _is_recording(file: FileRef) -> bool:
