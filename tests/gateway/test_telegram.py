@@ -214,7 +214,15 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
         calls(("terminal", '{"command": "touch third"}')),
         ScriptedReply(text="Third."),
     ]
-    script = [ScriptedReply(text="Hello Ann."), *ben[:4], ScriptedReply(text="Hello all."), *ben[4:]]
+    weather = ScriptedReply(text="Sunny.")
+    script = [
+        ScriptedReply(text="Hello Ann."),
+        ben[0],
+        weather,
+        *ben[1:4],
+        ScriptedReply(text="Hello all."),
+        *ben[4:],
+    ]
     with world(tmp_path, script, BEN, mode="ask") as w:
         w.telegram.write("hello")
         w.telegram.wait_said("Hello Ann.")
@@ -224,8 +232,11 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
         assert w.telegram.buttons(8) == {}
         w.telegram.write("/approve", chat=8, name="ben")
         w.telegram.wait_said("Nothing waits for a decision here.", chat=8)
+        w.telegram.write("what is the weather?")  # Ann's own words are not about it
+        w.telegram.wait_said("Sunny.")
         assert w.telegram.answer(w.telegram.press_at("Allow once")) == "Allowed once."
         w.telegram.wait_said("First.", chat=8)
+        assert b"weather" not in w.model.requests[-1].body
         w.telegram.write("@whet_bot two", chat=-50, user=8, name="ben", group=True)
         w.telegram.wait_said("touch second")  # Ann has not talked in the group
         assert w.telegram.answer(w.telegram.press_at("Deny")) == "Denied."
