@@ -207,18 +207,16 @@ async def _record(root: Path, server: PracticeServer) -> list[str]:
     return [*drop_repeated_reads(recording.lines), "```", "", f"The disk now holds: {', '.join(ended)}."]
 
 
-def main() -> int:
-    """Write the page, or say that it is stale; return the exit code."""
+def main() -> None:
+    """Write the page, or exit with 1 if it is stale."""
     with tempfile.TemporaryDirectory() as folder, PracticeServer() as server:
         lines = asyncio.run(_record(Path(folder), server))
-    text = "\n".join([_HEAD, *lines[1:], ""])  # the first line would close a block that none opened
+    text = "\n".join([_HEAD.rstrip(), *lines[1:], ""])  # the first line would close a block that none opened
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(text)
     elif text != PAGE.read_text():
-        print(f"{PAGE.name} is stale; write it again: python docs/editor_session.py")
-        return 1
-    return 0
+        sys.exit(f"{PAGE.name} is stale; write it again: python docs/editor_session.py")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
