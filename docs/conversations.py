@@ -271,17 +271,19 @@ def page(kind: str, *, inside: bool) -> str:
     text = (DOCS / f"gateway-{kind}.md").read_text("utf-8")
     file = text.partition("```toml\n")[2].partition("```")[0]
     with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder) / "work"
 
         @contextmanager
         def play(file: str, replies: list[ScriptedReply]) -> Iterator[GatewayProcess]:
             with PracticeServer(script=replies) as model:
                 gateway = GatewayProcess(Path(folder) / "home", file, model, mode="ask")
-                (gateway.home / "work" / "build").mkdir(parents=True, exist_ok=True)
+                gateway.work = work  # not in Whet's home, where every deletion is said to be in it
+                (work / "build").mkdir(parents=True, exist_ok=True)
                 with served(gateway) if inside else running(gateway):
                     yield gateway
 
         recorded = "\n".join(RECORDERS[kind](file, play).lines)
-        assert not (Path(folder) / "home" / "work" / "build").exists(), "the build folder is still there"
+        assert not (work / "build").exists(), "the build folder is still there"
     before, _, rest = text.partition(_BEGIN)
     return f"{before}{_BEGIN}\n{recorded}\n\n{_END}{rest.partition(_END)[2]}"
 

@@ -1,6 +1,7 @@
 """Write docs/editors-session.md: a session between the protocol's own client and `whet acp`, as it was.
 
-    .venv/bin/python docs/editor_session.py
+    .venv/bin/python docs/editor_session.py            writes it
+    .venv/bin/python docs/editor_session.py --check    exit code 1 if it is stale
 
 Both are real processes; the model is the practice model, a scripted stand-in. Ids and paths are given names,
 and long texts are cut. It knows nothing of how `whet acp` works.
@@ -39,6 +40,8 @@ PAGE = Path(__file__).with_name("editors-session.md")
 _MAX_LINE_CHARS = 80
 _MAX_TEXT_CHARS = 40
 _CALL = re.compile(r'"toolCallId": "[^"]*-([0-9]+)"')
+_AT_ANY_TIME = ("usage_update", "config_option_update", "available_commands_update")
+_PROMPT_SIZE = re.compile(r"prompt [0-9,]+ tokens, [0-9]+%")  # the prompt names the machine
 _HEAD = """\
 # A session in an editor
 
@@ -48,7 +51,8 @@ yours, see [editors](editors.md). To record the messages again:
     .venv/bin/python docs/editor_session.py
 
 `→` is the editor (the protocol's own Python client), `←` is Whet with the [practice model](practice.md). Ids
-and paths are replaced, long texts cut, and repeated `usage_update` and `fs/read_text_file` messages left out.
+and paths are replaced, long texts cut, repeated `fs/read_text_file` messages left out, and those that come at
+any time: `usage_update`, `config_option_update`, `available_commands_update`.
 `notes.txt` holds `milk` on the disk; in the editor the person has added `bread` and not saved it.
 """
 
@@ -97,7 +101,7 @@ class Recording:
         if method == "session/update":
             update = dict(message["params"]["update"])
             kind = update.pop("sessionUpdate")
-            if kind != "usage_update" or not any(kind in line for line in self.lines):
+            if kind not in _AT_ANY_TIME:
                 self._add(arrow, kind, update)
         elif method is not None:
             self._methods[arrow, number] = method
@@ -113,6 +117,7 @@ class Recording:
     def _add(self, arrow: str, what: str, fields: Any) -> None:
         text = json.dumps(_short(fields), ensure_ascii=False) if fields else ""
         text = _CALL.sub(r'"toolCallId": "T\1"', text)
+        text = _PROMPT_SIZE.sub("prompt N tokens, N%", text)
         for found, name in self.names.items():
             text = text.replace(found, name)
         line = f"{arrow} {what} {text}".rstrip()
@@ -203,11 +208,14 @@ async def _record(root: Path, server: PracticeServer) -> list[str]:
 
 
 def main() -> None:
-    """Write the page."""
+    """Write the page, or exit with 1 if it is stale."""
     with tempfile.TemporaryDirectory() as folder, PracticeServer() as server:
         lines = asyncio.run(_record(Path(folder), server))
-    text = "\n".join([_HEAD, *lines[1:], ""])  # the first line would close a block that none opened
-    PAGE.write_text(text)
+    text = "\n".join([_HEAD.rstrip(), *lines[1:], ""])  # the first line would close a block that none opened
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(text)
+    elif text != PAGE.read_text():
+        sys.exit(f"{PAGE.name} is stale; write it again: python docs/editor_session.py")
 
 
 if __name__ == "__main__":

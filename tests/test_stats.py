@@ -18,6 +18,11 @@ def test_wilson_gives_newcombes_published_limits(hits: int, total: int, low: flo
     assert (round(found.low, 4), round(found.high, 4)) == (low, high)
 
 
+def test_an_interval_is_printed_only_if_there_is_one() -> None:
+    assert typical_mean([0.25]).format("+.1%") == "+25.0%" and typical_mean([]).format(".3f") == "0.000"
+    assert wilson(81, 263).format(".1%") == "30.8% [25.5%, 36.6%]"
+
+
 @pytest.mark.parametrize(
     ("a", "of_a", "b", "of_b", "low", "high"),
     [(56, 70, 48, 80, 0.0524, 0.3339), (9, 10, 3, 10, 0.1705, 0.8090), (10, 10, 0, 10, 0.6075, 1.0)],

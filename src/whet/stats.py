@@ -31,6 +31,12 @@ class Interval(msgspec.Struct, frozen=True):
         """Whether zero, no difference, is among the plausible values."""
         return self.low <= 0.0 <= self.high
 
+    def format(self, spec: str) -> str:
+        """Return the estimate with its range in brackets, or alone if the data gives no range."""
+        text = format(self.estimate, spec)
+        is_bounded = math.isfinite(self.low) and math.isfinite(self.high)
+        return f"{text} [{format(self.low, spec)}, {format(self.high, spec)}]" if is_bounded else text
+
 
 def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
     """Return the rate `hits / total` and its score interval. 0 of 0 is uninformative (0 to 1, estimate 0)."""

@@ -40,6 +40,7 @@ from tests.support import each
         ),
         ("rm /dev/null", "normal", ()),
         ("rm /opt/x", "dangerous", ("deletes outside the workspace: /opt/x",)),
+        ("rm /home/u/.whet/x", "dangerous", ("deletes from Whet's own home: /home/u/.whet/x",)),
         ("rm .git/config", "dangerous", ("deletes from .git",)),
         ("rm *", "dangerous", ("deletes everything in the folder",)),
         ("rm .*", "dangerous", ("deletes everything in the folder",)),

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from whet.cli.checks import check_dialects
@@ -16,6 +17,7 @@ from whet.cli.model import model
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, ProviderError
+from whet.providers import catalog
 from whet_lab.practice.server import PracticeServer
 
 
@@ -38,6 +40,20 @@ def test_show_says_which_and_why(home: Path) -> None:
     facts = as_json(home, "show", OPENAI_API_KEY="sk-0123456789012345678", WHET_MODEL_MODEL="gpt-x")
     assert facts["model"]["model"] == "gpt-x"
     assert facts["origins"]["model"] == "environment WHET_MODEL_MODEL"
+
+
+def test_show_and_set_print_the_price_that_is_charged(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "own_prices", {})
+    columns = "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "prices.csv").write_text(
+        f"{columns}\n2026-01-01,openai/gpt-4.1,7,9,,\n2026-01-01,ollama/q,1,2,,\n"
+    )
+    key = {"OPENAI_API_KEY": "sk-0123456789012345678"}
+    for name, provider, price in (("gpt-4.1", "openai", "$7, output $9"), ("q3", "ollama", "$1, output $2")):
+        shown = f"input {price} per million tokens"
+        assert shown in run(home, "set", name, "--provider", provider).output
+        assert f"price     {shown}" in run(home, "show", **key).output
 
 
 def test_without_a_model_the_error_says_what_to_set(home: Path) -> None:

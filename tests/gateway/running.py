@@ -49,6 +49,7 @@ class GatewayProcess:
 
     def __init__(self, home: Path, file: str, model: PracticeServer, **settings: object) -> None:
         self.home = home
+        self.work = home / "work"
         home.mkdir(parents=True, exist_ok=True)
         (home / "gateway.toml").write_text(file)
         mode = settings.pop("mode", "auto")
@@ -73,11 +74,10 @@ class GatewayProcess:
         }
 
     def start(self, **more: str) -> subprocess.Popen[bytes]:
-        work = self.home / "work"
-        work.mkdir(exist_ok=True)
+        self.work.mkdir(exist_ok=True)
         log = (self.home / "output").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "whet", "gateway", "run", "--workspace", str(work)],
+            [sys.executable, "-m", "whet", "gateway", "run", "--workspace", str(self.work)],
             env={**self.environ(), **more},
             stdout=log,
             stderr=log,
@@ -147,7 +147,7 @@ async def opened(gateway: GatewayProcess) -> AsyncIterator[GatewayServer]:
     secrets = load_secrets(home, gateway.environ())
     settings = load(home, {}, environ=gateway.environ()).settings
     people = PersonRouter()
-    work = gateway.home / "work"
+    work = gateway.work
     work.mkdir(exist_ok=True)
     seats = open_channels(text, secrets)
     locks = [

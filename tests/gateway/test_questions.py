@@ -337,6 +337,84 @@ async def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody
     assert await asked == "no"
 
 
+@pytest.mark.parametrize("has_buttons", [True, False])
+async def test_words_in_another_chat_answer_a_question_only_with_its_name(has_buttons: bool) -> None:
+    """Ben's turn asks ann in her own chat, where her words are not about it."""
+    limits = PlatformLimits(4_000, 1.0, 1.0, has_buttons=has_buttons)
+    asking, here, hers = ChatQuestions(), Chat(5), Chat(6, OTHER_ROOM, limits)
+    stopped: list[bool] = []
+
+    def take(text: str) -> ChatReply | None:
+        return asking.take_reply(6, OTHER_ROOM, text, may=True, stop=lambda: stopped.append(True))
+
+    async def find() -> QuestionRoute | None:
+        return hers.route
+
+    for answer, expected in (
+        ("yes", "once"),
+        ("always", "always"),
+        ("no, it is Friday", Reply("no", words="it is Friday")),
+        ("stop", Reply("no", words="stop")),
+    ):
+        count = len(hers.said)
+        person = ChatPerson(asking, here.route, "ben", find)
+        asked = asyncio.create_task(person.approve(request(grant="rm")))
+        await hers.asked(count + 1)
+        for text in (
+            "what is the weather?",
+            "yes",
+            "once",
+            "no",
+            "no, not that one",
+            "always",
+            "stop",
+            "show",
+        ):
+            assert take(text) is None and not asked.done(), text
+        lead, name = re.findall(r"\n(Or write|Write) `(\w+) once` or `", hers.said[-1].text)[0]
+        assert lead == ("Or write" if has_buttons else "Write")
+        ways = f"`{name} once` or `{name} yes`, `{name} session`, `{name} always`, `{name} no`."
+        assert hers.said[-1].text.endswith(ways)
+        reply = take(f"{name} {answer}")
+        assert reply is not None and not reply.stops and not stopped, "another conversation's turn"
+        assert await asked == expected
+
+
+async def test_a_yes_that_may_mean_a_question_of_another_chat_asks_which_one() -> None:
+    asking, here, hers = ChatQuestions(), Chat(5), Chat(6, OTHER_ROOM)
+
+    async def find() -> QuestionRoute | None:
+        return hers.route
+
+    bens = asyncio.create_task(ChatPerson(asking, here.route, "ben", find).approve(request()))
+    await hers.asked()
+    anns = asyncio.create_task(ChatPerson(asking, hers.route, "ann", None).approve(request()))
+    await hers.asked(2)
+    reply = asking.take_reply(6, OTHER_ROOM, "yes", may=True)
+    assert reply is not None and set(names_in(reply.text)) == {"ann", "ben"} and not anns.done()
+    words = asking.take_reply(6, OTHER_ROOM, "not on a Friday", may=True)
+    assert words == ChatReply("Denied: `rm x` (asked by ann)")
+    assert await anns == Reply("no", words="not on a Friday") and not bens.done()
+    bens.cancel()
+
+
+async def test_what_was_cut_in_another_chat_is_shown_by_its_name() -> None:
+    asking, here, hers = ChatQuestions(), Chat(5), Chat(6, OTHER_ROOM)
+
+    async def find() -> QuestionRoute | None:
+        return hers.route
+
+    given = ApprovalRequest("s", "c", "terminal", "\n".join(["echo"] * 130), ())
+    asked = asyncio.create_task(ChatPerson(asking, here.route, "ben", find).approve(given))
+    await hers.asked()
+    name = re.findall(r"Or write `(\w+) show` \(all of it\), `\1 no`\.$", hers.said[-1].text)[0]
+    refusal = ChatReply(NOT_SHOWN.replace("`show`", f"`{name} show`"))
+    assert asking.take_reply(6, OTHER_ROOM, f"{name} yes", may=True) == refusal
+    assert asking.take_reply(6, OTHER_ROOM, f"{name} show", may=True) is not None
+    await hers.asked(2)
+    assert asking.take_reply(6, OTHER_ROOM, f"{name} yes", may=True) is not None and await asked == "once"
+
+
 async def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -> None:
     limits = PlatformLimits(100_000, 1.0, 1.0, has_buttons=False)
     for lines, ways in (

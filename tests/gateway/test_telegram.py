@@ -206,7 +206,8 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
         calls(("terminal", '{"command": "touch third"}')),
         ScriptedReply("Third."),
     ]
-    script = [ScriptedReply("Hello Ann."), *ben[:4], ScriptedReply("Hello all."), *ben[4:]]
+    replies = [*ben[:1], ScriptedReply("Sunny."), *ben[1:4], ScriptedReply("Hello all."), *ben[4:]]
+    script = [ScriptedReply("Hello Ann."), *replies]
     with world(tmp_path, script, BEN, mode="ask") as w:
         w.telegram.ask("hello", "Hello Ann.")
         w.telegram.write("one", chat=8, name="ben")
@@ -214,8 +215,10 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
         w.telegram.wait_said("was asked", chat=8)
         assert w.telegram.buttons(8) == {}
         w.telegram.ask("/approve", "Nothing waits for a decision here.", 8, name="ben")
+        w.telegram.ask("what is the weather?", "Sunny.")  # Ann's own words are not about it
         assert w.telegram.answer(w.telegram.press_at("Allow once")) == "Allowed once."
         w.telegram.wait_said("First.", chat=8)
+        assert b"weather" not in w.model.requests[-1].body
         w.telegram.write("@whet_bot two", chat=-50, user=8, name="ben", group=True)
         w.telegram.wait_said("touch second")  # Ann has not talked in the group
         assert w.telegram.answer(w.telegram.press_at("Deny")) == "Denied."

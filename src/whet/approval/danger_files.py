@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from whet.approval.paths import WRITING, absolute_path, is_vital, within, zone_of
+from whet.approval.paths import WRITING, Zone, absolute_path, is_vital, within, zone_of
 from whet.approval.risk import CommandSetting, Finding, Lasting
 from whet.late import late_pattern
 from whet.shell.options import has_option, operands
@@ -19,6 +19,10 @@ from whet.shell.programs import by_name, program
 from whet.shell.sed import parse_sed_call
 from whet.shell.words import Word, literal, unknown
 
+_DELETING: dict[Zone, str] = {
+    "unknown": "can't tell what it deletes",
+    "whet": "deletes from Whet's own home",
+}
 Rule = Callable[[Sequence[Word], CommandSetting], Iterator[Finding]]
 
 
@@ -46,7 +50,7 @@ def judge_deletion(word: Word, setting: CommandSetting, *, recursive: bool) -> I
     if zone == "disk":
         yield "forbidden", f"destroys a disk: {word.plain}"
     elif zone not in ("workspace", "temp", "null"):
-        reason = "can't tell what it deletes" if zone == "unknown" else "deletes outside the workspace"
+        reason = _DELETING.get(zone, "deletes outside the workspace")
         yield "dangerous", f"{reason}: {word.plain}" if zone != "hooks" else Lasting("deletes from .git")
     full = absolute_path(word.text, setting.cwd)
     if word.glob and re.fullmatch(r"(\./)?\.?\*(\.\*)?/?", word.text):

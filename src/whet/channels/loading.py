@@ -168,6 +168,11 @@ class IsolatedChannel:
         self._opened = channel
 
     @property
+    def failure(self) -> str:
+        """The reason why the channel is off, or an empty string."""
+        return self._opened if isinstance(self._opened, str) else ""
+
+    @property
     def _channel(self) -> Channel:
         if isinstance(self._opened, str):
             raise SendFailed(self._opened, is_final=True, is_barred=True)

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from whet import log
+from whet.channels.loading import IsolatedChannel
 from whet.cli import stored
 from whet.cli.gateway_outbox import outbox
 from whet.cli.interactive.slash_commands import SLASH_COMMANDS
@@ -99,6 +100,8 @@ def status(home: Home, as_json: bool) -> None:
     if gateway_rows.pairing_requests:
         click.echo(f"{len(gateway_rows.pairing_requests)} wait to be let in: whet gateway pair list")
     for row in rows:
+        if row["failure"]:
+            click.echo(f"{row['channel']} can't be opened: {printable(row['failure'])}")
         if row["unknown"]:
             click.echo(
                 f"{row['channel']}: {row['unknown']} messages may not have arrived: whet gateway outbox"
@@ -132,18 +135,22 @@ def _channel_rows(home: Home, text: GatewayText, gateway_rows: _GatewayRows) -> 
         counted = gateway_rows.counts.get(name) or chats.ChannelCounts(name)
         row: dict[str, Any] = msgspec.structs.asdict(counted)
         process = holder(home.root / "gateway", seat.secrets)
-        rows.append({**row, "kind": seat.text.kind, "process": process, "has_token": bool(seat.secrets)})
+        failure = seat.channel.failure if isinstance(seat.channel, IsolatedChannel) else ""
+        state = {"process": process, "has_token": bool(seat.secrets), "failure": failure}
+        rows.append({**row, "kind": seat.text.kind, **state})
     names = {row["channel"] for row in rows}
     for name, counted in gateway_rows.counts.items():
         if name not in names:
             counts = msgspec.structs.asdict(counted)
-            rows.append({**counts, "kind": "", "process": None, "has_token": False})
+            rows.append({**counts, "kind": "", "process": None, "has_token": False, "failure": ""})
     return rows
 
 
 def _state(row: dict[str, Any]) -> str:
     if not row["kind"]:
         return "not in gateway.toml"
+    if row["failure"]:
+        return "off"
     return str(row["process"] or ("not running" if row["has_token"] else "unknown: it has no token"))
 
 

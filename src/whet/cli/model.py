@@ -15,8 +15,10 @@ import msgspec
 
 from whet.app.model_links.discover import list_by_keys, needs_model, no_model_error
 from whet.app.model_links.models import MEMORY_FILE
+from whet.app.parts import learn_prices
 from whet.app.plugins.parts import temporary_provider
 from whet.cli.main import run_on_loop
+from whet.clock import SystemClock
 from whet.config.edit import set_value
 from whet.config.fields import fields
 from whet.config.key_hosts import check_account
@@ -47,6 +49,7 @@ model: click.Group = click.Group("model", help="Show, list and choose the model.
 def show(home: Home, as_json: bool) -> None:
     """Show the model, the origin of each setting, its window and its prices."""
     loaded = _load(home)
+    learn_prices(home, SystemClock())
     with _connect_provider(home, loaded) as provider:
         info = provider.info
     origins = {key: loaded.origins[f"model.{key}"] for key in ("provider", "model", "base_url")}
@@ -210,6 +213,7 @@ def set_(home: Home, name: str, provider: str, as_json: bool) -> None:
         set_value(home, "model.provider", provider)
     change = set_value(home, "model.model", name)
     settings = loaded.settings.model
+    learn_prices(home, SystemClock())
     info = describe_model(provider or settings.provider, settings.aliases.get(name, name))
     emit(
         {"model": info, "before": change.before},

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+import msgspec
+
 from whet.channels.markup import code_block
 from whet.channels.pieces import split_message
 from whet.contract.channels import MessageButton, Outgoing
@@ -68,6 +70,7 @@ class ChatPerson:
         asks = "May I run this?"
         if route.room != self._desk.room:
             asks = f"{visible(self._name, 60)} asks: may I run this?"
+            route = msgspec.structs.replace(route, required_name=self._asking.new_name())
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
         question = build_question(request)
         reply_text = await self._ask(route, request, asks, question.fold_rows(_ROWS))
@@ -93,11 +96,14 @@ class ChatPerson:
             lasts = "This conversation and always" if request.grant else "This conversation"
             lines += [f"{lasts}: not asked again for", code_block(describe_scope(request.scopes[0]))]
         write = "Or write" if route.limits.has_buttons else "Write"
-        always = ", `always`" if request.grant else ""
-        words = f"`once` or `yes`, `session`{always}, `no`" if is_whole else "`no`"
+        name = f"{route.required_name} " if route.required_name else ""
+        always = f", `{name}always`" if request.grant else ""
+        words = (
+            f"`{name}once` or `{name}yes`, `{name}session`{always}, `{name}no`" if is_whole else f"`{name}no`"
+        )
         if _ALL in buttons:
             lines.append("This is only a part, so it can't be allowed yet.")
-            words = "`show` (all of it), `no`"
+            words = f"`{name}show` (all of it), `{name}no`"
         elif not is_whole:
             lines.append("This is too long to be shown whole here, so it can only be denied.")
         lines.append(f"{write} {words}.")

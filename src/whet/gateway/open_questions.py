@@ -2,7 +2,9 @@
 
 A permission needs somebody with the right to approve. The model's own question, or an MCP server's, is
 answered by the person whose turn it is, or by somebody with that right. Words answer if one question can be
-meant; with several open the reply asks which one, and each has a name for that. `whet.typed_answer` says
+meant; with several open the reply asks which one, and each has a name for that. A question of a turn in
+another room takes only words that begin with its name: all others belong to the conversation that they are
+in. `whet.typed_answer` says
 which words are a yes. Buttons carry a random word that stands for the question in this process. It does not
 know how a question is worded.
 """
@@ -68,7 +70,8 @@ def _never_precedes(_ref: str, _messages: Sequence[int]) -> bool:
 
 class QuestionRoute(msgspec.Struct, frozen=True):
     """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
-    whether what was posted has arrived, the limits of its platform, and whether a message is older."""
+    whether what was posted has arrived, the limits of its platform, and whether a message is older. If the
+    turn is in another room, words answer only if they begin with the `required_name`."""
 
     chat_id: int
     room: tuple[str, str]
@@ -76,6 +79,7 @@ class QuestionRoute(msgspec.Struct, frozen=True):
     arrived: Arrived
     limits: PlatformLimits
     precedes: Precedes = _never_precedes
+    required_name: str = ""
 
 
 class ChatReply(msgspec.Struct, frozen=True):
@@ -88,12 +92,14 @@ class ChatReply(msgspec.Struct, frozen=True):
 class _Question:
     """A question that waits. `name` names it in words, `about` sums it up, `answers` has what each button
     stands for. An `open_ended` one takes any words. Words that came before it was posted can't answer it, and
-    a yes counts only once all of its messages have arrived."""
+    a yes counts only once all of its messages have arrived. With `needs_name` only words that begin with its
+    name answer it."""
 
     def __init__(self, route: QuestionRoute, name: str, summary: str, *, open_ended: bool) -> None:
         self.chat_id = route.chat_id
         self.room = route.room
         self.name = name
+        self.needs_name = bool(route.required_name)
         self.about = summary
         self.open_ended = open_ended
         self.options = _LABELLED_OPTIONS if route.limits.has_buttons else _OPTIONS
@@ -123,11 +129,15 @@ class _Question:
         """Say why an answer can't be taken, or return an empty string. A press proves that the last message,
         which has the buttons, has arrived."""
         if mark not in self.answers:
-            return NOT_SHOWN if "1" not in self.answers and mark in _ALLOWING_MARKS else NOT_OFFERED
+            is_part = "1" not in self.answers and mark in _ALLOWING_MARKS
+            return self._with_name(NOT_SHOWN) if is_part else NOT_OFFERED
         if self.open_ended or mark not in _ALLOWING_MARKS:
             return ""
         messages = self._messages[:-1] if is_pressed else self._messages
-        return "" if self._arrived(messages) else NOT_ARRIVED
+        return "" if self._arrived(messages) else self._with_name(NOT_ARRIVED)
+
+    def _with_name(self, text: str) -> str:
+        return text.replace("`show`", f"`{self.name} show`") if self.needs_name else text
 
     @property
     def answer_hint(self) -> str:
@@ -224,7 +234,7 @@ class ChatQuestions:
             if not may and not (question.open_ended and question.chat_id == chat_id):
                 return ChatReply(REFUSED)
             return (
-                _answer_in_words(question, answer_text, stop)
+                _answer_in_words(question, answer_text, None if question.needs_name else stop)
                 if answer_text
                 else ChatReply(_choice_text([question]))
             )
@@ -237,7 +247,10 @@ class ChatQuestions:
                 else may and question.is_option(text)
             )
             and (question.chat_id == chat_id or not question.open_ended)
+            and (not question.needs_name or question.is_option(text))
         ]
+        if all(question.needs_name for question in candidates):
+            return None
         if len(candidates) > 1:
             return ChatReply(_choice_text(candidates))
         if candidates and candidates[0].is_answered_by(ref):
@@ -256,7 +269,9 @@ class ChatQuestions:
         """Put a question and wait for its answer, however long. Each button comes with what it stands for;
         they are under the last of the messages that the question takes."""
         word = secrets.token_urlsafe(9)
-        question = self._open[word] = _Question(route, self._new_name(), summary, open_ended=open_ended)
+        question = self._open[word] = _Question(
+            route, route.required_name or self.new_name(), summary, open_ended=open_ended
+        )
         question.text = texts[-1]
         question.answers = {button.data: stands_for for button, stands_for in buttons}
         if not open_ended:
@@ -275,7 +290,7 @@ class ChatQuestions:
     def _open_in(self, room: tuple[str, str]) -> list[_Question]:
         return [one for one in self._open.values() if one.room == room and not one.answer.done()]
 
-    def _new_name(self) -> str:
+    def new_name(self) -> str:
         """Return a name that no open question has; random, so that no old name fits after a restart."""
         names = {question.name for question in self._open.values()}
         while True:
@@ -284,15 +299,16 @@ class ChatQuestions:
                 return name
 
 
-def _answer_in_words(question: _Question, text: str, stop: Callable[[], object]) -> ChatReply:
-    """Answer a question with words."""
+def _answer_in_words(question: _Question, text: str, stop: Callable[[], object] | None) -> ChatReply:
+    """Answer a question with words. Without `stop`, as for a turn in another room, "stop" only denies."""
     if question.open_ended:
         question.answer.set_result(text)
         return ChatReply("")
     typed = read_line(text, question.options)
-    if typed.stops:
+    stops = typed.stops and stop is not None
+    if typed.stops and stop is not None:
         stop()
-    return ChatReply(_settle(question, _MARKS[typed.option], typed.words), typed.stops)
+    return ChatReply(_settle(question, _MARKS[typed.option], typed.words), stops)
 
 
 def _settle(question: _Question, mark: str, words: str) -> str:

@@ -175,6 +175,7 @@ def _read(folder: Path, source: str) -> SkillInfo | None:
         text = disk.read_text(info.folder / "SKILL.md", MAX_MAIN_BYTES)
         if text is None:
             return replace(info, problem="its link leads nowhere") if _is_broken(folder) else None
+        skill_format.check_name(folder.name)
         name, description = skill_format.name_and_description(text)
     except WhetError as error:
         return replace(info, problem=error.message)

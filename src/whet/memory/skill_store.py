@@ -141,9 +141,21 @@ def search(skills: Sequence[SkillInfo], query: str) -> list[SkillInfo]:
     return [info for points, info in scored if points > 0]
 
 
+def find_problem(info: SkillInfo) -> str:
+    """Return why a skill can't be loaded, or an empty string. Walks its folder."""
+    if info.problem:
+        return info.problem
+    try:
+        skill_format.check_name(info.name)
+        skill_format.list_files(info.folder)
+    except WhetError as error:
+        return error.message
+    return ""
+
+
 def load(library: Library, name: str, file_path: str = "") -> Load:
     """Load a skill's file, SKILL.md by default. Raises Refused with the available alternatives."""
-    info = library.find(name)
+    info = library.find(name) or next((skill for skill in library.all() if skill.name == name), None)
     if info is None:
         near = [match.name for match in search(library.all(), name)[:3]]
         hint = f"Near: {', '.join(near)}." if near else "skills_list shows what there is."
@@ -151,6 +163,7 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
     if info.problem:
         raise Refused(f"The skill {name} can't be used: {info.problem}", hint="Tell the person.")
     try:
+        skill_format.check_name(name)
         files = skill_format.read(info.folder)
     except WhetError as error:
         raise Refused(f"The skill {name} can't be used: {error.message}", hint=error.hint) from error

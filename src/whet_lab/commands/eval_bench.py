@@ -253,4 +253,4 @@ def _show(done: BenchCard) -> None:
 
 
 def _range(value: Interval) -> str:
-    return f"{value.estimate:.3f} [{value.low:.3f}, {value.high:.3f}]"
+    return value.format(".3f")

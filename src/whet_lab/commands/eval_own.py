@@ -137,7 +137,7 @@ def _show(arms: list[ArmResult], uplifts: list[ItemUplift], folder: Path) -> Non
 
 
 def _gap(gap: Interval | None) -> str:
-    return "-" if gap is None else f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
+    return "-" if gap is None else gap.format("+.0%")
 
 
 def _success_cost(result: ArmResult) -> str:

@@ -138,7 +138,7 @@ def format_report(
     ]
     for row in arms:
         gap = row.gain
-        gain = "-" if gap is None else f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
+        gain = "-" if gap is None else gap.format("+.0%")
         lines.append(
             f"| {row.arm} | {row.runs} | {row.succeeded} of {row.tasks}"
             f" [{row.rate.low:.0%}, {row.rate.high:.0%}] | {gain} |"
@@ -158,7 +158,7 @@ def format_report(
         for item_uplift in uplifts:
             gap = item_uplift.gain
             text = (item_uplift.item.label or item_uplift.item.name).replace("|", "\\|")
-            gain = f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
+            gain = gap.format("+.0%")
             lines.append(f"| {text} | {gain} | {item_uplift.finding} |")
     leaks = [
         f"- {row.arm} {row.repeat}, {row.task}: {', '.join(row.leaked)}" for row in outcomes if row.leaked

@@ -24,7 +24,7 @@ def format_share(share: Interval | None, *, signed: bool = False) -> str:
     if share is None:
         return "-"
     sign = "+" if signed else ""
-    return f"{share.estimate:{sign}.1%} [{share.low:{sign}.1%}, {share.high:{sign}.1%}]"
+    return share.format(f"{sign}.1%")
 
 
 def format_gain(difference: Interval | None) -> str:

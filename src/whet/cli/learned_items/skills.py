@@ -9,6 +9,7 @@ from pathlib import Path
 
 import apsw
 import click
+from msgspec.structs import replace
 
 from whet.cli.learned_items.changes import (
     accept_shown,
@@ -61,6 +62,7 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
     infos, marks, uses = with_learning(home, read)
     query = " ".join(words)
     matches = skill_store.search(infos, query) if query else infos
+    matches = [replace(info, problem=skill_store.find_problem(info)) for info in matches]
     if as_json:
         rows = [
             {

@@ -139,7 +139,7 @@ def _basis(effect: Effect) -> str:
 
 
 def _share(interval: Interval) -> str:
-    return f"{interval.estimate:.0%} [{interval.low:.0%}, {interval.high:.0%}]"
+    return interval.format(".0%")
 
 
 def _rate(sums: Sums) -> str:
@@ -159,4 +159,4 @@ def _gap(effect: Effect) -> str:
     if min(effect.shown.sessions, effect.compared.sessions) < MIN_SESSIONS:
         return "too few sessions"
     gap = effect.difference
-    return f"{gap.estimate:+.0%} [{gap.low:+.0%}, {gap.high:+.0%}]"
+    return gap.format("+.0%")
