@@ -76,7 +76,7 @@ SEEN: dict[str, tuple[str, ...]] = {
     ),
     "an image is a number of words, and an unknown cost has no noun": (
         "browser/test_all_day.py::test_a_dropped_picture_is_shown_small_and_an_answer_is_copied",
-        "serve/test_page_parts.py::test_costs_that_nobody_knows_are_not_nothing",
+        "serve/test_shown.py::test_what_was_spent_says_what_is_not_known",
     ),
     "the page has no model, mode, folder, list of sessions, names, search, copy, colours, links": (
         "serve/test_page_work.py::test_the_model_and_the_mode_are_set_at_the_box",

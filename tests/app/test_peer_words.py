@@ -103,7 +103,7 @@ TYPED_IN_THE_CHAT = {
     "checkpoints": "/rewind", "branch": "/fork", "regenerate": "/retry", "share": "/export",
     "yolo": "/approvals", "remember": "/memory", "loop": "/goal", "think": "/plan", "patch": "/diff",
     "bye": "/quit", "stop": "Esc", "edit": "Ctrl-G", "image": "@path", "bash": "!command", "mcps": "/mcp",
-    "claude-md": "/init", "bug": "report-a-bug", "review": "ask for it", "sandbox": "whet sandbox",
+    "claude-md": "/init", "bug": "whet doctor --json", "review": "ask for it", "sandbox": "whet sandbox",
     "titel": "/title", "add": "@path", "drop": "/context", "redo": "/rewind undo", "commit": "!git",
     "logout": "config path", "todos": "/plan", "run": "!command", "ask": "words without /",
     "tokens": "/usage", "output-style": "/theme", "add-dir": "sandbox.write", "doctor": "whet doctor",

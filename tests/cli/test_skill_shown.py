@@ -41,7 +41,7 @@ def test_a_skill_that_can_not_be_loaded_is_listed_and_shown_with_the_reason(
         (home.skills / "many" / f"{number}.txt").touch()
     (home.skills / "large" / "a.bin").write_bytes(bytes(5_100_000))
     reasons = {
-        "Bad_Name": "'Bad_Name' is no skill name",
+        "Bad_Name": "'Bad_Name' is not a skill name",
         "linked": "linked/a is a symbolic link",
         "many": "many has more than 200 files",
         "large": "large is larger than 5 MB",

@@ -449,7 +449,7 @@ async def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(the
     assert no == Reply("no", words="so")
     odd = msgspec.structs.replace(approval("x"), arguments={"n": 1})
     broken = await answered(person.approve(odd), "once", QuestionReply(draft="{"))
-    assert isinstance(broken, Reply) and broken.answer == "no" and "no JSON object" in broken.words
+    assert isinstance(broken, Reply) and broken.answer == "no" and "not a JSON object" in broken.words
     await until(lambda: len(looks) > 6)
     await there.worker.end(taken)
 

@@ -54,7 +54,7 @@ def translate_error(error: psycopg.Error, url: str) -> StoreError:
         return pooler_error(url)
     if not error.sqlstate and (is_ambiguous(url) or isinstance(error, psycopg.ProgrammingError)):
         why = "" if has_password(url) else f": {_first_line(error)}"
-        return StoreError(f"{where} is no address that can be read{why}", hint=_ADDRESS_HINT)
+        return StoreError(f"{where} is not an address that can be read{why}", hint=_ADDRESS_HINT)
     store_error = _by_class(error, where)
     if store_error is not None:
         return store_error

@@ -380,9 +380,8 @@ _KEY = "(SELECT key FROM sessions WHERE id = ?1)"
 _COMPACTION = (
     f"SELECT live, after_seq FROM compactions WHERE session = {_KEY} AND undone = '' ORDER BY id DESC LIMIT 1"
 )
-_LAST_TURN = (
-    f"SELECT id, number, started, ended FROM turns WHERE session = {_KEY} ORDER BY number DESC LIMIT 1"
-)
+_LAST_TURN_OF = "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1"
+_LAST_TURN = _LAST_TURN_OF.replace("?", _KEY)
 _MESSAGES_SINCE = (
     f"SELECT id, turn, role, content, extra FROM messages WHERE id > ({_KEY} << {rows.SEQ_BITS})"
     f" + coalesce((SELECT after_seq FROM compactions WHERE session = {_KEY} AND undone = ''"
@@ -423,7 +422,7 @@ def read_list(
 
 def find_open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
     """Return the turn that has no end marker, with its sums so far, or None."""
-    return _sum_open_turn(connection, key, connection.execute(_LAST_TURN, (key,)).fetchone())
+    return _sum_open_turn(connection, key, connection.execute(_LAST_TURN_OF, (key,)).fetchone())
 
 
 def _sum_open_turn(connection: apsw.Connection, key: int, row: tuple[Any, ...] | None) -> OpenTurn | None:
