@@ -26,9 +26,6 @@ T = TypeVar("T")
 # The writer blocks while it checkpoints the WAL into the file, so most of that is done early, in parallel.
 # The WAL stays small, because a sync that lengthens a file takes twice as long as one that overwrites it.
 _EARLY_PAGES, _CHECKPOINT_PAGES = 500, 2_000
-# For a lone writer the switch to the lane's thread and back costs a third of a submission. A commit of this
-# length delays nobody by more than it would delay the next writer anyway.
-_QUICK_COMMIT_S = 0.005
 _HINT = "check the folder's permissions, or name another file with --db-path"
 
 
@@ -41,7 +38,6 @@ class ConfirmDatabase(DatabaseFile):
         access_hint=_HINT,
         wal_limit_bytes=64_000_000,
         checkpoint_pages=_CHECKPOINT_PAGES,
-        quick_commit_s=_QUICK_COMMIT_S,
         writer_cache_kb=16_000,
         read_patience_s=1.0,
         many_writers=True,

@@ -23,7 +23,7 @@ import msgspec
 from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwritable
 from whet.sqlite.batching import After, WriteBatcher
 from whet.sqlite.faults import DISK_FULL, FAULTS, translate_error
-from whet.sqlite.lane import CHECKPOINT_PAGES, QUICK_COMMIT_S, GroupLane, Outcome, Rows, WriterLane
+from whet.sqlite.lane import CHECKPOINT_PAGES, GroupLane, Outcome, Rows, WriterLane
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -50,9 +50,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     writer_cache_kb: int = 0
     read_patience_s: float | None = None
     """How long a read waits for a lock, in seconds; None: as long as a write."""
-    quick_commit_s: float = QUICK_COMMIT_S
-    """Commits up to this long may block the loop of a writer that is alone; longer ones use the lane's
-    thread."""
     many_writers: bool = False
 
 
@@ -68,13 +65,8 @@ class DatabaseFile:
         self._file_id = _identify(path)
         self._connection = connection
         self._patience_ms = int(patience_s * 1000)
-        self._lane = WriterLane(
-            connection,
-            str(path),
-            self._patience_ms,
-            checkpoint_pages=self.layout.checkpoint_pages,
-            quick_commit_s=self.layout.quick_commit_s,
-        )
+        pages = self.layout.checkpoint_pages
+        self._lane = WriterLane(connection, str(path), self._patience_ms, checkpoint_pages=pages)
         self._gather: WriteBatcher | None = None
         self._idle_readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()

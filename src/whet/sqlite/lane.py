@@ -68,7 +68,7 @@ Deliver = Callable[[Sequence[Outcome]], None]
 CHECKPOINT_PAGES = 1000
 _MAX_GROUP = 256
 _CHECK_EVERY = 16  # commits; checking the log's size after each one by a hook costs a tenth of an append
-QUICK_COMMIT_S = 0.002
+_QUICK_COMMIT_S = 0.002
 _WRITTEN: Outcome = (None, None)
 _now_s = time.perf_counter
 
@@ -193,7 +193,6 @@ class WriterLane(GroupLane):
         patience_ms: int,
         *,
         checkpoint_pages: int = CHECKPOINT_PAGES,
-        quick_commit_s: float = QUICK_COMMIT_S,
     ) -> None:
         super().__init__()
         self._connection = connection
@@ -208,7 +207,6 @@ class WriterLane(GroupLane):
         self._commits = 0
         self._checkpointed_pages = 0
         self._checkpoint_pages = checkpoint_pages
-        self._quick_commit_s = quick_commit_s
         self.log_pages = 0
         """The pages in the log at the last check, including those already checkpointed."""
         self.before_commit: Callable[[apsw.Connection], object] | None = None
@@ -224,7 +222,7 @@ class WriterLane(GroupLane):
         """
         if self._closed or not self._queue.empty():
             return None
-        if self._pace_s > self._quick_commit_s:
+        if self._pace_s > _QUICK_COMMIT_S:
             self._pace_s *= 0.7  # the slow commit is forgotten gradually, and then this thread is tried again
             return None
         if not self._held.acquire(False):
