@@ -125,8 +125,7 @@ class PolicyGate:
     ) -> None:
         self._service = parts.service
         self._jails, self._own_ports = parts.jails, parts.own_ports
-        self._sealed = parts.sealed
-        self._can_restore = parts.can_restore
+        self._sealed, self._can_restore = parts.sealed, parts.can_restore
         self._settings = settings
         if settings.allow or settings.ask or settings.deny:
             _ = self._policy  # report an invalid rule immediately
