@@ -340,3 +340,20 @@ def test_in_vi_keys_two_esc_list_the_messages_to_go_back_to(folder: Path) -> Non
         tty.type("\r", "the conversation goes on from there")
         tty.type("\x03")
         tty.leave("\x04")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "keys"),
+    [("", "\x07"), ("", "\x18\x05"), ("vi", "\x1bv")],
+    ids=["Ctrl-G", "Ctrl-X Ctrl-E", "v"],
+)
+def test_the_text_that_an_editor_saves_is_the_input(folder: Path, settings: str, keys: str) -> None:
+    environ = {"EDITOR": "sed -i s/half/whole/"} | ({"WHET_UI_KEYS": settings} if settings else {})
+    with chatting(folder, [ScriptedReply("Read.")], environ=environ) as (server, tty):
+        tty.type("the half text", "half text")
+        tty.type(keys, "whole text")
+        assert not server.requests, "it was sent"
+        tty.type("a, and more\r" if settings else ", and more\r", "Read.")
+        assert tty.leave("\x04") == 0
+        assert "the whole text" in said(server)[-1]

@@ -138,7 +138,7 @@ def build_request(
         reasons = (*reasons, describe_sandbox(openings))
     if codes := _hidden_codes(call, changes):
         reasons = (*reasons, f"the text has characters that hide or reorder text, shown as codes: {codes}")
-    opens = case.jailed.scopes if case.jailed is not None and not action.lasts else ()
+    opens = case.jailed.scopes if case.jailed is not None and action.level != "dangerous" else ()
     leaves = case.jailed is not None and case.jailed.leaves
     lasting = ruling.lasting and action.level == "normal" and not leaves
     scopes = opens or scopes_of(

@@ -16,6 +16,7 @@ from prompt_toolkit.filters import (
     has_completions,
     is_searching,
     vi_insert_mode,
+    vi_navigation_mode,
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
@@ -142,7 +143,10 @@ class InputKeys:
         for key, signal in _SIGNALS.items():
             keys.add(key, filter=~has_question & ~has_completions, eager=True)(send_signal(signal))
         keys.add("c-b", filter=running & ~has_question, eager=True)(send_signal(PromptSignal.BACKGROUND))
+        # The library's own keys for this would also send the text, and so end the prompt.
         keys.add("c-g", filter=~has_question & ~is_searching)(_edit)
+        keys.add("c-x", "c-e", filter=~has_question & emacs_insert_mode)(_edit)
+        keys.add("v", filter=~has_question & vi_navigation_mode)(_edit)
         keys.add("c-v", filter=~has_question & (emacs_insert_mode | vi_insert_mode))(
             send_signal(PromptSignal.IMAGE)
         )

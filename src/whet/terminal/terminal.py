@@ -116,7 +116,6 @@ class Terminal:
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
             style=DynamicStyle(_ThemeStyle(painter).get),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-            enable_open_in_editor=True,
             tempfile_suffix=".md",
             prompt_continuation="  ",
             erase_when_done=True,
