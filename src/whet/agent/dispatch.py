@@ -78,8 +78,9 @@ async def _notify_observers(
         for observer in session.observers:
             observer.expect_calls(session, ())
         return []
-    tools = [item.question.tool for item in running if not item.decision.only_reads]
-    calls = CallRound(turn.number, running[0].open_call.step, tools)
+    tools = [item.question.tool for item in running]
+    only_reads = all(item.decision.only_reads for item in running)
+    calls = CallRound(turn.number, running[0].open_call.step, tools, only_reads)
     return [(observer, await observer.before_calls(session, calls, emit)) for observer in session.observers]
 
 

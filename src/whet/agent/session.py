@@ -140,11 +140,13 @@ class Inbox:
 
 
 class CallRound(msgspec.Struct, frozen=True):
-    """The calls of one step that are about to run, by their tools, without commands that only read."""
+    """The calls of one step that are about to run, by their tools. `only_reads`: they are commands that can
+    change no file."""
 
     turn: int
     step: int
     tools: Sequence[Tool]
+    only_reads: bool = False
 
 
 class TurnObserver:

@@ -208,11 +208,15 @@ class RecordingObserver(TurnObserver):
             self._expected = None
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
-        """Record the workspace before the step; return the open step, or None if nothing is recorded."""
+        """Record the workspace before the step; return the open step, or None if nothing is recorded.
+
+        Commands that only read do not begin a record, which takes long in a large workspace."""
         self._cancel_expected()
         if self._given_up or not any(may_change_files(tool) for tool in step.tools):
             return None
         workspace = self._recordings.workspace_of(session.workspace)
+        if step.only_reads and not workspace.exists:
+            return None
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.recorder import describe_left_out  # noqa: PLC0415
         from whet.rewind.steps import begin_step  # noqa: PLC0415
