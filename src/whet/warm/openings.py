@@ -54,13 +54,12 @@ class WarmStarts(msgspec.Struct, frozen=True):
 
     async def reopen_link(self, session_id: str, link: ModelLink) -> ModelLink:
         """Return a stored session's link with the examples that it was started with."""
-        return add_examples(link, await self.database.look(lambda db: sessions.read_prime(db, session_id)))
+        text = await self.database.look(lambda db: sessions.read_prime(db, session_id))
+        return add_examples(link, text) if text else link
 
 
 def add_examples(link: ModelLink, text: str) -> ModelLink:
-    """Return a link that sends these examples, if there are any."""
-    if not text:
-        return link
+    """Return a link that sends these examples."""
     from whet.warm.prime import PrimedLink, decode_prime  # noqa: PLC0415 - a cold session does without
 
     return PrimedLink(link, decode_prime(text))

@@ -193,7 +193,8 @@ def _make_recording_observer(services: Services) -> TurnObserver:
 def _open_link(services: Services, stored: StoredPrefix) -> SwitchableLink:
     session_id = stored.log.session.id
     link = services.models.provider.open(stored.prompt, stored.specs, session_id)
-    return SwitchableLink(add_examples(link, stored.prime), session_id, lambda: services.models.wallet)
+    link = add_examples(link, stored.prime) if stored.prime else link
+    return SwitchableLink(link, session_id, lambda: services.models.wallet)
 
 
 class SessionBuilder:
