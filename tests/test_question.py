@@ -99,7 +99,7 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         (GrantScope("terminal", ("make *", "npm run b *")), "commands that begin with “make” or “npm run b”"),
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
-            "exactly “ls *.py” and output to a b by any command that needs no question of its own",
+            "exactly “ls *.py” and output to a b by any command that only reads, or that you allowed",
         ),
         (GrantScope("terminal", ("x" * 99,)), "exactly this command"),
         (GrantScope("read_file", (".env",), always=False), "reading .env (only with the tool read_file)"),

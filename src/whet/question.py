@@ -185,7 +185,7 @@ def _describe_commands(patterns: Sequence[str]) -> str:
         parts.append(f"exactly “{same[0]}”" if is_short else "exactly this command")
     if outputs:
         files = " and ".join(dict.fromkeys(outputs))
-        parts.append(f"output to {files} by any command that needs no question of its own")
+        parts.append(f"output to {files} by any command that only reads, or that you allowed")
     return " and ".join(parts)
 
 
