@@ -118,7 +118,7 @@ def unreadable_error(
     excerpt = _excerpt(data)
     error = WireError(
         f"{info.provider} sent {subject}: {excerpt[:120]!r}",
-        hint="check model.base_url and model.format (whet config get model)",
+        hint="check model.base_url and model.format (whet config get model.base_url)",
         provider=info.provider,
         model=info.model,
     )
