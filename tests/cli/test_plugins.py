@@ -82,4 +82,10 @@ def test_doctor_explains_and_fails_where_one_does_not_load(home: Path) -> None:
     result = run(home, "doctor", "bad")
     assert result.exit_code == 1 and "No module named 'no_such_module'" in result.output
     assert run(home, "doctor", "good").exit_code == 0
+    guarded = "try:\n    from agent.nothing_here import X\nexcept ImportError:\n    X = None\n"
+    write(home, "lacking", guarded + TOOL.format(name="b_tool"))
+    assert "lacking: ok" in run(home, "doctor", "lacking").output
+    write(home, "idle", "def register(ctx):\n    pass")
+    assert "idle: loaded in 0." in (shown := run(home, "doctor", "idle").output)
+    assert "but brings nothing that Whet knows" in shown and "ok" not in shown
     assert json.loads(run(home, "doctor", "good", "--json").stdout)[0]["is_loaded"]

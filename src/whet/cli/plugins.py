@@ -250,7 +250,9 @@ def _print_probes(probes: Sequence[PluginProbe]) -> None:
     if not probes:
         click.echo("no plugin is enabled")
     for probe in probes:
-        state = f"ok, loaded in {probe.load_s:.2f} s" if probe.is_loaded else "does not load"
+        state = f"loaded in {probe.load_s:.2f} s" if probe.is_loaded else "does not load"
+        if probe.is_loaded:
+            state = f"ok, {state}" if probe.has else f"{state}, but brings nothing that Whet knows"
         click.echo(f"{printable(probe.name)}: {state}")
         for kind, names in probe.has.items():
             click.echo(wrap_text(printable(f"{kind}: {', '.join(names)}"), indent=2))
