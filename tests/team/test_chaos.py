@@ -52,6 +52,7 @@ class Line:
         self._passes = threading.Event()
         self._passes.set()
         self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -66,8 +67,16 @@ class Line:
                     client.close()
                     continue
                 self._open = [*self._open[-200:], client, server]
-                for source, target in ((client, server), (server, client)):
-                    threading.Thread(target=self._forward, args=(source, target), daemon=True).start()
+                thread = threading.Thread(target=self._carry, args=(client, server), daemon=True)
+                self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
+                thread.start()
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server:
+            back = threading.Thread(target=self._forward, args=(server, client), daemon=True)
+            back.start()
+            self._forward(client, server)
+            back.join()
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
@@ -96,6 +105,8 @@ class Line:
     def close(self) -> None:
         self.cut()
         self._socket.close()
+        for thread in self._threads:
+            thread.join(10)
 
 
 class Primary:
