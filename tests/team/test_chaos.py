@@ -266,13 +266,20 @@ def check_order(db: TeamDatabase, names: dict[str, str], order: list[str]) -> No
     for session_id in set(names.values()):
         asked = [f"<{name}>" for name in order if names[name] == session_id]
         stored = [message.text for message in transcript(db, session_id).messages if message.role == "user"]
-        assert [text for text in stored if text in asked] == asked, session_id
+        rows = db.read_now(
+            lambda c, id_=session_id: c.execute(
+                "SELECT number, body, attempts, passed, asked::text, ended::text FROM team_turns"
+                " WHERE session = ? ORDER BY number",
+                (id_,),
+            ).fetchall()
+        )
+        assert [text for text in stored if text in asked] == asked, (session_id, stored, rows)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_turns_run_once_and_in_order_through_hundreds_of_faults(tmp_path: Path) -> None:
-    dice, marks = random.Random(41), tmp_path / "marks.txt"
+    dice, marks = random.Random(int(os.environ.get("CHAOS_SEED", "41"))), tmp_path / "marks.txt"
     faults = list_faults(dice)
     order = [f"c{number}" for number in range(len(faults))]
     script = [reply for name in order for reply in script_of(name, marks)]
