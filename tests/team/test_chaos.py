@@ -26,6 +26,7 @@ from whet.postgres.connection import connect
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase
 from whet.team.queue import DatabaseQueue
+from whet.team.taking import MAX_LOST
 from whet_lab.practice.database import TrialServer
 from whet_lab.practice.server import PracticeServer
 
@@ -261,19 +262,18 @@ def holds(look: Callable[[], bool]) -> bool:
         return False
 
 
-def check_order(db: TeamDatabase, names: dict[str, str], order: list[str]) -> None:
-    """See that each session has its turns in the order in which they were asked for."""
+def check_order(db: TeamDatabase, names: dict[str, str], order: list[str]) -> int:
+    """See that each session has its turns in the order in which they were asked for. Return how many were set
+    aside, which lets the next ones pass, and were released."""
+    rows = db.read_now(
+        lambda c: c.execute("SELECT body FROM team_turns WHERE passed >= ?", (MAX_LOST,)).fetchall()
+    )
+    released = {body for (body,) in rows}
     for session_id in set(names.values()):
-        asked = [f"<{name}>" for name in order if names[name] == session_id]
+        asked = [f"<{name}>" for name in order if names[name] == session_id and f"<{name}>" not in released]
         stored = [message.text for message in transcript(db, session_id).messages if message.role == "user"]
-        rows = db.read_now(
-            lambda c, id_=session_id: c.execute(
-                "SELECT number, body, attempts, passed, asked::text, ended::text FROM team_turns"
-                " WHERE session = ? ORDER BY number",
-                (id_,),
-            ).fetchall()
-        )
-        assert [text for text in stored if text in asked] == asked, (session_id, stored, rows)
+        assert [text for text in stored if text in asked] == asked, session_id
+    return len(released)
 
 
 @pytest.mark.soak
@@ -307,6 +307,8 @@ def test_turns_run_once_and_in_order_through_hundreds_of_faults(tmp_path: Path) 
         )
         print(f"all ended {took_s:.0f} s after the last fault")
         check(db, queue, asked, marks)
-        check_order(db, {name: session_id for name, (_, session_id) in asked.items()}, order)
+        released = check_order(db, {name: session_id for name, (_, session_id) in asked.items()}, order)
+        print(f"{released} turns were set aside and released")
+        assert released < len(order) / 10
         queue.close()
     assert took_s <= END_S
