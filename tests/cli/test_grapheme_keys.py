@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from wcwidth import grapheme_boundary_before, iter_graphemes
 
 from tests.cli.running import chatting
-from whet.terminal.grapheme_keys import find_character_end, find_character_start
 from whet_lab.practice.script import ScriptedReply
 
 CHARACTERS = {
@@ -31,8 +31,8 @@ CHARACTERS = {
 @pytest.mark.parametrize("after", ["", "y", "🇮🇹", "日"])
 def test_a_character_begins_and_ends_at_its_own_code_points(character: str, before: str, after: str) -> None:
     text, end = before + character + after, len(before) + len(character)
-    assert find_character_start(text, end) == len(before)
-    assert find_character_end(text, len(before)) == end
+    assert grapheme_boundary_before(text, end) == len(before)
+    assert next(iter_graphemes(text[len(before) :])) == character
 
 
 @pytest.mark.slow

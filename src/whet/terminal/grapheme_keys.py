@@ -1,41 +1,15 @@
 """Keys that move over and delete whole characters, as a person sees them.
 
 A letter with a combining accent, a flag, an emoji with a skin colour and a family of emoji are several code
-points. The library's keys take one of them, which leaves half a flag or a family without its child.
+points. The editor's own keys take one of them, which leaves half a flag or a family without its child. What
+one character is follows UAX 29, as `wcwidth` has it.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-
 from prompt_toolkit.filters import FilterOrBool
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-
-_JOINER = "\u200d"
-_FLAG_LETTER = re.compile("[\U0001f1e6-\U0001f1ff]")
-_ATTACHED = re.compile("[\u200c\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
-
-
-def find_character_start(text: str, end: int) -> int:
-    """Return where the character begins that ends at `end`, which is above 0."""
-    at = end - 1
-    while at > 0 and (_is_attached(text[at]) or text[at - 1] == _JOINER):
-        at -= 1
-    if _FLAG_LETTER.match(text[at]):
-        first = at
-        while first > 0 and _FLAG_LETTER.match(text[first - 1]):
-            first -= 1
-        at -= (at - first) % 2  # letters pair up from the first one
-    return at
-
-
-def find_character_end(text: str, start: int) -> int:
-    """Return where the character ends that begins at `start`, which is below the length."""
-    end = start + 1
-    while end < len(text) and find_character_start(text, end + 1) <= start:
-        end += 1
-    return end
+from wcwidth import grapheme_boundary_before, iter_graphemes
 
 
 def add_character_keys(keys: KeyBindings, active: FilterOrBool) -> None:
@@ -49,28 +23,32 @@ def add_character_keys(keys: KeyBindings, active: FilterOrBool) -> None:
 def _delete_before(event: KeyPressEvent) -> None:
     for _ in range(event.arg):
         if before := event.current_buffer.document.text_before_cursor:
-            count = len(before) - find_character_start(before, len(before))
-            event.current_buffer.delete_before_cursor(count)
+            event.current_buffer.delete_before_cursor(_count_last(before))
 
 
 def _delete_after(event: KeyPressEvent) -> None:
     for _ in range(event.arg):
         if after := event.current_buffer.document.text_after_cursor:
-            event.current_buffer.delete(find_character_end(after, 0))
+            event.current_buffer.delete(_count_first(after))
 
 
 def _move_left(event: KeyPressEvent) -> None:
     for _ in range(event.arg):
         if before := event.current_buffer.document.current_line_before_cursor:
-            event.current_buffer.cursor_left(len(before) - find_character_start(before, len(before)))
+            event.current_buffer.cursor_left(_count_last(before))
 
 
 def _move_right(event: KeyPressEvent) -> None:
     for _ in range(event.arg):
         if after := event.current_buffer.document.current_line_after_cursor:
-            event.current_buffer.cursor_right(find_character_end(after, 0))
+            event.current_buffer.cursor_right(_count_first(after))
 
 
-def _is_attached(character: str) -> bool:
-    """Whether a character belongs to the one before it."""
-    return bool(_ATTACHED.match(character)) or unicodedata.category(character) in ("Mn", "Me", "Mc")
+def _count_first(text: str) -> int:
+    """Return of how many code points the first character consists."""
+    return len(next(iter_graphemes(text)))
+
+
+def _count_last(text: str) -> int:
+    """Return of how many code points the last character consists."""
+    return len(text) - grapheme_boundary_before(text, len(text))
