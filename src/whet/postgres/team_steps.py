@@ -179,10 +179,9 @@ BEGIN
 END $$;
 """
 
-# What a transaction writes without reading is one call each: a turn is queued, begins, and lets go of its
-# session. `WF003`: too many turns of this person wait.
-_CALLS = """
-CREATE FUNCTION whet_ask_turn(
+# `@` locks what is open in the session, or nothing. `WF003`: too many turns of this person wait.
+_ASK = """
+CREATE OR REPLACE FUNCTION whet_ask_turn(
   turn_id text, in_session text, message text, turn_options text, interactive bigint, most bigint,
   channel text
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -195,12 +194,17 @@ BEGIN
       SELECT round(extract(epoch FROM now() - min(asked))) FROM team_turns
       WHERE state = 'waiting' AND person = who) USING ERRCODE = 'WF003';
   END IF;
+  @
   INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
   SELECT turn_id, in_session, message, turn_options, interactive, who, CASE WHEN EXISTS (SELECT 1
     FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running')) THEN 0 ELSE 1 END;
   PERFORM pg_notify(channel, '');
 END $$;
+"""
 
+# What a transaction writes without reading is one call each: a turn is queued, begins, and lets go of its
+# session.
+_CALLS = f"""{_ASK.replace("@", "")}
 CREATE FUNCTION whet_open_turn(which bigint, turn_number bigint, turn_id text, at text)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -222,27 +226,10 @@ END $$;
 
 # A session's open turn is locked while one is queued behind it, so that neither misses the other and no lock
 # of the whole team is needed. The end of a turn is returned as it is stored.
-_SCOPES = """
-CREATE OR REPLACE FUNCTION whet_ask_turn(
-  turn_id text, in_session text, message text, turn_options text, interactive bigint, most bigint,
-  channel text
-) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  who text := coalesce((SELECT profile FROM sessions WHERE id = in_session), '');
-BEGIN
-  IF (SELECT count(*) FROM (
-    SELECT 1 FROM team_turns WHERE state = 'waiting' AND person = who LIMIT most) w) >= most THEN
-    RAISE EXCEPTION '% turns of yours wait already, the oldest for % s', most, (
-      SELECT round(extract(epoch FROM now() - min(asked))) FROM team_turns
-      WHERE state = 'waiting' AND person = who) USING ERRCODE = 'WF003';
-  END IF;
-  PERFORM 1 FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running') FOR SHARE;
-  INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
-  SELECT turn_id, in_session, message, turn_options, interactive, who, CASE WHEN EXISTS (SELECT 1
-    FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running')) THEN 0 ELSE 1 END;
-  PERFORM pg_notify(channel, '');
-END $$;
-
+_LOCK_OPEN = (
+    "PERFORM 1 FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running') FOR SHARE;"
+)
+_SCOPES = f"""{_ASK.replace("@", _LOCK_OPEN)}
 DROP FUNCTION whet_close_turn(text, text, text, text, text);
 CREATE FUNCTION whet_close_turn(
   which text, new_state text, why text, message text, ended_channel text
