@@ -120,14 +120,13 @@ class DevicePages(AccountPages):
 
     async def press(self, request: Http) -> Response:
         """Decide by a notification's button, and answer with a line for the person."""
-        visit = await self._sessions.find_visit(request)
         try:
             form = await read_form(request)
         except BadForm as error:
             return JSONResponse({"error": str(error)}, error.status)
-        if visit is None or not has_origin(request.headers):
+        if (caller := await self._find_caller(request)) is None:
             return JSONResponse({"text": "Not decided: sign in on this device first."}, 401)
-        device, caller = self._find(form.get("device", "")), self._accounts.caller_of(visit)
+        device = self._find(form.get("device", ""))
         if device is None or device.name != caller.name or not caller.may("approve"):
             return JSONResponse({"text": f"Not decided: this is not a device of {caller.name}."}, 403)
         buttons = self._notifier.devices.buttons(device.channel)
@@ -151,20 +150,22 @@ class DevicePages(AccountPages):
 
     async def renew(self, request: Http) -> Response:
         """Take the subscription with which a browser has replaced that of a device."""
-        visit = await self._sessions.find_visit(request)
+        if (caller := await self._find_caller(request)) is None:
+            return JSONResponse({"error": "sign in on this device first"}, 401)
         try:
             form = await read_form(request)
+            now = self._read_subscription(form)
+            await self._service.change(lambda tx: devices.renew(tx, caller.name, form.get("before", ""), now))
         except BadForm as error:
             return JSONResponse({"error": str(error)}, error.status)
-        if visit is None or not has_origin(request.headers):
-            return JSONResponse({"error": "sign in on this device first"}, 401)
-        name = self._accounts.caller_of(visit).name
-        try:
-            now = self._read_subscription(form)
-            await self._service.change(lambda tx: devices.renew(tx, name, form.get("before", ""), now))
         except (ValueError, NotFound) as error:
             return JSONResponse({"error": str(error)}, 400)
         return Response(status_code=204)
+
+    async def _find_caller(self, request: Http) -> Caller | None:
+        """Return who has signed in in this browser, or None if nobody has or another site asks."""
+        visit = await self._sessions.find_visit(request)
+        return None if visit is None or not has_origin(request.headers) else self._accounts.caller_of(visit)
 
     def _read_subscription(self, form: dict[str, str]) -> tuple[str, str, str]:
         """Return the endpoint, public key and secret of a browser's subscription. Raises ValueError."""
