@@ -116,8 +116,8 @@ def redact(text: str, *, home: str = "") -> str:
 def mask_secrets(text: str) -> str:
     """Return `text` with every recognised secret as [REDACTED], and nothing else changed."""
     text = mask(text)
-    # A pattern that can't match is not tried: compiling all of them takes 15 ms. Beyond ASCII, other letters
-    # count as one of a needed part's.
+    # A pattern that can't match is not tried: compiling all of them takes 15 ms. Beyond ASCII, where (?i)
+    # matches an s by \u017f, too, all are tried.
     lower = text.lower() if text.isascii() else None
     for pattern, change, needs in _RULES:
         if lower is None or all(any(part in lower for part in parts) for parts in needs):
