@@ -220,7 +220,7 @@ class PolicyGate:
             return case
         if warning := await self._jails().warning(case.call):
             emit(Notice(warning))
-        load_grants = partial(self._applicable_grants, case.call)
+        load_grants = partial(self._find_grants, case.call)
         jailed_call = await self._jails().find_needs(
             case.call, case.action, load_grants, guesses=self.mode != "ask"
         )
@@ -260,7 +260,7 @@ class PolicyGate:
             asks = f"the rule ask: {rule} wants a person's decision"
         first = self.plans.denial(case.call, case.action) or self._policy.judge(case.action, (), asks)
         if first.verdict == "ask" and not asks:
-            first = self._policy.judge(case.action, await self._applicable_grants(case.call), "", case.digest)
+            first = self._policy.judge(case.action, await self._find_grants(case.call), digest=case.digest)
         first = self._contents.recheck(self.root_of(case.call.session_id), case, self._policy, first)
         if case.jailed is None or first.verdict == "deny" or self.mode == "deny":
             return first
@@ -268,7 +268,7 @@ class PolicyGate:
 
         return judge_jailed(case, case.jailed, first)
 
-    async def _applicable_grants(self, call: GateCall) -> list[PolicyGrant]:
+    async def _find_grants(self, call: GateCall) -> list[PolicyGrant]:
         """Return the grants that apply to a call: stored ones and those of its session."""
         rows = [row for row in await self._store.all() if row.workspace in ("", call.workspace)]
         stored = [PolicyGrant(row.tool, row.pattern) for row in rows]

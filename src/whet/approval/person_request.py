@@ -143,9 +143,7 @@ def build_request(
     opens = case.jailed.scopes if case.jailed is not None and action.level != "dangerous" else ()
     leaves = case.jailed is not None and case.jailed.leaves
     lasting = ruling.lasting and action.level == "normal" and not leaves
-    scopes = opens or scopes_of(
-        call.tool.name, action.pieces, lasting=lasting, same_call=_same_call(case) if case.digest else None
-    )
+    scopes = opens or scopes_of(call.tool.name, action.pieces, lasting=lasting, same_call=_same_call(case))
     workdir = call.arguments.get("workdir")
     return ApprovalRequest(
         call.session_id,
@@ -167,9 +165,10 @@ def build_request(
     )
 
 
-def _same_call(case: GateCase) -> GrantScope:
-    patterns = (escape_pattern(case.action.full_text),)
-    return GrantScope(case.call.tool.name, patterns, always=False, call=case.digest)
+def _same_call(case: GateCase) -> GrantScope | None:
+    """Return the scope that covers exactly this command, or None for other tools."""
+    patterns, digest = (escape_pattern(case.action.full_text),), case.digest
+    return GrantScope(case.call.tool.name, patterns, always=False, call=digest) if digest else None
 
 
 def _hidden_codes(call: GateCall, changes: Sequence[TextChange]) -> str:

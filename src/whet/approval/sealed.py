@@ -114,9 +114,7 @@ def _find_sealed_word(text: str, folder: str, sealed: Sealed) -> str:
                 paths = reader.expand(full) if is_glob(word) else (full,)
                 if any(sealed.forbids(Path(path)) for path in paths if "\0" not in path):
                     return word
-            except (
-                GlobTooWide
-            ):  # words of any text are looked at, and most are not a shell's globs: not refused
+            except GlobTooWide:  # most words of a text are no globs of a shell, so this is not refused
                 if any(may_lead_below(full, str(path)) for path in sealed.paths):
                     return word
     return ""

@@ -205,10 +205,8 @@ def _usage(error: click.UsageError) -> int:
         from whet.app.peer_words import OPTION_WORDS, find_meaning  # noqa: PLC0415 - only a wrong option needs them
 
         if meaning := find_meaning(error.option_name, OPTION_WORDS):
-            hint, error = (
-                meaning,
-                click.NoSuchOption(error.option_name, ctx=error.ctx),
-            )  # without near spellings
+            hint = meaning
+            error = click.NoSuchOption(error.option_name, ctx=error.ctx)  # without near spellings
     elif isinstance(error, click.MissingParameter) and error.ctx is not None:
         from whet.app.peer_words import OTHER_MEANINGS, find_meaning  # noqa: PLC0415 - only a wrong call needs them
 

@@ -4,9 +4,8 @@ A permission needs somebody with the right to approve. The model's own question,
 answered by the person whose turn it is, or by somebody with that right. Words answer if one question can be
 meant; with several open the reply asks which one, and each has a name for that. A question of a turn in
 another room takes only words that begin with its name: all others belong to the conversation that they are
-in. `whet.typed_answer` says
-which words are a yes. Buttons carry a random word that stands for the question in this process. It does not
-know how a question is worded.
+in. `whet.typed_answer` says which words are a yes. Buttons carry a random word that stands for the question
+in this process. This module does not know how a question is worded.
 """
 
 from __future__ import annotations
