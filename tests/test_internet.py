@@ -60,5 +60,7 @@ def test_which_addresses_are_public(address: str, expected: bool) -> None:
         *((address, False) for address in ("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "nonsense", "")),
     ],
 )
-def test_another_machine_is_not_this_one_nor_a_clouds_credential_store(address: str, expected: bool) -> None:
+def test_another_machine_is_neither_this_one_nor_where_clouds_keep_credentials(
+    address: str, expected: bool
+) -> None:
     assert is_other_machine(address) is expected

@@ -21,7 +21,9 @@ def test_records_of_every_package_go_to_the_rotated_file_and_not_to_the_terminal
     assert capfd.readouterr().err == ""
 
 
-def test_a_full_disk_drops_records_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_drops_records_without_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/whet.log").symlink_to("/dev/full")
     log.start_logging(tmp_path / "logs")

@@ -111,7 +111,9 @@ def test_what_a_page_tells_to_type_works_in_a_fresh_home(
 
 
 @pytest.mark.slow
-def test_lines_of_goals_and_helpers_that_need_more_also_work(tmp_path: Path, server: PracticeServer) -> None:
+def test_lines_of_goals_and_helpers_that_need_more_work_with_it(
+    tmp_path: Path, server: PracticeServer
+) -> None:
     settings = {"PROVIDER": "practice", "BASE_URL": server.base_url, "MODEL": "practice"}
     environ = {"HOME": str(tmp_path), **{f"WHET_MODEL_{key}": value for key, value in settings.items()}}
     program = Program(tmp_path, environ=environ)

@@ -30,7 +30,9 @@ def test_a_company_s_own_authority_is_trusted_by_each_variable(
     assert own["subject"]
 
 
-def test_other_programs_bundles_join_a_named_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bundles_of_other_programs_are_added_to_a_named_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not SYSTEMS_FILE.is_file():
         pytest.skip("this machine's certificates are elsewhere")
     monkeypatch.setenv("SSL_CERT_FILE", str(SYSTEMS_FILE))

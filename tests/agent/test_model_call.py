@@ -47,7 +47,9 @@ async def test_a_call_that_is_cancelled_between_two_tries_costs_nothing(tmp_path
         assert [message.role for message in r.session.log.messages] == ["user"]
 
 
-async def test_a_call_cancelled_while_its_second_try_is_awaited_costs_what_was_sent(tmp_path: Path) -> None:
+async def test_a_call_that_is_cancelled_while_its_second_try_is_awaited_costs_what_was_sent(
+    tmp_path: Path,
+) -> None:
     silent = ScriptedReply("x", fault=Fault(stall_after=-1))
     async with rig(tmp_path, [rate_limit_reply(), silent], backoff=Machine().backoff(300.0)) as r:
         await cancelled_once(r, lambda: len(r.server.requests) == 2)
@@ -71,7 +73,9 @@ async def test_what_no_smaller_view_helps_is_too_long_and_says_so(tmp_path: Path
 @pytest.mark.parametrize(
     ("said", "limit"), [("too long", 0), ("maximum context length is 8192 tokens", 8192)]
 )
-async def test_a_context_hears_that_it_exceeds_the_window(tmp_path: Path, said: str, limit: int) -> None:
+async def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
+    tmp_path: Path, said: str, limit: int
+) -> None:
     told: list[int | None] = []
 
     class Told(RecordingEngine):

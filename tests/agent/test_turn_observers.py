@@ -136,7 +136,9 @@ async def test_who_sees_calls_begin_sees_them_end_too_where_they_want_to(tmp_pat
         assert seen == [*begun, ("c", r.session.id, emit), ("a", r.session.id, emit)]
 
 
-async def test_a_command_that_begins_where_another_of_its_reply_ends_is_its_own_step(tmp_path: Path) -> None:
+async def test_a_command_that_begins_where_another_one_of_its_reply_ends_is_a_step_of_its_own(
+    tmp_path: Path,
+) -> None:
     seen: list[Any] = []
     wanted = [("look", "{}"), ("sh", '{"command": "ls"}'), ("look", "{}"), ("sh", '{"command": "pwd"}')]
     watcher = Watching("a", seen, wants=False)

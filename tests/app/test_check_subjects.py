@@ -45,7 +45,9 @@ _FILES = {
         ("pytest -q state.txt", ""),
     ],
 )
-def test_a_file_that_may_be_compared_is_no_subject(tmp_path: Path, command: str, subjects: str) -> None:
+def test_a_file_that_may_be_compared_with_something_is_no_subject(
+    tmp_path: Path, command: str, subjects: str
+) -> None:
     for name, text in _FILES.items():
         (tmp_path / name).write_text(text)
     assert find_subjects(command, tmp_path) == set(subjects.split())

@@ -110,7 +110,9 @@ def test_the_part_that_runs_tests_is_taken_out_of_a_command(tmp_path: Path, comm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made_during_the_goal", [False, True])
-def test_a_task_older_than_the_goal_proves_tests(tmp_path: Path, *, made_during_the_goal: bool) -> None:
+def test_a_task_that_is_older_than_the_goal_proves_tests(
+    tmp_path: Path, *, made_during_the_goal: bool
+) -> None:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     (tmp_path / "work").mkdir()
@@ -177,7 +179,9 @@ _EASED = {
         ),
     ],
 )
-def test_tests_that_need_other_files_to_pass_are_asked_about(tmp_path: Path, made: str, command: str) -> None:
+def test_tests_that_pass_only_with_other_files_than_the_programs_are_asked_about(
+    tmp_path: Path, made: str, command: str
+) -> None:
     for name, text in _EASED.items():
         (tmp_path / "work").mkdir(exist_ok=True)
         (tmp_path / "work" / name).write_text(text)

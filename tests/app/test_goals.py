@@ -130,7 +130,9 @@ class _Meddler(list[Event]):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("text", "state"), [("a\nb\n", "achieved"), ("a\n", "budget")])
-def test_a_claim_is_stale_if_no_call_changed_a_file(tmp_path: Path, text: str, state: str) -> None:
+def test_a_claim_is_stale_where_something_else_than_a_call_changed_a_file(
+    tmp_path: Path, text: str, state: str
+) -> None:
     script = [
         call("write_file", path="a.txt", content="a\nb\n"),
         shell("wc -l a.txt"),
@@ -213,7 +215,9 @@ def test_a_data_file_that_the_check_is_about_is_the_goals_work(
 @pytest.mark.slow
 @pytest.mark.parametrize("verify", ["", "sh check.sh"])
 @pytest.mark.parametrize("answer", [None, "accept"])
-def test_finish_accepts_what_a_turns_end_accepts(tmp_path: Path, verify: str, answer: str | None) -> None:
+def test_finish_accepts_what_the_end_of_the_turn_accepts(
+    tmp_path: Path, verify: str, answer: str | None
+) -> None:
     (tmp_path / "work").mkdir()
     files = {
         "main.py": "print(2 - 3)\n",

@@ -245,7 +245,9 @@ async def test_a_background_helpers_edits_are_merged_by_the_call_that_waits(tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_written", [True, False])
-async def test_a_merge_that_a_kill_cut_off_is_finished_at_an_open(tmp_path: Path, is_written: bool) -> None:
+async def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_opened(
+    tmp_path: Path, is_written: bool
+) -> None:
     folder = repository(tmp_path)
     async with working(tmp_path) as (app, session):
         task = helper(steps([shell("echo more >> a.txt")]), worktree=True, background=True)

@@ -93,7 +93,9 @@ async def test_a_broken_memory_is_named_and_nothing_else_breaks(home: Path, tmp_
         assert any("its memory bad failed" in problem.line for problem in plugins.loaded.problems)
 
 
-async def test_memories_are_in_new_sessions_and_no_running_one(home: Path, tmp_path: Path) -> None:
+async def test_what_is_remembered_stands_in_new_sessions_and_no_running_one(
+    home: Path, tmp_path: Path
+) -> None:
     async with opened(PRACTICE, tmp_path) as app:
         running = await app.new_session()
         await remember(app, "The build needs node 22")

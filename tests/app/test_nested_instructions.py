@@ -14,8 +14,10 @@ from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings
 from whet.config.schema import ModelSettings, Settings
+from whet.context.prompt import NestedInstructions
 from whet.contract.events import Event, Notice
 from whet.contract.protocols import NobodyPresent
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -121,7 +123,9 @@ def test_a_long_file_is_cut_and_the_result_stays_whole(tmp_path: Path):
 
 
 @pytest.mark.parametrize("denied", [True, False])
-async def test_instructions_in_a_protected_file_are_skipped_with_notice(tmp_path: Path, denied: bool) -> None:
+async def test_instructions_in_a_protected_file_are_left_out_with_one_notice(
+    tmp_path: Path, denied: bool
+) -> None:
     work = project(tmp_path)
     (work / "CLAUDE.md").symlink_to("AGENTS.md")
     rules = ("read(AGENTS.md)", "read(packages/web/*.md)") if denied else ()
@@ -142,3 +146,14 @@ async def test_instructions_in_a_protected_file_are_skipped_with_notice(tmp_path
     assert [("AGENTS.md" in line, "packages/web/CLAUDE.md" in line) for line in left_out] == (
         [(True, False), (False, True)] if denied else []
     )
+
+
+def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_them(tmp_path: Path) -> None:
+    nested = NestedInstructions(tmp_path, list)
+
+    async def run(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
+        return ToolOutput("")
+
+    for tags, is_wrapped in (((), False), (("path",), True), (("command",), True), (("path", "mcp"), False)):
+        made = Tool(ToolSpec("t", "", {}), "t", frozenset(), run, tags=frozenset(tags))
+        assert (nested.wrap(made) is not made) is is_wrapped, tags

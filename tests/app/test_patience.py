@@ -24,5 +24,7 @@ from whet.terminal.person import LinePerson
         ("team", LinePerson(), 900.0),
     ],
 )
-def test_unwatched_an_outage_is_waited_out_for_longer(source: str, person: Person, expected: float) -> None:
+def test_where_nobody_watches_an_outage_is_waited_out_for_longer(
+    source: str, person: Person, expected: float
+) -> None:
     assert patience_s(Settings(), source, person) == expected

@@ -170,6 +170,8 @@ def test_an_option_of_a_peer_leads_to_the_one_that_does_the_same(
         ["chat", "-q", "hi", "--toolsets", ""],
     ],
 )
-def test_an_empty_option_is_refused_at_once(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_option_is_refused_before_anything_runs(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(arguments) == 2
     assert "it is empty; give a value, or leave the option out" in capsys.readouterr().err

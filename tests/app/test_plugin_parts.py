@@ -46,7 +46,9 @@ def settings(home: Path) -> dict[str, object]:
     return {"model.provider": "practice", "model.model": "practice-echo"}
 
 
-async def test_hooks_tools_and_engines_join(home: Path, tmp_path: Path, settings: dict[str, object]) -> None:
+async def test_hooks_tools_and_an_engine_take_part(
+    home: Path, tmp_path: Path, settings: dict[str, object]
+) -> None:
     settings |= {
         "plugins.enabled": ["house-rules", "word-count", "last-words"],
         "context.engine": "last-words",
@@ -177,7 +179,9 @@ COMPANY = """
 
 
 @pytest.mark.slow
-def test_a_plugins_provider_answers_and_a_broken_one_is_a_one_line_error(home: Path, tmp_path: Path) -> None:
+def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
+    home: Path, tmp_path: Path
+) -> None:
     write(home, "company", COMPANY)
 
     async def main(provider: str, where: str) -> str:
@@ -202,7 +206,9 @@ class Yes(NobodyPresent):
         return "once"
 
 
-def test_notifiers_hear_of_questions_and_long_turns_and_delay_nothing(home: Path, tmp_path: Path) -> None:
+def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
+    home: Path, tmp_path: Path
+) -> None:
     shutil.copytree(EXAMPLES / "log-file", home / "plugins" / "log-file")
     write(home, "mute", "def register(ctx):\n    ctx.register_notifier('mute', lambda title, text: 1 / 0)\n")
 

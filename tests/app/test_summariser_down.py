@@ -36,7 +36,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_twelve_of_twelve_turns_are_answered_if_the_summariser_fails(tmp_path: Path, kind: str) -> None:
+def test_twelve_of_twelve_turns_are_answered_under_any_fault_of_the_summariser(
+    tmp_path: Path, kind: str
+) -> None:
     summaries = 0
 
     def mind(ask: PracticeRequest) -> ScriptedReply:

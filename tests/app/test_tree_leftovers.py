@@ -95,7 +95,9 @@ def test_what_is_not_copied_keeps_the_tree(tmp_path: Path, command: str, kept: s
         ("git init -q out; rm sub/b.txt; ln -s ../out sub/b.txt", ("out/",)),
     ],
 )
-def test_a_repository_in_a_tracked_place_is_kept(tmp_path: Path, command: str, kept: tuple[str, ...]) -> None:
+def test_a_repository_in_the_place_of_a_tracked_file_or_folder_is_kept(
+    tmp_path: Path, command: str, kept: tuple[str, ...]
+) -> None:
     work = _work(tmp_path)
     (work / "sub").mkdir()
     (work / "sub/b.txt").write_text("b\n")

@@ -93,13 +93,17 @@ READ_AHEAD_TOKENS = (256 + 64) * 1024 // 3
 
 
 @pytest.mark.parametrize("usage", [None, {"prompt_tokens": 0, "completion_tokens": 0}])
-def test_a_silent_server_is_stopped_at_the_cap(db: StateDatabase, clock: FixedClock, usage: object) -> None:
+def test_a_server_that_reports_nothing_is_stopped_at_the_cap(
+    db: StateDatabase, clock: FixedClock, usage: object
+) -> None:
     spender, ends = spend(db, clock, [answer(WORDS, usage)] * 60, CAP, 60)
     assert isinstance(ends[-1], BudgetReached) and "session's cap" in ends[-1].message
     assert spender.sent_tokens < spender.counted <= CAP and spender.unsettled == 0
 
 
-def test_cut_streams_count_and_their_retries_stop_at_the_cap(db: StateDatabase, clock: FixedClock) -> None:
+def test_streams_that_are_cut_count_and_their_retries_stop_at_the_cap(
+    db: StateDatabase, clock: FixedClock
+) -> None:
     cut = Script([sse(text("Hel"))], cut=True)
     good = answer("hi", {"prompt_tokens": 1_000, "completion_tokens": 1})
     spender, ends = spend(db, clock, [cut, cut, good] * 40, CAP, 40)
@@ -236,7 +240,9 @@ async def _cancel_second_attempt(db: StateDatabase, clock: FixedClock) -> Spende
         return spender
 
 
-def test_a_call_cancelled_before_its_retry_counts_both_prompts(db: StateDatabase, clock: FixedClock) -> None:
+def test_a_call_that_is_cancelled_while_its_retry_is_awaited_counts_both_prompts(
+    db: StateDatabase, clock: FixedClock
+) -> None:
     spender = asyncio.run(_cancel_second_attempt(db, clock))
     first, second = (len(request.body) // 4 for request in spender.server.requests)
     assert spender.counted >= first + second and spender.unsettled == 0

@@ -65,7 +65,9 @@ def _merged(folder: Path, workspace: Path, name: str) -> MergePlan:
 
 
 @pytest.mark.slow
-def test_a_repository_is_held_while_git_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_is_held_while_git_works_on_its_trees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work = repository(tmp_path)
     log, _ = _gits(tmp_path, monkeypatch)
     assert _merged(tmp_path, work, "one").done
@@ -73,7 +75,9 @@ def test_a_repository_is_held_while_git_is_at_work(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_a_git_that_outlives_its_program_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_git_that_outlives_its_program_holds_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work = repository(tmp_path)
     log, deadly = _gits(tmp_path, monkeypatch)
     deadly.touch()

@@ -145,7 +145,9 @@ def test_a_file_is_judged_by_where_it_lies(
         ("https://a.org/?k=sk-abcdefghijklmnopqrstuvwx", "a.org", "dangerous", ""),
     ],
 )
-def test_an_address_is_known_by_host(tmp_path: Path, url: str, program: str, level: str, grant: str) -> None:
+def test_an_address_is_known_by_its_host(
+    tmp_path: Path, url: str, program: str, level: str, grant: str
+) -> None:
     view = action(tmp_path, "web_fetch", url=url)
     (piece,) = view.pieces
     assert (view.tool, view.full_text, piece.text) == ("web_fetch", url.strip(), url.strip())
@@ -163,7 +165,9 @@ def test_an_address_is_known_by_host(tmp_path: Path, url: str, program: str, lev
         ({"action": "save", "name": "a"}, "normal"),
     ],
 )
-def test_a_template_loads_unasked_but_asks_to_apply(arguments: dict[str, object], level: str) -> None:
+def test_a_template_is_loaded_unasked_and_applied_with_a_question(
+    arguments: dict[str, object], level: str
+) -> None:
     made = Tool(ToolSpec("warm", "", {}), "t", frozenset({"write"}), _never, tags=frozenset({"templates"}))
     call = GateCall("s1", ToolCall("c1", "warm", "{}"), made, arguments, "/w")
     view = describe(call, RiskScope("/w", "/home/u", "/home/u/.whet"), analyse)

@@ -72,7 +72,9 @@ def test_what_stays_inside_is_not_asked_about(tmp_path: Path, command: str, mode
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
-def test_a_dangerous_command_is_asked_about_if_no_rewind_restores_files(tmp_path: Path, mode: str) -> None:
+def test_a_dangerous_command_is_asked_about_if_no_rewind_restores_its_files(
+    tmp_path: Path, mode: str
+) -> None:
     async def never(_: Path) -> bool:
         return False
 
@@ -325,7 +327,9 @@ def test_a_program_that_names_no_host_runs_inside_and_is_asked_about_once_it_wan
     ("command", "host"),
     [("curl example.com", "example.com"), ("ssh me@box ls", "box"), ("kubectl delete pod x", "any")],
 )
-def test_a_named_host_and_a_change_outside_are_asked_about(tmp_path: Path, command: str, host: str) -> None:
+def test_a_host_that_is_named_and_a_change_elsewhere_are_asked_about_before(
+    tmp_path: Path, command: str, host: str
+) -> None:
     bench, _ = confined(tmp_path, "no")
     assert bench.sh(command).verdict == "deny"
     assert bench.person.asked[0].opening.startswith(f"reach {host}")
@@ -340,6 +344,8 @@ def test_a_named_host_and_a_change_outside_are_asked_about(tmp_path: Path, comma
     ],
     ids=["above the home", "in Whet's home", "elsewhere"],
 )
-def test_the_home_and_whets_own_folder_are_no_single_opening(command: str, opening: Opening) -> None:
+def test_what_holds_the_home_or_lies_in_whets_own_is_no_single_opening(
+    command: str, opening: Opening
+) -> None:
     place = RiskScope("/opt", "/usr/share", "/usr/lib")
     assert analyse(command, "/opt", place, "").needs == (opening,)

@@ -207,6 +207,8 @@ from tests.support import each
         ("rsync a", "normal", ()),
     ],
 )
-def test_effects_on_files_are_told_with_reasons(command: str, level: str, reasons: tuple[str, ...]) -> None:
+def test_what_becomes_of_files_is_told_with_its_reasons(
+    command: str, level: str, reasons: tuple[str, ...]
+) -> None:
     risk = judge(command)
     assert (risk.level, risk.reasons) == (level, reasons)

@@ -110,7 +110,9 @@ from tests.support import each
         ("ls $(base64 x)", "normal", ()),
     ],
 )
-def test_what_a_command_brings_together_is_told(command: str, level: str, reasons: tuple[str, ...]) -> None:
+def test_what_a_command_brings_together_is_told_with_its_reasons(
+    command: str, level: str, reasons: tuple[str, ...]
+) -> None:
     risk = judge(command)
     assert (risk.level, risk.reasons) == (level, reasons)
 

@@ -314,7 +314,9 @@ def test_a_diff_is_judged_by_every_file_in_it(tmp_path: Path) -> None:
      "b/x\u2028/../.git/config", "b/x\x1c/../.envrc", "b/.vscode/tasks.json",
      "b/.git/config\t2001-01-01", "/opt/x"],
 )  # fmt: skip
-def test_a_diffs_files_are_those_that_it_changes_in_any_notation(tmp_path: Path, header: str) -> None:
+def test_a_diffs_files_are_those_that_it_changes_however_they_are_written(
+    tmp_path: Path, header: str
+) -> None:
     bench = Bench(tmp_path, Someone(), mode="auto")
     hunk = "@@ -0,0 +1 @@\n+b\n"
     assert bench.decide("patch", diff=f"--- /dev/null\n+++ {header}\n{hunk}").verdict == "deny"

@@ -221,7 +221,9 @@ def test_no_tool_reads_or_changes_a_protected_file(
     ],
     ids=lambda text: f"{text[:20]!r} {len(text)}",
 )
-def test_no_length_hides_a_protected_file_from_rules(make_world: Callable[[str], _World], text: str) -> None:
+def test_no_length_hides_a_protected_file_from_the_rules(
+    make_world: Callable[[str], _World], text: str
+) -> None:
     world = make_world(_RULES[0])
     (world.workspace / "secrets/two\nlines").touch()
     for writes in (False, True):
@@ -380,7 +382,9 @@ def test_a_rule_whose_files_can_not_all_be_found_stops_the_command(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_glob_of_the_whole_disk_is_refused_outside_a_sandbox(make_world: Callable[[str], _World]) -> None:
+def test_a_glob_through_the_whole_disk_is_refused_outside_a_sandbox(
+    make_world: Callable[[str], _World],
+) -> None:
     world = make_world(_RULES[0])
     for glob in ("o*", "*.json", "*/*.json"):
         assert world.try_call("terminal", {"command": f"ls {glob}"}, writes=False) != "refused"
@@ -392,7 +396,9 @@ def test_a_glob_of_the_whole_disk_is_refused_outside_a_sandbox(make_world: Calla
 
 
 @pytest.mark.parametrize(("rule", "kind"), [(_RULES[0], "read"), (_RULES[0], "write"), (_RULES[1], "write")])
-def test_no_opening_reaches_a_guarded_file(make_world: Callable[[str], _World], rule: str, kind: Any) -> None:
+def test_no_opening_reaches_a_protected_file(
+    make_world: Callable[[str], _World], rule: str, kind: Any
+) -> None:
     world = make_world(rule)
     policy = world.confinement.policy(world.workspace)
     with pytest.raises(ToolDenied, match="a deny rule protects"):
@@ -407,7 +413,9 @@ def test_no_opening_reaches_a_guarded_file(make_world: Callable[[str], _World], 
         ("terminal", {"command": "cat secrets/a"}),
     ],
 )
-def test_a_file_ask_rule_asks_for_every_tool(tmp_path: Path, tool: str, arguments: dict[str, Any]) -> None:
+def test_an_ask_rule_for_files_asks_for_every_tool(
+    tmp_path: Path, tool: str, arguments: dict[str, Any]
+) -> None:
     bench = Bench(tmp_path, Someone("no"), mode="auto", ask=["read_file(secrets/*)"])
     (bench.workspace / "secrets").mkdir()
     (bench.workspace / "secrets/a").write_text("x")

@@ -159,7 +159,9 @@ def test_what_is_reached_is_named() -> None:
         ("/home/u/.whet", "people/ben/work/notes.md", "whet"),
     ],
 )
-def test_a_person_s_folder_in_the_home_is_their_workspace_alone(workspace: str, path: str, zone: str) -> None:
+def test_a_person_s_folder_in_the_home_is_a_workspace_for_them_alone(
+    workspace: str, path: str, zone: str
+) -> None:
     assert zone_of(path, workspace, RiskScope(workspace, "/home/u", "/home/u/.whet")) == zone
     full = absolute_path(path, workspace)
     counts_as_secret = is_secret(str(full), RiskScope(workspace, "/home/u", "/home/u/.whet"))

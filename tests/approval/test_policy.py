@@ -110,7 +110,9 @@ def test_what_a_whole_text_adds_up_to_is_covered_by_that_text_alone() -> None:
         (PolicyGrant("terminal", "make x"), "forbidden", False),
     ],
 )
-def test_a_grant_covers_what_is_dangerous_as_is_only(grant: PolicyGrant, level: Level, covers: bool) -> None:
+def test_a_grant_covers_what_is_dangerous_as_it_stands_only(
+    grant: PolicyGrant, level: Level, covers: bool
+) -> None:
     assert (policy().judge(action(level), (grant,), digest="a digest") == COVERED) is covers
 
 

@@ -134,6 +134,8 @@ from tests.support import each
         ('ls "a', "dangerous", ("can't tell what it runs: the shell syntax can't be read",)),
     ],
 )
-def test_what_a_text_runs_is_told_with_reasons(command: str, level: str, reasons: tuple[str, ...]) -> None:
+def test_what_a_text_runs_is_told_with_its_reasons(
+    command: str, level: str, reasons: tuple[str, ...]
+) -> None:
     risk = judge(command)
     assert (risk.level, risk.reasons) == (level, reasons)

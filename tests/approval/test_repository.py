@@ -202,7 +202,9 @@ def test_a_bare_repository_in_a_clone_is_not_followed(hostile: Path) -> None:
     assert not (hostile.parent / "ran").exists()
 
 
-def test_what_is_kept_for_all_repositories_stays(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_person_keeps_for_all_repositories_is_theirs(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = hostile.parent / "gitconfig"
     git(hostile, "config", "-f", str(settings), "diff.x.textconv", "cat")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
@@ -281,7 +283,9 @@ def test_a_plain_repository_is_judged_without_git(repository: Path, starts: Path
 
 
 @pytest.mark.parametrize("kind", ["tree", "submodule"])
-def test_linked_trees_and_submodules_need_no_git(repository: Path, starts: Path, kind: str) -> None:
+def test_a_linked_tree_and_a_submodule_are_judged_without_git(
+    repository: Path, starts: Path, kind: str
+) -> None:
     git(repository, "commit", "-q", "--allow-empty", "-m", "x")
     git(repository, "remote", "add", "origin", "https://example.org/a.git")
     folder = repository.parent / "linked"

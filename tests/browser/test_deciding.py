@@ -13,7 +13,9 @@ from tests.browser.test_axe import AXE
 pytestmark = pytest.mark.slow
 
 
-def test_a_live_request_is_denied_with_a_reason_and_the_agent_gets_it(page: Page, daemon: Daemon) -> None:
+def test_a_request_arrives_live_is_denied_with_a_reason_and_the_agent_gets_it(
+    page: Page, daemon: Daemon
+) -> None:
     sign_in(page, daemon)
     with ThreadPoolExecutor(1) as pool:
         request_id = daemon.submit(action="wipe_database", details={"database": "orders"})
@@ -165,7 +167,9 @@ def test_a_phone_shows_the_list_then_one_request_with_both_buttons(page: Page, d
     assert page.eval("document.documentElement.scrollWidth <= innerWidth") is True
 
 
-def test_what_comes_under_a_press_on_its_way_is_not_approved_by_it(page: Page, daemon: Daemon) -> None:
+def test_what_comes_under_a_press_that_is_on_its_way_is_not_approved_by_it(
+    page: Page, daemon: Daemon
+) -> None:
     request_id = daemon.submit(action="send_mail", details={"to": "ops"}, accepts_edits=True)
     sign_in(page, daemon, f"/r/{request_id}")
     seen = daemon.status(request_id)["digest"]

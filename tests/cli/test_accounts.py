@@ -113,7 +113,9 @@ def test_the_command_lists_and_chooses_accounts_and_doctor_says_whose_key_is_mis
 
 @pytest.mark.slow
 @pytest.mark.unconfined
-def test_the_chat_switches_accounts_only(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chat_switches_accounts_and_keeps_its_prefix(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WORK_KEY", SECRET)
     monkeypatch.setenv("MINE_KEY", "sk-mine-0123456789abcdef")
     replies = [ScriptedReply(f"Answer {number}.") for number in range(3)]

@@ -67,7 +67,9 @@ def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_no_model_text(folder: Path) -> None:
+def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_none_of_the_models(
+    folder: Path,
+) -> None:
     script = [
         call("terminal", command="touch made"),
         call("terminal", command="touch two"),

@@ -63,7 +63,9 @@ def database(home: Path, clock: FixedClock, session: str) -> Any:
 
 
 @pytest.mark.slow
-def test_no_word_is_left_if_others_have_it_open(home: Path, database: StateDatabase, session: str) -> None:
+def test_no_word_is_left_though_others_have_the_file_open(
+    home: Path, database: StateDatabase, session: str
+) -> None:
     index = sqlite3.connect(home / "state.db")
     pages = b"".join(row[0] for row in index.execute("SELECT block FROM messages_fts_data"))
     index.close()
@@ -105,7 +107,9 @@ def test_the_traces_that_it_left_elsewhere_go_too(
 
 
 @pytest.mark.slow
-def test_a_session_named_twice_goes_once(home: Path, database: StateDatabase, session: str) -> None:
+def test_a_session_named_twice_or_with_its_child_goes_once(
+    home: Path, database: StateDatabase, session: str
+) -> None:
     child = NewSession(id="child", parent_session_id=session, kind="child")
     database.write_now(lambda db: store_sessions.create(db, child, "2026-11-21T09:00:00.000Z"))
     done = run(home, "delete", session, session, "child", "--yes")
@@ -129,7 +133,9 @@ def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, ses
 
 
 @pytest.mark.slow
-def test_a_file_that_others_hold_is_written_again_later(home: Path, session: str, clock: FixedClock) -> None:
+def test_a_file_that_others_keep_in_use_is_written_again_later(
+    home: Path, session: str, clock: FixedClock
+) -> None:
     database = StateDatabase.open(home / "state.db", clock, patience_s=0.05)
     find_now(database, "qzquestion")
     database.write_now(lambda db: session_deletion.delete_session(db, session))

@@ -104,7 +104,9 @@ def test_a_missing_key_and_an_unknown_provider_fail(home: Path) -> None:
     assert report(home)[1]["model"]["state"] == "failed"
 
 
-def test_servers_are_listed_by_workspace(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_language_servers_are_listed_for_the_workspace_s_files(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, programs = tmp_path / "work", tmp_path / "programs"
     for folder in (home, work, programs):
         folder.mkdir(mode=0o700)

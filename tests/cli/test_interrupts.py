@@ -88,7 +88,9 @@ def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_a_signal_as_the_loop_closes_is_no_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_in_the_moment_in_which_the_loop_closes_is_no_complaint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     base: Any = asyncio.SelectorEventLoop.__mro__[1]  # its close ends with the pipe
     closes = base.close
 

@@ -188,7 +188,9 @@ def test_only_a_yes_that_was_typed_after_the_text_accepts(tmp_path: Path) -> Non
     assert (home / "skills/tidy").exists()
 
 
-def test_the_question_shows_a_skills_text_no_installs_nothing(whet: Any, home: Path, tmp_path: Path) -> None:
+def test_the_question_shows_a_skills_text_and_a_no_installs_nothing(
+    whet: Any, home: Path, tmp_path: Path
+) -> None:
     (tmp_path / "SKILL.md").write_text("---\nname: tidy\ndescription: d\n---\nRun `make tidy` and look.\n")
     asked = whet("skills install", str(tmp_path))  # nobody answers
     assert asked.exit_code == 1 and "Run `make tidy` and look." in asked.output

@@ -69,7 +69,9 @@ def _one_shot(r: Rig, output: Output, events: Sequence[Event], capsys: pytest.Ca
     return err if output == "text" else out
 
 
-async def test_every_kind_of_notice_has_its_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_every_kind_of_notice_is_shown_where_the_table_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with rig(tmp_path) as r:
         surfaces: dict[str, Callable[[Sequence[Event]], str]] = {
             **{name: show for name, show in ANSWERS.items() if name not in LIVE},
@@ -157,7 +159,9 @@ def test_a_program_reads_the_notices_of_its_last_turn(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.unconfined
-def test_a_chat_reads_at_once_that_a_human_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chat_reads_at_once_that_a_human_has_to_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call = use("terminal", command="./ship 1.0")
     script = [ScriptedReply(tool_calls=(call,)), ScriptedReply("That was it.")]
     with Served(tmp_path, "--port", str(quiet_port()), home="service") as service:

@@ -48,7 +48,9 @@ async def test_the_rest_of_a_line_that_was_begun_before_the_question_is_no_answe
     assert await asked == "no"
 
 
-async def test_a_turn_is_stopped_at_its_question(keyboard: int, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_turn_is_stopped_before_its_question_is_answered(
+    keyboard: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     person, answers = LinePerson(), list[object]()
 
     async def turn() -> None:

@@ -120,7 +120,9 @@ def test_a_history_that_can_not_be_written_any_more_ends_nothing(tmp_path: Path)
 
 
 @pytest.mark.slow
-async def test_at_shows_rows_of_a_tree_half_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_at_shows_rows_while_a_large_tree_is_still_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "early").mkdir()
     for number in range(1_200):
         (tmp_path / "early" / f"reply{number}.py").touch()

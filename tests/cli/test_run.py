@@ -65,7 +65,9 @@ def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_g
         asyncio.run(main(server.base_url, other))
 
 
-def test_the_command_prints_a_table_and_exits_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_a_table_and_says_by_its_code_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     schema = {"type": "object"}
     path = tasks(tmp_path, {"name": "one", "task": steps(answer="first")}, {"task": "x", "schema": schema})

@@ -176,7 +176,9 @@ def test_delete_asks_first_and_then_nothing_is_left(home: Path, clock: FixedCloc
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("typed", "code", "left"), [("n", 1, 1), ("", 1, 1), ("y", 0, 0)])
-def test_delete_asks_at_a_terminal(home: Path, clock: FixedClock, typed: str, code: int, left: int) -> None:
+def test_delete_at_a_terminal_does_what_the_person_says(
+    home: Path, clock: FixedClock, typed: str, code: int, left: int
+) -> None:
     session = store(home, clock, "Lunch", LUNCH)
     ours, theirs = os.openpty()
     os.write(ours, f"{typed}\n".encode())
@@ -233,7 +235,9 @@ def test_export_writes_whole_private_files(home: Path, clock: FixedClock, tmp_pa
     assert [path.name for path in tmp_path.glob("all*")] == ["all.jsonl"]
 
 
-def test_export_replaces_nothing_unasked_and_is_whole(home: Path, clock: FixedClock, tmp_path: Path) -> None:
+def test_export_replaces_nothing_unasked_and_leaves_no_halves(
+    home: Path, clock: FixedClock, tmp_path: Path
+) -> None:
     store(home, clock, "Lunch", LUNCH)
     target = tmp_path / "out.md"
     target.write_text("mine")

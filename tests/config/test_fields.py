@@ -88,7 +88,9 @@ def test_the_nearest_name() -> None:
         ("agent.max_steps", ("1",), ("0", "9" * 400)),
     ],
 )
-def test_later_refusals_are_refused_now(key: str, fits: tuple[str, ...], does_not: tuple[str, ...]) -> None:
+def test_what_would_be_refused_later_is_refused_when_it_is_read(
+    key: str, fits: tuple[str, ...], does_not: tuple[str, ...]
+) -> None:
     for text in fits:
         read_text(fields()[key], text)
     for text in does_not:

@@ -52,7 +52,9 @@ def test_a_file_is_replaced_whole_with_its_mode_and_nothing_beside_it(tmp_path: 
     assert [path.name for path in file.parent.iterdir()] == [".env"]
 
 
-def test_a_home_is_found_or_made_with_profiles_below(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_is_found_made_for_its_owner_only_and_profiles_lie_below(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = find_home()
     assert found.root == home and find_home("my-work_2").root == home / "profiles" / "my-work_2"
     for name in ("../x", "a b", "-", "."):
@@ -156,7 +158,9 @@ def test_a_secrets_name(name: str, is_secret: bool) -> None:
     assert is_secret_name(name) is is_secret
 
 
-def test_a_proxy_without_a_scheme_and_networks_that_go_direct(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_without_a_scheme_and_networks_that_go_the_direct_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "proxy.lan:3128")
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,bad/net,x.lan")
     assert find_proxy("http", "example.com") == "http://proxy.lan:3128"

@@ -125,7 +125,9 @@ def test_other_settings_still_take_no_fields(home: Path) -> None:
         ("agent:\n  ? max_steps\n  : 7\n", "agent.max_steps"),
     ],
 )
-def test_nothing_is_written_if_the_edit_changes_anything_else(home: Path, text: str, key: str) -> None:
+def test_nothing_is_written_where_the_edit_would_change_anything_else(
+    home: Path, text: str, key: str
+) -> None:
     home.mkdir()
     mine = Home(home)
     mine.config.write_text(text)

@@ -256,7 +256,9 @@ def test_an_agent_with_a_folder_of_its_own_is_found_there(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("agent", EVENTS)
-def test_each_agent_is_answered_its_way(server: Running, monkeypatch: pytest.MonkeyPatch, agent: str) -> None:
+def test_each_agent_gets_an_answer_in_its_own_form(
+    server: Running, monkeypatch: pytest.MonkeyPatch, agent: str
+) -> None:
     monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("submit", "agent"))
     fields = {"tool_name": "bash", "tool_input": {"command": "make"}, "cwd": "/tmp"} | EVENTS[agent]
     ask = HookAsk(f"http://127.0.0.1:{server.port}")

@@ -120,7 +120,9 @@ def test_a_dangerous_command_is_not_approved_among_others(server: Running) -> No
 
 
 @pytest.mark.parametrize(("body", "level"), [(DEADLY, "dangerous"), (MILD, "safe"), (None, None)])
-def test_the_record_holds_the_risk(server: Running, body: dict[str, Any] | None, level: str | None) -> None:
+def test_the_record_holds_the_reading_of_danger(
+    server: Running, body: dict[str, Any] | None, level: str | None
+) -> None:
     request_id = ask(server, body)
     record = server.client("approve", "ann").get(f"/confirm/{request_id}").json()
     assert record.get("risk", {}).get("level") == level

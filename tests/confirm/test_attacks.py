@@ -224,7 +224,9 @@ def test_who_is_elsewhere_has_no_user_here(client: object) -> None:
         ("null", True),  # no host: fits no passkey
     ],
 )
-def test_what_a_passkey_signed_at_another_port_of_this_machine_is_refused(origin: str, is_ours: bool) -> None:
+def test_what_a_passkey_signed_at_another_port_of_this_machine_is_none_of_ours(
+    origin: str, is_ours: bool
+) -> None:
     scope = {"type": "http", "headers": [(b"origin", origin.encode())], "server": ("127.0.0.1", 8766)}
     assert (request_origin(Request(scope)).origin == origin) is is_ours
 

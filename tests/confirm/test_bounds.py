@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -199,3 +200,17 @@ def test_at_most_128_webhooks_are_under_way() -> None:
 def test_the_page_shows_500_characters_of_a_votes_reason() -> None:
     shown = format_ballot(Vote("r", "ann", "deny", 1.0, "x" * 501))["reason"]
     assert shown.startswith("x" * 500) and "x" * 501 not in shown
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [-1.0, 0.0, 91 * 86400.0, float("-1e300"), 1e300],
+    ids=["past", "now", "far", "-1e300", "1e300"],
+)
+def test_no_time_but_a_near_one_is_lent(tmp_path: Path, seconds: float) -> None:
+    with Running(tmp_path, upkeep=False) as server:
+        server.token("approve", "bob")
+        alice = server.client("approve", "alice")
+        body = json.dumps({"stand_in": "bob", "until": time.time() + seconds})
+        assert alice.post("/delegations", content=body).status_code == 400
+        assert alice.get("/delegations").json()["delegations"] == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import hmac
 import json
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from whet_confirm.callbacks import (
     load_secret,
     receiver_of,
     retry_dead_letter,
+    signatures,
 )
 from whet_confirm.http.reading import read_before, read_limit, read_wait_s
 from whet_confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
@@ -195,3 +198,30 @@ def test_the_first_header_and_the_last_parameter_count() -> None:
     scope = {"headers": [(b"a", b"1"), (b"a", b"\xe4"), (b"b", b"3")], "query_string": b"x=1&x=2&y="}
     assert (header(scope, b"a"), header(scope, b"b"), header(scope, b"c")) == ("1", "3", "")
     assert query(scope) == {"x": "2", "y": ""} and query({"query_string": b""}) == {}
+
+
+def test_a_webhook_is_signed_by_the_secret_and_the_key(desk: Desk) -> None:
+    secret, key = "whsec_" + base64.b64encode(b"k" * 32).decode(), desk.service.key
+    shared, own = signatures(secret, key, "msg_1", 7, "{}").split(" ")
+    mac = hmac.new(b"k" * 32, b"msg_1.7.{}", hashlib.sha256).digest()
+    assert shared == f"v1,{base64.b64encode(mac).decode()}"
+    assert own == f"v1a,{base64.b64encode(key.sign(b'msg_1.7.{}')).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"\xff", "Invalid JSON body: not UTF-8"),
+        (b"[]", "Invalid JSON body: not an object"),
+        (b'{"a":1,"a":2}', "Invalid JSON body: a key stands twice in one object"),
+        (b'{"a":NaN}', "Invalid JSON body: NaN is not JSON"),
+        (b'{"a":-Infinity}', "Invalid JSON body: -Infinity is not JSON"),
+        (b'{"a":1e999}', "Invalid JSON body: 1e999 is too large a number"),
+        (b'{"a":' + b"[" * 64 + b"]" * 64 + b"}", "Invalid JSON body: nested deeper than 64"),
+        (b'{"a":' + b"[" * 100_000, "Invalid JSON body: nested deeper than 64"),
+    ],
+)
+def test_json_that_has_more_than_one_meaning_is_refused(body: bytes, said: str) -> None:
+    with pytest.raises(HttpRefusal) as caught:
+        parse_object(body)
+    assert (caught.value.status, caught.value.message) == (400, said)

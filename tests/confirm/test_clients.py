@@ -127,7 +127,9 @@ def test_no_service_is_a_denial(token):
     assert caught.value.status == "unavailable" and "whet confirm serve" in caught.value.hint
 
 
-async def test_a_wait_without_time_returns_the_request_as_it_is_or_says_nobody_is_there(server, token, url):
+async def test_a_wait_without_time_gives_the_request_as_it_is_or_says_that_nobody_is_there(
+    server, token, url
+):
     async with asyncio.timeout(20), ConfirmClient(url, token) as client:
         ticket = await client.submit("deploy", "Deploy")
         assert (await client.wait(ticket.id, 0.0))["status"] == "pending"

@@ -263,3 +263,21 @@ def test_every_call_is_in_the_page():
         verbs = [call.method] if call.method != "GET" else [call.method, "`/"]
         is_there = any(any(verb in row for verb in verbs) and (path in row or last in row) for row in rows)
         assert is_there, f"{call.method} {path} is in no row"
+
+
+def test_audit_lists_newest_first_with_details_as_text(fresh):
+    ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(3)]
+    page = fresh.person.get("/audit").json()
+    assert page["count"] == 3 and [entry["id"] for entry in page["entries"]] == ids[::-1]
+    entry = page["entries"][0]
+    assert entry.keys() >= AUDIT_KEYS and entry["details"] == '{"version":"1.4.2"}'
+
+
+def test_health_needs_no_token_and_counts_what_is_pending(fresh):
+    made = submit(fresh).json()
+    health = fresh.stranger.get("/health").json()
+    assert (
+        health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
+    )
+    fresh.person.post(made["deny_url"])
+    assert fresh.stranger.get("/health").json()["pending_count"] == 0

@@ -97,7 +97,9 @@ def test_the_harm_is_seen_in_every_other_field_that_runs_along(server: Running, 
         ("a \u05d0 b 5", False), ("\u05d0.\n\u05d1", False), ("rm /a/b", False),
     ],
 )  # fmt: skip
-def test_what_runs_in_another_order_than_shown_is_named(server: Running, text: str, turned: bool) -> None:
+def test_what_runs_in_another_order_than_it_is_shown_is_named(
+    server: Running, text: str, turned: bool
+) -> None:
     request = server.stored(ask(server, {"command": text, "more": ["\u05d0", "\u05d1"]}))
     assert any("right to left" in one for one in describe_unclear(request)) is turned
     assert ("as JSON" in unclear_warning(request)) is turned

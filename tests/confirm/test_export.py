@@ -88,7 +88,9 @@ def stored(server: Running) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_a_collector_gets_every_event_and_resumes_where_it_was(tmp_path: Path, collector: Collector) -> None:
+def test_a_collector_gets_every_event_and_goes_on_where_it_was_left(
+    tmp_path: Path, collector: Collector
+) -> None:
     secrets = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20abc, x-tenant=1"}
     with Running(tmp_path, exports=(collector.address,), secrets=secrets) as server:
         decided(server)

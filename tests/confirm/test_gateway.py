@@ -228,7 +228,9 @@ def test_calls_of_a_server_over_http_are_held(server: Running, tmp_path: Path, k
         (("--header", "A: b", "--", "cat"), "only for a URL; cat is a program"),
     ],
 )
-def test_an_unusable_url_or_header_is_refused(tmp_path: Path, arguments: tuple[str, ...], why: str) -> None:
+def test_a_url_or_header_that_can_not_be_used_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], why: str
+) -> None:
     environ = {"WHET_HOME": str(tmp_path), "EMPTY_X": ""}
     done = forked.run(("confirm", "gateway", *arguments), tmp_path, environ=environ)
     assert done.code != 0 and why in done.err
@@ -279,7 +281,9 @@ def test_a_message_that_can_be_read_in_two_ways_is_refused(line: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_a_cancelled_call_and_a_closed_client_withdraw_requests(server: Running, tmp_path: Path) -> None:
+def test_a_cancelled_call_and_a_closed_client_withdraw_their_requests(
+    server: Running, tmp_path: Path
+) -> None:
     with Gate(server, tmp_path) as gate:
         gate.start()
         gate.call(1, "delete_file", path="a")
@@ -313,7 +317,9 @@ def test_a_killed_gateway_runs_nothing_that_is_approved_later(server: Running, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("returns", [False, True])
-def test_a_killed_agents_request_can_not_be_approved(server: Running, tmp_path: Path, returns: bool) -> None:
+def test_a_request_whose_agent_was_killed_can_not_be_approved(
+    server: Running, tmp_path: Path, returns: bool
+) -> None:
     server.service.attendance.grace_s = 0.0 if not returns else 3600.0
     with Gate(server, tmp_path) as gate:
         gate.start().call(1, "delete_file", path="a")
@@ -379,7 +385,9 @@ def test_a_definition_that_can_not_be_stored_refuses_the_call(server: Running, t
 
 
 @pytest.mark.slow
-def test_an_endless_message_ends_the_gateway_with_its_reason(server: Running, tmp_path: Path) -> None:
+def test_a_message_of_endless_length_ends_the_gateway_with_its_reason(
+    server: Running, tmp_path: Path
+) -> None:
     with Gate(server, tmp_path, "cat") as gate:
         assert gate.process.stdin is not None and gate.process.stderr is not None
         with contextlib.suppress(BrokenPipeError):

@@ -243,7 +243,9 @@ def test_what_a_provider_may_not_say_opens_nothing(company: Running, provider: P
     assert company.rows("SELECT count(*) FROM people") == [(0,)]
 
 
-def test_a_callback_is_good_once_in_one_browser_for_one_login(company: Running, provider: Provider) -> None:
+def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(
+    company: Running, provider: Provider
+) -> None:
     provider.user = {"sub": "u-1", "groups": ["release"], **MAIL}
     client = browser(company)
     number = f"whet_confirm_{company.page_port}"

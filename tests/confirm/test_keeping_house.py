@@ -73,7 +73,9 @@ async def _goes_on(
     work.cancel()
 
 
-def test_who_follows_others_passes_over_nonsense(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_follows_other_processes_goes_on_where_one_wrote_nonsense(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with Running(tmp_path, upkeep=False) as server:
         server.client("submit", "agent").post("/confirm", json=SUBMIT)
         service = server.service

@@ -87,7 +87,9 @@ def add(db: apsw.Connection, table: Table, dice: random.Random) -> str:
 
 
 @pytest.mark.parametrize(("what", "count"), [(change, CHANGED), (take, TAKEN), (add, ADDED)])
-def test_changed_removed_or_added_rows_are_found(places: ServicePaths, tmp_path: Path, what, count) -> None:
+def test_rows_that_are_changed_taken_or_added_are_found(
+    places: ServicePaths, tmp_path: Path, what, count
+) -> None:
     copy = shutil.copy(places.database, tmp_path / "copy.db")
     keys, marks = audit.read_keys(places.public_key), audit.read_checkpoints(places.checkpoints)
     dice, missed, reached = random.Random(16), [], Counter[str]()

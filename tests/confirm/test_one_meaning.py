@@ -128,7 +128,9 @@ def say(client: httpx2.Client, path: str, body: str) -> httpx2.Response:
         ("", "cancel", CANCEL),
     ],
 )
-def test_an_ambiguous_body_decides_nothing(server: Running, who: str, verb: str, bodies: list[str]) -> None:
+def test_a_body_that_may_mean_something_else_decides_nothing(
+    server: Running, who: str, verb: str, bodies: list[str]
+) -> None:
     made = ask(server)
     client = server.people[who] if who else server.agent
     for body in bodies:

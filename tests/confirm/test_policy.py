@@ -10,7 +10,7 @@ from whet.contract.errors import ConfigError
 from whet_confirm.names import action_key, is_high_risk
 from whet_confirm.policy import Facts, parse_path
 from whet_confirm.policy_file import PolicyFile, load_policy, parse_policy
-from whet_confirm.quorum import describe
+from whet_confirm.quorum import describe, is_met, parse_quorum
 
 NOON_MONDAY = 1_789_992_000.0  # 2026-09-21 12:00 UTC
 
@@ -346,3 +346,20 @@ def test_a_redacted_name_that_would_match_no_field_is_refused(name: str) -> None
 def test_redacted_names_may_have_wildcards() -> None:
     names = ("customer", "*_iban", "api-ke?")
     assert parse_policy(f"redact = {list(names)}\n", Path("policy.toml")).redact == names
+
+
+@pytest.mark.parametrize(
+    ("quorum", "people", "met"),
+    [
+        ("1", ["x"], True),
+        ("2", ["x"], False),
+        ("2 of ops", ["alice", "carol"], False),
+        ("2 of ops and 1 of security", ["alice", "bob", "carol"], True),
+        ("1 of ops and 1 of security", ["bob"], False),  # bob is in both, but sits once
+        ("1 of ops and 1 of security", ["bob", "alice"], True),
+        ("2 of ops and 1 of security or 1 of admins", ["root"], True),
+    ],
+)
+def test_quorums_need_distinct_people(quorum, people, met):
+    groups = {"ops": ("alice", "bob"), "security": ("carol", "bob"), "admins": ("root",)}
+    assert is_met(parse_quorum(quorum), people, groups) is met

@@ -289,3 +289,25 @@ def test_a_token_that_is_replaced_ends_at_once_or_after_a_while(desk: Desk) -> N
     assert events(desk, "token_expires") == [{"token": second, "at": NOW_S + 0.5}]
     with pytest.raises(NotFound, match="there is no token 'none' in use"):
         change(desk, lambda tx: tokens.rotate(tx, "none", by="test"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (
+            WhitelistRequest("\u200b", "bot", "", 60),
+            "action and principal are required (principal * is anybody)",
+        ),
+        (WhitelistRequest("read", "", "", 60), "action and principal are required (principal * is anybody)"),
+        (
+            WhitelistRequest("Wipe-Database", "*", "", 60),
+            "Wipe-Database is a high-risk action: it always needs a person",
+        ),
+        (WhitelistRequest("read", "*", "", 0.5), "seconds must be from 1 to 86400"),
+        (WhitelistRequest("read", "*", "", 86_401), "seconds must be from 1 to 86400"),
+    ],
+)
+def test_what_may_not_pass_by_itself(desk: Desk, wanted: WhitelistRequest, said: str) -> None:
+    with pytest.raises(ValueError, match=r"\w") as caught:
+        change(desk, lambda tx: whitelist.add(tx, wanted, "root"))
+    assert str(caught.value) == said

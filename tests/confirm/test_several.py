@@ -66,7 +66,9 @@ def test_an_agent_and_odd_bodies_decide_nothing(server: Running) -> None:
 
 
 @pytest.mark.parametrize(("role", "code", "status"), [("approve", 200, "denied"), ("audit", 403, "pending")])
-def test_a_mere_viewer_decides_nothing_by_tick(server: Running, role: str, code: int, status: str) -> None:
+def test_who_may_only_look_decides_nothing_with_a_tick(
+    server: Running, role: str, code: int, status: str
+) -> None:
     """Alice has opened it while she might approve."""
     item = asked(server, server.client("submit", "agent"))
     server.client("approve", "alice").get(f"/confirm/{item['id']}")

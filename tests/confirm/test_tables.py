@@ -71,7 +71,9 @@ def block(name: str, text: str, **more: Any) -> ArgumentRow:
         ({"a\u202e": "\u202e"}, [ArgumentRow("a<U+202E>", "<U+202E>")]),
     ],
 )
-def test_arguments_are_rows_most_important_first(details: dict[str, Any], found: list[ArgumentRow]) -> None:
+def test_arguments_are_rows_with_what_matters_first(
+    details: dict[str, Any], found: list[ArgumentRow]
+) -> None:
     assert build_rows(details, Disclosure()) == found
 
 

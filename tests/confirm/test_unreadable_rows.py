@@ -120,7 +120,9 @@ PENDING = [one for one in JUNK if "expires_at" not in one]
 
 
 @pytest.mark.parametrize("change", PENDING)
-def test_deadlines_of_others_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str) -> None:
+def test_the_deadlines_of_others_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
     hands = ToolUse()
     with Running(tmp_path, upkeep=False, hands=hands) as server:
         agent = server.client("submit", "agent")

@@ -223,7 +223,9 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
         ),
     ],
 )
-def test_how_a_request_and_its_approval_ended(request_: ConfirmRequest, outcome: str, execution: str) -> None:
+def test_how_a_request_ended_and_what_became_of_its_approval(
+    request_: ConfirmRequest, outcome: str, execution: str
+) -> None:
     found = page(request_, viewer())
     assert (found["outcome"], found["execution"]) == (outcome, execution)
 
@@ -303,7 +305,9 @@ def test_a_message_is_headed_by_what_happened(request_: ConfirmRequest, kind: st
         ({"plan": ApprovalPlan(needs_passkey=True)}, False, False),
     ],
 )
-def test_what_a_message_cuts_off_is_not_approved_there(more: dict[str, Any], cut: bool, may: bool) -> None:
+def test_what_a_message_does_not_show_whole_is_not_approved_there(
+    more: dict[str, Any], cut: bool, may: bool
+) -> None:
     found = notice(asked(**more))
     assert (found.was_cut, found.may_approve) == (cut, may)
     assert found.is_hidden is ("token" in found.details)

@@ -167,7 +167,9 @@ async def test_a_list_without_the_request_that_a_turn_works_on_is_not_taken(
 
 
 @pytest.mark.parametrize("is_quoted", [False, True])
-async def test_what_nobody_has_answered_yet_is_restored_in_a_list(tmp_path: Path, is_quoted: bool) -> None:
+async def test_what_nobody_has_answered_yet_is_put_back_where_a_list_lost_it(
+    tmp_path: Path, is_quoted: bool
+) -> None:
     async with bench(tmp_path, 10_000) as b:
         turn = await b.log.begin_turn(Message("user", ASKED))
         await b.log.append_user(turn, Message("user", "And the tests."))
@@ -181,7 +183,9 @@ async def test_what_nobody_has_answered_yet_is_restored_in_a_list(tmp_path: Path
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-async def test_an_unawaited_compaction_is_used_once_for_its_own_list(tmp_path: Path, is_cut: bool) -> None:
+async def test_a_compaction_that_nobody_waited_for_is_used_once_and_for_its_own_list_only(
+    tmp_path: Path, is_cut: bool
+) -> None:
     entered, release = threading.Event(), threading.Event()
 
     def compress(messages: ChatRows, **_: object) -> ChatRows:

@@ -51,7 +51,9 @@ async def test_an_overflow_compacts_once_with_the_limit_that_the_error_named(tmp
 
 
 @pytest.mark.parametrize(("limit", "size"), [(8192, 8_193), (0, 128_001)])
-async def test_in_an_overflow_the_built_in_engine_stands_in(tmp_path: Path, limit: int, size: int) -> None:
+async def test_where_the_engine_finds_nothing_in_an_overflow_the_built_in_one_does(
+    tmp_path: Path, limit: int, size: int
+) -> None:
     engine, spare = Idle([]), Puppet(last_two, "spare")
     replies = [ScriptedReply(LONG), overflow(limit), ScriptedReply("Fits.")]
     async with rig(tmp_path, replies, engine=engine, spare=spare) as one:

@@ -321,7 +321,9 @@ async def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp
         assert len(compactions(one)) == 1
 
 
-async def test_engines_hear_of_the_session_again_if_the_list_was_cut_without_them(tmp_path: Path) -> None:
+async def test_engines_are_told_of_the_session_again_where_the_list_was_cut_without_them(
+    tmp_path: Path,
+) -> None:
     """Failure 35: after /undo the list is no longer what the engine counted."""
     async with rigged(tmp_path, [ScriptedReply("1"), ScriptedReply("2"), ScriptedReply("3")]) as (
         one,
@@ -336,7 +338,9 @@ async def test_engines_hear_of_the_session_again_if_the_list_was_cut_without_the
         assert engine.trace[1] == "should_compress_preflight uau"
 
 
-async def test_a_list_that_grew_is_taken_if_it_has_fewer_messages_but_is_no_help(tmp_path: Path) -> None:
+async def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_as_no_help(
+    tmp_path: Path,
+) -> None:
     """Failures 10, 35: the engine's place in the list is kept; two such stop automatic compaction."""
 
     engine = Puppet(lambda rows: rows)
@@ -360,7 +364,9 @@ async def test_observe_gives_each_engine_a_dict_of_its_own(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("share", "phase"), [(0.0, "preflight"), (1.0, "engine_preflight_maintenance")])
-def test_a_compaction_below_its_threshold_is_maintenance(tmp_path: Path, share: float, phase: str) -> None:
+def test_a_compaction_below_the_engines_own_threshold_is_called_its_maintenance(
+    tmp_path: Path, share: float, phase: str
+) -> None:
     async def act(one: Rig, engine: Newer) -> None:
         await one.turn(LONG)
         engine.threshold_tokens = int(engine.context_length * share)

@@ -41,7 +41,9 @@ ABORTS = [
 
 
 @pytest.mark.parametrize(("answer", "wait_s"), ABORTS, ids=[repr(answer)[:30] for answer, _ in ABORTS])
-def test_16_17_without_a_models_summary_code_writes_it_model_rests(answer: str | Exception, wait_s: float):
+def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests(
+    answer: str | Exception, wait_s: float
+):
     clock = FixedClock()
     model = Model(answer)
     compressor, talk = engine(model, clock=clock), full()

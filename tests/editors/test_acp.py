@@ -342,7 +342,9 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_a_killed_editor_leaves_an_ended_turn(home: Path, tmp_path: Path, server: PracticeServer) -> None:
+def test_an_editor_that_is_killed_leaves_an_ended_turn_and_no_process(
+    home: Path, tmp_path: Path, server: PracticeServer
+) -> None:
     server.install([ScriptedReply("slow", fault=Fault(stall_after=0))])
     (tmp_path / "work").mkdir()
     script = EDITOR.format(url=server.base_url, work=str(tmp_path / "work"), home=str(home))

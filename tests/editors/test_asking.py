@@ -87,7 +87,9 @@ def test_a_turn_is_shown_and_taken_back(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("offered", ["change", "because"])
-async def test_a_call_is_changed_or_denied_with_words_in_a_form(desk: Desk, offered: str) -> None:
+async def test_a_call_is_changed_or_denied_with_words_where_the_editor_has_forms(
+    desk: Desk, offered: str
+) -> None:
     desk.server.install([does("terminal", command="touch one"), ScriptedReply("Done.")])
     desk.editor.answer = lambda options: next(one.option_id for one in options if one.option_id == offered)
     written = {"change": "touch other", "because": "not today"}[offered]

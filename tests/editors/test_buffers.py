@@ -25,7 +25,9 @@ class Silent:
         await asyncio.get_running_loop().create_future()
 
 
-async def test_an_editor_that_never_answers_is_dropped_after_two(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_editor_that_never_answers_is_given_up_on_after_two_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(buffers, "ANSWER_S", 0.01)
     silent, told = Silent(), list[str]()
     editor = Editor(cast(Client, silent))

@@ -36,7 +36,9 @@ async def test_an_open_question_is_a_form_in_the_editor(desk: Desk, filled: str 
 
 
 @pytest.mark.parametrize(("picked", "said"), [("red", "red"), ("mauve", "Nobody is here")])
-async def test_choices_are_a_list_in_the_form_and_nothing_else(desk: Desk, picked: str, said: str) -> None:
+async def test_choices_are_a_list_in_the_form_and_nothing_else_counts(
+    desk: Desk, picked: str, said: str
+) -> None:
     desk.server.install([does("clarify", question="Which?", choices=["red", "blue"]), ScriptedReply("ok")])
     desk.editor.filled = lambda mode: picked
     await desk.ask(await desk.session(), "paint it")

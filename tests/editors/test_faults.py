@@ -76,7 +76,9 @@ def by_hand(desk: Desk, folder: Path) -> Generator[Wire]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["input", "output"])
-async def test_an_editor_that_dies_while_asked_decides_nothing_in_a_session(desk: Desk, way: str) -> None:
+async def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_session_goes_on(
+    desk: Desk, way: str
+) -> None:
     write = does("write_file", path=f"{way}.txt", content="x")
     desk.server.install([write, ScriptedReply("never")])
     work = desk.work / way
@@ -96,7 +98,9 @@ async def test_an_editor_that_dies_while_asked_decides_nothing_in_a_session(desk
 
 
 @pytest.mark.slow
-async def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refused(desk: Desk) -> None:
+async def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refused_until_then(
+    desk: Desk,
+) -> None:
     other = desk.work / "elsewhere"
     slow = ScriptedReply("slow", fault=Fault(stall_after=0))
     desk.server.install([slow, ScriptedReply("mine"), ScriptedReply("theirs"), ScriptedReply("mine again")])

@@ -97,7 +97,9 @@ def test_the_disk_is_written_where_the_editor_fails(desk: Desk, fault: str) -> N
     assert shown.new_text == "two\n"
 
 
-def test_unsaved_text_is_kept_if_the_editor_does_not_take_the_change(desk: Desk, page: Path) -> None:
+def test_unsaved_text_is_not_written_over_where_the_editor_does_not_take_the_change(
+    desk: Desk, page: Path
+) -> None:
     desk.editor.faulty = "lies"
     [patched] = run(desk, does("patch", path="page.txt", old_string="TWO", new_string="three"))
     assert "holds unsaved changes" in patched

@@ -126,7 +126,9 @@ def trajectories(folder: Path) -> None:
     (folder / "haystacks" / "lme_v2_small.json").write_text(json.dumps(stack))
 
 
-def test_the_second_longmemeval_is_read_by_words_of_its_answers(tmp_path: Path, clock: FixedClock) -> None:
+def test_the_second_longmemeval_is_read_by_the_words_of_its_answers(
+    tmp_path: Path, clock: FixedClock
+) -> None:
     trajectories(tmp_path)
     data = load_benchmark("longmemeval-v2", tmp_path)
     [case] = data.cases
@@ -328,7 +330,9 @@ def test_another_state_after_the_gold_actions_is_told(
         ("5", None, "By the lake", 0.0),
     ],
 )
-def test_answers_get_the_scores_of_locomo(kind: str, right: str | None, said: str, score: float) -> None:
+def test_answers_are_scored_as_locomo_scores_them(
+    kind: str, right: str | None, said: str, score: float
+) -> None:
     question = BenchQuestion("?", (), kind, 0, right)
     assert bench_answers.score_locomo(said, question) == pytest.approx(score)
 

@@ -28,7 +28,9 @@ def server() -> Iterator[PracticeServer]:
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_turn_and_keeps_all_before_it(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
+    tmp_path: Path, server: PracticeServer
+) -> None:
     program = Program(tmp_path, server)
     assert program.ask("remember the blue door").code == 0
     with closing(sqlite3.connect(program.home / "state.db")) as store:
@@ -111,7 +113,9 @@ def test_a_new_home_is_its_owners_alone(tmp_path: Path, server: PracticeServer) 
 @pytest.mark.parametrize(
     "bytes_", [b"this is no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 8000]
 )
-def test_a_corrupt_database_is_named_and_kept(tmp_path: Path, server: PracticeServer, bytes_: bytes) -> None:
+def test_a_corrupt_database_is_named_and_left_alone(
+    tmp_path: Path, server: PracticeServer, bytes_: bytes
+) -> None:
     program = Program(tmp_path, server)
     program.home.mkdir(mode=0o700)
     database = program.home / "state.db"
@@ -162,7 +166,9 @@ CONFIGS = {
 
 
 @pytest.mark.slow
-def test_a_broken_config_is_named_with_line_and_choices(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_broken_config_is_named_with_line_and_what_is_allowed(
+    tmp_path: Path, server: PracticeServer
+) -> None:
     program = Program(tmp_path, server)
     program.home.mkdir(mode=0o700)
     for text, words in CONFIGS.items():

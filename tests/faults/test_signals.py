@@ -92,7 +92,9 @@ def one_round(root: Path, number: int, moment: float) -> int:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
-def test_stopped_at_any_moment_nothing_is_lost_or_done_twice(tmp_path: Path, number: int, code: int) -> None:
+def test_stopped_at_random_moments_nothing_is_lost_or_done_twice(
+    tmp_path: Path, number: int, code: int
+) -> None:
     rng = random.Random(number)
     codes = [one_round(tmp_path / str(n), number, rng.random()) for n in range(4)]
     assert set(codes) <= {0, code} and code in codes, codes
@@ -138,7 +140,9 @@ main.main()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_dropped_by_c_code_before_a_request_ends_it(tmp_path: Path, number: int, code: int) -> None:
+def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(
+    tmp_path: Path, number: int, code: int
+) -> None:
     with PracticeServer(script=[ScriptedReply("never asked for")]) as server:
         settings = {"WHET_HOME": str(tmp_path / "home"), "WHET_MODEL_BASE_URL": server.base_url}
         done = subprocess.run(

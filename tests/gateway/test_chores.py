@@ -28,7 +28,9 @@ pytestmark = pytest.mark.unconfined
 
 
 @pytest.mark.slow
-def test_a_review_runs_beside_chats_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_review_runs_beside_the_chats_and_says_what_it_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WHET_REVIEW_WORKER", "auto")
     with world(tmp_path, corrected(does(LESSON), says("Saved.")), reviews="true") as w:
         w.telegram.ask("Run the tests", "I ran pytest.")

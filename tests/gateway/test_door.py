@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,9 +27,10 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.errors import ConfigError
+from whet.contract.errors import ConfigError, WhetError
 from whet.contract.protocols import ApprovalRequest
 from whet.gateway.asking import ChatPerson
+from whet.gateway.lock import TokenLock, holder
 from whet.gateway.open_questions import ChatQuestions, ChatReply
 from whet.gateway.open_questions import QuestionRoute as AskingDesk
 from whet.gateway.router import Router
@@ -300,3 +302,15 @@ def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
 
 def test_a_platform_is_what_the_page_says() -> None:
     assert set(Platform.__struct_fields__) == {"settings", "open"}
+
+
+def test_a_token_serves_one_gateway_at_a_time(tmp_path: Path) -> None:
+    held = TokenLock.take(tmp_path, "telegram", ["a token"])
+    assert holder(tmp_path, ["a token"]) == os.getpid()
+    TokenLock.take(tmp_path, "telegram", ["another"]).release()
+    with pytest.raises(WhetError) as error:
+        TokenLock.take(tmp_path, "telegram", ["a token"])
+    assert error.value.message == f"channel telegram: another gateway (process {os.getpid()}) uses this token"
+    held.release()
+    assert holder(tmp_path, ["a token"]) is None
+    TokenLock.take(tmp_path, "telegram", ["a token"]).release()

@@ -17,7 +17,7 @@ from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram import too_many
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
-from tests.gateway.test_channels import DISCORD, SLACK, on
+from tests.gateway.test_channels import DISCORD, SLACK, answered_and_stopped, on
 from tests.gateway.test_telegram import BEN, STALLED, world
 from whet.clock import SystemClock
 from whet.contract.channels import ChatPlace, Incoming
@@ -340,3 +340,42 @@ def test_a_picture_that_the_server_refuses_is_left_out_and_the_chat_is_told(tmp_
         assert any("1 picture left out from now on" in text for text in w.telegram.said())
         w.telegram.ask("more", "More.")
         assert b"so it is left out" in w.model.requests[-1].body
+
+
+def test_stop_reaches_a_turn_that_waits_for_room(tmp_path: Path) -> None:
+    script = [
+        ScriptedReply(text="Slow.", when="first", fault=STALLED),
+        ScriptedReply(text="Other.", when="second"),
+    ]
+    with world(tmp_path, script, BEN, max_turns=1) as w:
+        w.telegram.write("first")
+        w.model.wait_for_stall()
+        w.telegram.write("second", chat=8)
+        w.telegram.write("/stop", chat=8)
+        w.telegram.wait_said("Stopping", 8)
+        w.model.release()
+        w.telegram.wait_said("Slow.")
+        assert w.model.count == 1
+
+
+@pytest.mark.slow
+def test_what_was_missed_on_discord_is_fetched_also_after_a_failure(tmp_path: Path) -> None:
+    discord = DiscordChat()
+    with discord, PracticeServer(script=[ScriptedReply(text=f"Answer {n}.") for n in range(3)]) as model:
+        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
+        answered_and_stopped(discord, one)
+        discord.write("while nobody was there")
+        discord.fail_next("history", (503, {"message": "unavailable"}, {"retry-after": "0.1"}))
+        with served(one):
+            discord.wait_connected()
+            discord.write("live")
+            discord.wait_said("Answer 2.")
+        assert b"while nobody was there" in model.requests[1].body
+        assert b"live" not in model.requests[1].body and b"live" in model.requests[2].body
+
+
+def test_a_clock_that_is_set_back_makes_nobody_a_flood() -> None:
+    router, place = Router({}, {}, 3), chats.ChatPlace("telegram", "7", user="7")
+    assert [router.over_rate_limit(place, 9_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
+    assert [router.over_rate_limit(place, 5_000.0 + n) for n in range(5)] == [0, 0, 0, 1, 2]
+    assert router.over_rate_limit(place, 5_100.0) == 0

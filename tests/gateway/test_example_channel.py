@@ -210,7 +210,7 @@ chat = "ops"
 """
 
 
-async def test_the_confirmation_service_asks_a_reaction_decides(
+async def test_the_confirmation_service_asks_and_a_reaction_decides(
     desk: Desk,  # noqa: F811
     site: Path,
 ) -> None:

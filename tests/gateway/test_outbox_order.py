@@ -114,7 +114,9 @@ async def posting(
         database.close()
 
 
-async def test_what_was_under_way_at_a_crash_is_told_once_and_notices_go_again(tmp_path: Path) -> None:
+async def test_what_was_on_its_way_at_a_crash_is_told_once_and_changes_and_notices_go_again(
+    tmp_path: Path,
+) -> None:
     async with posting(tmp_path) as post:
         notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
         await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three", edits="r9"), notice)
@@ -145,7 +147,9 @@ async def test_a_change_and_a_notice_that_may_have_arrived_are_sent_again(tmp_pa
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_message_is_given_up_after_twelve_tries_or_a_day_told(tmp_path: Path, late: bool) -> None:
+async def test_a_message_is_given_up_after_twelve_tries_or_a_day_and_its_person_told(
+    tmp_path: Path, late: bool
+) -> None:
     async with posting(tmp_path, waits=DeliveryWaits(retry_s=0.0)) as post:
         post.board.failing += [AWAY] * (1 if late else 12)
         chat = await post.put(Outgoing("one"))
@@ -319,3 +323,15 @@ async def test_a_message_waits_longer_after_each_try_and_as_long_as_its_platform
         (row,) = post.rows("queued")
         assert least_ms <= row.run_after_ms - post.clock.unix_ms() <= most_ms
         assert row.attempts == attempts
+
+
+async def test_messages_that_are_resent_are_new_ones_and_notices_are_not(tmp_path: Path) -> None:
+    async with posting(tmp_path) as post:
+        notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
+        await post.put(Outgoing("one", edits="r1", since_ms=5), notice)
+        for number in (1, 2):
+            await post.database.append(lambda db, n=number: chats.end_sending(db, n, "unknown"))
+        rows = post.rows("unknown")
+        await post.database.append(lambda db: outbox.resend(db, rows, 7))
+        (queued,) = post.rows("queued")
+        assert msgspec.json.decode(queued.body, type=Outgoing) == Outgoing("one")

@@ -443,7 +443,9 @@ async def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -
         ("o", True, False),
     ],
 )
-async def test_only_words_of_the_question_mean_yes(text: str, has_buttons: bool, is_yes: bool) -> None:
+async def test_only_words_that_the_question_shows_are_a_yes(
+    text: str, has_buttons: bool, is_yes: bool
+) -> None:
     asking = ChatQuestions()
     chat = Chat(limits=PlatformLimits(4_000, 1.0, 1.0, has_buttons=has_buttons))
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))

@@ -408,7 +408,9 @@ def test_an_edit_counts_while_the_message_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_gateway_with_one_token_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_gateway_with_the_same_token_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with world(tmp_path, []) as w:
         w.telegram.wait(lambda: any(m == "getUpdates" for m, _ in w.telegram.calls), "the first one polling")
         second = w.gateway.whet_apart("gateway", "run")

@@ -93,7 +93,9 @@ def tunnel(asked: list[str], extra: bytes = b"") -> Handler:
 
 
 @pytest.mark.parametrize("proxied", ["", "http", "https", "socks5", "socks5h"])
-def test_tls_carries_requests_also_by_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: str):
+def test_tls_carries_requests_one_after_the_other_also_through_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: str
+):
     server, trust = secured(tmp_path)
     bodies = [b"small", b"", bytes(range(256)) * 8_000]
     asked: list[str] = []
@@ -135,7 +137,9 @@ def test_a_proxy_takes_a_request_in_the_clear_itself(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-def test_what_a_proxy_says_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str):
+def test_what_a_proxy_says_beyond_its_answer_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+):
     server, trust = secured(tmp_path)
 
     async def ask(client: HttpClient, url: str) -> HttpFailed:

@@ -132,7 +132,9 @@ async def test_the_tool_is_only_there_with_a_server_for_the_files(tmp_path: Path
             assert ("code_symbols" in prefix) is is_there
 
 
-async def test_a_server_sees_no_secret(tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_can_change_nothing_and_sees_no_secret(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOY_API_TOKEN", "sk-1234567890abcdef")
     (tmp_path / "secret.txt").write_text("a secret beside the workspace")
     os.makedirs(work / ".git" / "hooks")
@@ -158,7 +160,9 @@ async def test_a_program_that_a_repository_brings_runs_in_the_jail_only(tmp_path
         assert not (tmp_path / "owned").exists()
 
 
-async def test_a_server_behind_a_link_names_the_folder_to_make_readable(tmp_path: Path, work: Path) -> None:
+async def test_a_server_behind_a_link_names_the_folder_that_must_be_readable(
+    tmp_path: Path, work: Path
+) -> None:
     (work / "m.py").write_text("x = 1\n")
     program = tmp_path / "environment" / "bin" / "pylsp"
     program.parent.mkdir(parents=True)

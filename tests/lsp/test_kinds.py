@@ -93,7 +93,9 @@ def test_typescript_is_its_own_server_from_version_7(
     assert find() == {"typescript": "/bin/typescript-language-server --stdio"}, "a pipe is not waited for"
 
 
-def test_settings_change_the_servers(tmp_path: Path, work: Path, find: Callable[..., dict[str, str]]) -> None:
+def test_settings_add_replace_and_turn_off_servers(
+    tmp_path: Path, work: Path, find: Callable[..., dict[str, str]]
+) -> None:
     for name in ("gopls", "zls", "my-gopls"):
         program(tmp_path / "bin" / name)
     for name in ("a.go", "b.zig"):

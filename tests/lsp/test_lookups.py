@@ -77,7 +77,9 @@ async def test_the_first_question_waits_until_the_server_has_loaded_the_project(
         assert text.count("patched") == 3, text
 
 
-async def test_a_loading_server_renames_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_is_still_loading_renames_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loading, "LOAD_S", 0.01)
     async with project(tmp_path, "busy", files=FILES) as p:
         given: dict[str, Any] = {"path": "a.toy", "symbol": "area"}
@@ -104,7 +106,9 @@ async def test_a_rename_of_a_file_that_a_rule_closes_changes_nothing(tmp_path: P
     ("fault", "reason"),
     [("outside", "which is outside the workspace"), ("resource", "would create, rename or delete a file")],
 )
-async def test_a_rename_that_reaches_beyond_text_is_refused(tmp_path: Path, fault: str, reason: str) -> None:
+async def test_a_rename_that_reaches_further_than_text_is_refused(
+    tmp_path: Path, fault: str, reason: str
+) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "beside.toy").write_text("area\n")
     async with project(tmp_path / "p", fault, files=FILES) as p:

@@ -24,7 +24,9 @@ def run(home: Path, *arguments: str, columns: int = 80) -> Result:
 
 
 @pytest.mark.slow
-def test_the_example_works_from_anywhere(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_is_added_listed_and_works_from_any_folder(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "work"
     (folder / "notes").mkdir(parents=True)
     (folder / "notes" / "boiler.md").write_text("Boiler\nIn the cellar.\n")
@@ -118,7 +120,9 @@ def test_logins_say_what_is_missing(home: Path) -> None:
     assert json.loads(run(home, "remove", "web", "--json").stdout) == {"name": "web", "removed": True}
 
 
-def test_a_tried_server_runs_in_a_jail(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_tried_runs_in_a_jail(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, outside = tmp_path / "work", Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".out-"))
     folder.mkdir()
     try:
@@ -215,7 +219,9 @@ def test_a_file_that_can_not_be_executed_is_not_blamed_on_the_sandbox(home: Path
         ("raise ImportError('libfoo.so.1: cannot open')", "ImportError: libfoo.so.1: cannot open"),
     ],
 )
-def test_a_server_that_crashes_at_start_is_quoted_first_to_last(home: Path, code: str, quoted: str) -> None:
+def test_a_server_that_crashes_at_its_start_is_quoted_with_its_first_and_last_lines(
+    home: Path, code: str, quoted: str
+) -> None:
     lines = run_piped(home, "add", "odd", "--", sys.executable, "-c", f"import sys; {code}; sys.exit(1)")
     assert len(lines) <= 4 and quoted in lines[1], lines
     assert 'File "' not in lines[1]

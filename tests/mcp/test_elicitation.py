@@ -52,7 +52,7 @@ def make_booking(**extra: Any) -> MCPServer:
         ([], "cancel: "),
     ],
 )
-async def test_the_sdks_form_is_asked(
+async def test_the_sdks_form_is_put_to_the_person(
     home: Path, answers: list[str | None], told: dict[str, object] | str
 ) -> None:
     with sdk_over_http(make_booking) as url:
@@ -143,7 +143,9 @@ def test_answers_come_as_the_form_wants_them(field: dict[str, Any], said: str, v
         ({"type": "boolean"}, "perhaps"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_asked_for_again_never_sent(field: dict[str, Any], said: str) -> None:
+def test_an_answer_that_does_not_fit_is_asked_for_again_and_never_sent(
+    field: dict[str, Any], said: str
+) -> None:
     shown: list[str] = []
 
     async def answer(question: str, _choices: object) -> str:

@@ -140,7 +140,9 @@ def test_a_server_that_dies_is_a_notice(folder: Path, home: Path, server: Practi
 
 
 @pytest.mark.slow
-def test_what_may_destroy_is_asked_about_in_auto(folder: Path, home: Path, server: PracticeServer) -> None:
+def test_what_may_destroy_is_asked_about_in_auto_mode_too(
+    folder: Path, home: Path, server: PracticeServer
+) -> None:
     configure(home, "hints")
     calls = (PracticeCall("mcp__odd__wipe", "{}"), PracticeCall("mcp__odd__echo", json.dumps({"text": "x"})))
     server.install([ScriptedReply(tool_calls=calls), ScriptedReply("Done.")])

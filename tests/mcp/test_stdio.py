@@ -256,7 +256,9 @@ async def test_a_servers_environment_holds_no_keys(home: Path, monkeypatch: pyte
         (odd("good", env={"KEY": "${NOT_THERE}"}), "env.KEY needs NOT_THERE, which is not set"),
     ],
 )
-def test_an_unreachable_server_delays_one_start(home: Path, server: McpServerSettings, said: str) -> None:
+def test_a_server_that_can_not_be_reached_is_told_and_holds_up_one_start(
+    home: Path, server: McpServerSettings, said: str
+) -> None:
     async def told() -> str:
         async with bench(home, {"odd": server, "fine": odd("good")}) as b:
             assert [tool.name for tool in b.servers.tools()] == ["mcp__fine__echo"]
@@ -312,7 +314,7 @@ async def test_a_server_that_is_switched_off_is_not_there(home: Path) -> None:
     ("name", "server"),
     [("two__parts", odd("good")), ("", odd("good")), ("x", McpServerSettings()), ("../x", odd("good"))],
 )
-async def test_a_non_server_is_a_mistake_in_settings(
+async def test_a_server_that_is_none_is_a_mistake_in_the_settings(
     home: Path, name: str, server: McpServerSettings
 ) -> None:
     with pytest.raises(ConfigError):

@@ -64,7 +64,9 @@ def why(world: World, folder: Path, path: str = "conf.ini") -> str | None:
 
 
 @pytest.mark.parametrize("what", ["still runs", "was seen to end", "its session ended"])
-def test_a_background_process_counts_until_its_end_was_seen(world: World, folder: Path, what: str) -> None:
+def test_a_process_in_the_background_counts_until_its_end_was_seen(
+    world: World, folder: Path, what: str
+) -> None:
     begun = (shell("./serve", "[running]"), CallEffects(received=True, runs_on="p1"), LONG_AGO)
     seen = (Run("process", {"action": "poll", "id": "p1"}, "[p1 exit 0]"), CallEffects(over="p1"), -30_000)
     stored(world, folder, begun, *([seen] if what == "was seen to end" else []))
@@ -109,7 +111,9 @@ def test_another_archive_of_the_same_name_makes_nothing_foreign(world: World, fo
         ("unpack.sh", "tar xzf dl/b.tgz\n"),
     ],
 )
-def test_what_a_script_unpacks_has_its_source(world: World, folder: Path, name: str, script: str) -> None:
+def test_what_a_script_unpacks_is_where_the_archive_is_from(
+    world: World, folder: Path, name: str, script: str
+) -> None:
     (folder / name).write_text(script)
     brought = CallEffects(received=True, touched=(FileLines("dl/a.tgz", 1, 0),))
     ran = (shell(f"python3 {name}", ""), CallEffects(received=False), 0)
@@ -170,7 +174,9 @@ def test_what_a_look_brings_of_a_foreign_file_is_foreign(world: World, folder: P
 
 
 @pytest.mark.parametrize("head", ["", "[main]\n"])
-def test_what_an_edit_took_from_a_page_stays_in_new_sessions(world: World, folder: Path, head: str) -> None:
+def test_what_an_edit_took_from_a_page_stays_the_pages_in_later_sessions(
+    world: World, folder: Path, head: str
+) -> None:
     page = Run("web_fetch", {"url": "https://page.test"}, "The host is x.example.")
     wrote = Run("write_file", {"path": "conf.ini", "content": head + LINE}, "Wrote conf.ini")
     edited = CallEffects(edits=(FileLines("conf.ini", 1, 0),))

@@ -39,7 +39,9 @@ PAGE = Run(
         (shell(".venv/bin/python -m kiln a.py", "41 warm"), ".venv/bin/python -m kiln", None),
     ],
 )
-def test_a_part_of_a_call_or_its_output_points_at_the_call(call: Run, quote: str, step: str | None) -> None:
+def test_a_part_of_a_call_or_what_it_printed_points_at_the_call(
+    call: Run, quote: str, step: str | None
+) -> None:
     text = found([User("Go on with it."), call], "Do that.", quote, kind="skill").text
     assert text == (step or f"1. `{call.given['command']}`")
 
@@ -63,7 +65,9 @@ def test_a_part_of_a_call_or_its_output_points_at_the_call(call: Run, quote: str
         ("python3 <<'EOF' > a.txt\nprint(7)\nEOF", "(no output)", "python3 <<'EOF' > a.txt print(7) EOF"),
     ],
 )
-def test_what_a_command_prints_or_writes_is_not_in_the_step(command: str, printed: str, step: str) -> None:
+def test_what_a_command_only_prints_or_writes_is_no_part_of_the_step(
+    command: str, printed: str, step: str
+) -> None:
     steps: list[Step] = [User("Go."), shell(command, printed)]
     assert found(steps, "Do that.", f"`{command}`", kind="skill").text == f"1. `{step}`"
 
@@ -126,7 +130,9 @@ def test_a_path_that_a_page_named_makes_an_edit_the_pages() -> None:
         ("Look at acme/loom.", "gh pr list -R acme/loom | python3 -c \"f('https://ev.il/a')\"", True),
     ],
 )
-def test_a_fetch_is_a_step_if_the_person_typed_all_it_fetches(asked: str, command: str, waits: bool) -> None:
+def test_a_fetch_is_a_step_where_the_person_typed_all_that_it_fetches_from(
+    asked: str, command: str, waits: bool
+) -> None:
     given = found([User(asked), shell(command, "41 open")], "Do that.", "41 open", kind="skill")
     assert (given.trust == "untrusted") is waits and (waits or given.text == f"1. `{command}`")
 

@@ -147,7 +147,9 @@ def test_a_new_file_and_a_patch_need_no_hash_but_heed_one() -> None:
         (SkillRequest("remove_file", "commit", file_path="references/b.md", base_hash=NOW), "has no"),
     ],
 )
-def test_an_impossible_skill_change_is_refused_with_the_reason(request_: SkillRequest, says: str) -> None:
+def test_what_can_not_be_done_to_a_skill_is_refused_with_the_reason(
+    request_: SkillRequest, says: str
+) -> None:
     with pytest.raises(Refused, match=says):
         skill_changes.plan(FILES, request_)
 
@@ -369,7 +371,9 @@ def memory_file(world: World) -> Path:
 
 
 @pytest.mark.parametrize(("count", "actions"), [(10, ["add"] * 10), (11, ["hand_edit"])])
-def test_ten_edits_by_hand_are_ten_changes_more_are_one(world: World, count: int, actions: list[str]) -> None:
+def test_ten_edits_by_hand_are_ten_changes_and_more_are_one(
+    world: World, count: int, actions: list[str]
+) -> None:
     memory_file(world).write_text("".join(f"- fact {n}\n" for n in range(count)))
     asyncio.run(world.desk.reader.notes())
     assert [(row.action, row.trust, row.origin.execution_context) for row in rows(world)] == [

@@ -77,7 +77,9 @@ def make_link(file: Path) -> None:
     ],
     ids=["bytes", "10 MB", "folder", "link", "pipe"],
 )
-def test_a_broken_file_is_named_and_kept(world: World, break_it: Callable[[Path], None], line: str) -> None:
+def test_a_broken_file_is_named_and_nothing_is_lost(
+    world: World, break_it: Callable[[Path], None], line: str
+) -> None:
     remember(world, "Tests run with nox")
     file = memory_file(world)
     break_it(file)

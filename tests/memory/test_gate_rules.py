@@ -215,7 +215,9 @@ def test_quotes_without_a_value_of_the_claim_are_about_something_else(
         ("kiln fire b17 --gas", "kiln fire b17 d", True),
     ],
 )
-def test_what_worked_instead_shares_over_half_of_the_words(failed: str, worked: str, is_remedy: bool) -> None:
+def test_what_worked_instead_shares_more_than_half_of_the_words(
+    failed: str, worked: str, is_remedy: bool
+) -> None:
     bad, good = shell(failed, "error 7", ok=False), shell(worked, "ok")
     said = written([GO, bad, good], "x", "error 7")
     assert (f"Then: `{worked}` worked" in said) is is_remedy

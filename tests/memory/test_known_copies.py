@@ -92,7 +92,9 @@ def test_what_waits_is_what_was_not_seen_as_it_should_be(db: StateDatabase, copi
     assert copies.pending_paths() == []
 
 
-def test_a_skill_changed_by_hand_is_noticed_a_link_is_not(copies: KnownCopies, tmp_path: Path) -> None:
+def test_a_skill_changed_by_hand_is_noticed_a_link_and_an_odd_name_are_not(
+    copies: KnownCopies, tmp_path: Path
+) -> None:
     skills = tmp_path / "a/skills"
     for name in ("ship", "deploy", "Not A Name"):
         (skills / name).mkdir(parents=True)
@@ -144,7 +146,9 @@ def begins(desk: LearningService) -> str:
     return asyncio.run(desk.reader.prompt_part()).text
 
 
-def test_without_its_list_a_home_sees_no_edit_in_an_old_skill(db: StateDatabase, tmp_path: Path) -> None:
+def test_without_its_list_a_home_takes_an_older_version_of_a_skill_for_no_edit(
+    db: StateDatabase, tmp_path: Path
+) -> None:
     a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")
     change(a, SkillRequest("create", "deploy", content=SKILL))
     assert "How we deploy." in begins(b)
@@ -174,7 +178,9 @@ def test_an_edit_by_hand_reaches_the_other_home(db: StateDatabase, tmp_path: Pat
     assert "deploy" not in begins(a) and not (tmp_path / "a" / MAIN).exists()
 
 
-def test_what_a_home_saw_goes_to_a_team_or_back(db: StateDatabase, tmp_path: Path, clock: FixedClock) -> None:
+def test_what_a_home_saw_is_handed_over_to_a_team_and_back(
+    db: StateDatabase, tmp_path: Path, clock: FixedClock
+) -> None:
     place = Home(tmp_path / "home")
     own = StateDatabase.open(tmp_path / "own.db", clock)
     for profile in ("", "ada"):

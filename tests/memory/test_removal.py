@@ -85,7 +85,9 @@ def test_other_languages_and_numbers_keep_their_rules_too(world: World, rule: st
         ("Customer 4711 pays within 14 days.", "Customer 4712 pays within 60 days."),
     ],
 )
-def test_a_replacement_that_says_something_else_is_kept_too(world: World, rule: str, said: str) -> None:
+def test_a_replacement_that_says_something_else_is_kept_beside_the_old_note(
+    world: World, rule: str, said: str
+) -> None:
     learn(world, rule)
     state, text = attempt(world, said, replace(rule, said))
     assert state == "active" and f"similar note stays too: ““{rule}”" in text, text

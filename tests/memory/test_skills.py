@@ -119,3 +119,16 @@ def test_a_skill_is_named_by_words_that_were_typed_or_run(world: World) -> None:
         )
         assert f"It is the skill {kept}." in outcome.text
     assert "evil" not in asyncio.run(world.prompt())
+
+
+def test_compare_and_swap_on_the_hash() -> None:
+    assert "base_hash" in refused(SkillRequest("edit", "commit", content=MAIN)).message
+    stale = SkillRequest("patch", "commit", old_string="Then", new_string="Now", base_hash="0" * 12)
+    assert "has changed since" in refused(stale).message
+    now = skill_changes.hash_files(FILES)
+    edited = SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now"), base_hash=now)
+    assert skill_changes.plan(FILES, edited).added_text == "Now commit."
+    assert skill_changes.plan(FILES, SkillRequest("delete", "commit", base_hash=now)).files == {
+        "SKILL.md": None,
+        "references/a.md": None,
+    }

@@ -81,7 +81,9 @@ def test_a_search_without_hits_shows_nothing() -> None:
         ("web_fetch", {"url": "a"}, "1|x = 1"),
     ],
 )
-def test_only_reading_files_numbers_their_lines(tool: str, given: dict[str, str], text: str) -> None:
+def test_only_a_look_at_files_has_numbers_before_its_lines(
+    tool: str, given: dict[str, str], text: str
+) -> None:
     assert said_by([User("go"), Run(tool, given, "1|x = 1")])[-1].text == text
 
 

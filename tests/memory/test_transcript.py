@@ -81,7 +81,9 @@ def test_a_later_sentence_of_the_same_subject_takes_the_earlier_one_back(
         (f"{'x' * 44} 8090", False),
     ],
 )
-def test_the_reply_right_after_a_statement_denies_it_or_gives_another_value(reply: str, is_no: bool) -> None:
+def test_the_reply_right_behind_a_statement_says_no_to_it_or_gives_another_value(
+    reply: str, is_no: bool
+) -> None:
     said = User("Staging is on 8080.")
     assert taken_back(said, Say("ok"), User(reply), quote="Staging is on") == (reply if is_no else "")
     assert taken_back(said, *FINE, User(reply), quote="Staging is on") == ""
@@ -97,7 +99,9 @@ def test_the_reply_right_after_a_statement_denies_it_or_gives_another_value(repl
         (True, "The kiln is broken.", False),
     ],
 )
-def test_a_later_no_takes_back_what_was_said_not_shown(is_said: bool, later: str, is_back: bool) -> None:
+def test_a_later_no_takes_back_what_was_said_of_it_and_not_what_was_shown(
+    is_said: bool, later: str, is_back: bool
+) -> None:
     first = User("Use the kiln.") if is_said else shell("cat a", "Use the kiln.")
     said = taken_back(User("Go on."), first, *FINE, User(later), quote="Use the kiln.")
     assert said == (later if is_back else "")

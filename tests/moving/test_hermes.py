@@ -59,7 +59,9 @@ def answer(text: str = "", *calls: tuple[str, str, str], **more: Any) -> dict[st
 
 
 @pytest.mark.slow
-def test_each_message_is_found_and_a_second_run_adds_nothing(tmp_path: Path, database: StateDatabase) -> None:
+def test_each_message_is_found_again_and_a_second_run_adds_nothing(
+    tmp_path: Path, database: StateDatabase
+) -> None:
     path = tmp_path / "state.db"
     total = fill(path, 40, 20)
     first = take(database, path)
@@ -153,7 +155,9 @@ def test_a_session_that_grew_gets_the_new_messages_only(tmp_path: Path, database
     made.close()
 
 
-def test_calls_that_were_running_get_results_in_the_next_run(tmp_path: Path, database: StateDatabase) -> None:
+def test_calls_that_were_running_get_their_results_with_the_next_run(
+    tmp_path: Path, database: StateDatabase
+) -> None:
     path = tmp_path / "state.db"
     made = HermesDb(path)
     made.session("s", [user("go"), answer("", call("a"), call("b")), result("b", "of b")])
@@ -199,7 +203,9 @@ def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Sta
     made.close()
 
 
-def test_what_was_summarised_is_kept_and_the_view_stays(tmp_path: Path, database: StateDatabase) -> None:
+def test_what_was_summarised_away_is_kept_and_the_view_is_the_same(
+    tmp_path: Path, database: StateDatabase
+) -> None:
     made = HermesDb(tmp_path / "state.db")
     gone = {"active": 0, "compacted": 1}
     rows = [

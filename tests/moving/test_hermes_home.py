@@ -367,7 +367,9 @@ def test_a_dry_run_says_all_of_it_and_writes_nothing(home: Path, theirs: Path) -
         assert foreseen[part] == done[part], part
 
 
-def test_broken_and_outside_files_are_listed_the_rest_comes(tmp_path: Path, home: Path, theirs: Path) -> None:
+def test_what_is_broken_or_leads_out_is_listed_and_the_rest_comes(
+    tmp_path: Path, home: Path, theirs: Path
+) -> None:
     (tmp_path / "secret").write_text("the vault's words")
     (theirs / "SOUL.md").unlink()
     (theirs / "SOUL.md").symlink_to(tmp_path / "secret")

@@ -79,7 +79,9 @@ def test_entries_are_parted_at_the_mark_and_long_ones_as_markdown() -> None:
 
 
 @pytest.mark.slow
-def test_notes_and_skills_come_once_hostile_ones_never(tmp_path: Path, home: Path, theirs: Path) -> None:
+def test_notes_and_skills_come_once_and_what_is_hostile_never_holds(
+    tmp_path: Path, home: Path, theirs: Path
+) -> None:
     first = took(tmp_path, theirs)
     assert how(first, "memory") == {
         "MEMORY.md 1": "saved",
@@ -141,7 +143,9 @@ def test_what_was_undone_here_does_not_come_back(tmp_path: Path, home: Path, the
 
 
 @pytest.mark.slow
-def test_a_dry_run_foresees_what_comes_and_writes_nothing(tmp_path: Path, home: Path, theirs: Path) -> None:
+def test_a_dry_run_foresees_what_would_come_and_writes_nothing(
+    tmp_path: Path, home: Path, theirs: Path
+) -> None:
     foreseen = took(tmp_path, theirs, "--dry-run")
     assert not (home / "memories").exists() and not (home / "state.db").exists()
     done = took(tmp_path, theirs)
@@ -163,7 +167,9 @@ def test_what_does_not_fit_is_listed_and_the_rest_comes(tmp_path: Path, home: Pa
 
 
 @pytest.mark.slow
-def test_links_pipes_and_outside_folders_are_only_listed(tmp_path: Path, home: Path, theirs: Path) -> None:
+def test_links_pipes_and_folders_that_lead_out_are_listed_not_followed(
+    tmp_path: Path, home: Path, theirs: Path
+) -> None:
     secret = tmp_path / "outside"
     skill(secret / "linked", "linked")
     (secret / "notes.md").write_text("The vault is behind the mirror in hall 3")
@@ -220,7 +226,9 @@ def test_a_folder_of_skills_comes_with_one_command(tmp_path: Path, home: Path) -
 
 
 @pytest.mark.slow
-def test_a_damaged_database_is_refused_before_any_import(tmp_path: Path, home: Path, theirs: Path) -> None:
+def test_a_damaged_database_is_refused_before_anything_is_taken(
+    tmp_path: Path, home: Path, theirs: Path
+) -> None:
     fill(theirs / "state.db", 200, 20)
     raw = bytearray((theirs / "state.db").read_bytes())
     middle = len(raw) // 2 // 4096 * 4096

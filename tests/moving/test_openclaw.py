@@ -158,7 +158,9 @@ def test_a_session_is_read_with_its_calls_and_how_they_ended(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="needs zstd")
-def test_a_compressed_event_is_read_or_zstd_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compressed_event_is_read_and_without_zstd_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = make_home(tmp_path, {"s-1": run_log()}, packed="r1")
     (past,) = home.sessions()
     assert past.messages[2].message.text.endswith("line 399 of the log\n") and not home.unread.notice()

@@ -80,7 +80,9 @@ def test_what_a_model_still_saw_never_begins_with_a_result() -> None:
         ("{broken", True, Ending("failed")),
     ],
 )
-def test_how_a_call_ended_is_read_from_fields_not_words(text: str, is_error: bool, ending: Ending) -> None:
+def test_how_a_call_ended_is_read_from_fields_not_from_words(
+    text: str, is_error: bool, ending: Ending
+) -> None:
     assert parse_ending(text, is_error=is_error) == ending
 
 

@@ -344,7 +344,9 @@ def test_a_branch_that_was_left_in_claude_code_counts_as_never_said(tmp_path: Pa
 
 
 @pytest.mark.parametrize("fields", [{}, {"parentUuid": None}, {"parentUuid": None, "uuid": None}])
-def test_a_claude_transcript_without_parents_is_in_order(tmp_path: Path, fields: dict[str, None]) -> None:
+def test_a_claude_code_transcript_without_parents_is_read_in_its_order(
+    tmp_path: Path, fields: dict[str, None]
+) -> None:
     texts = [
         ("user", "first"),
         ("assistant", "one"),

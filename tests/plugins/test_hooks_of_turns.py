@@ -63,7 +63,9 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
         ("on_skill_lifecycle", "action skill_name provenance session_id task_id use_count reused"),
     ],
 )
-def test_rare_hooks_get_hermes_keywords(observed: dict[str, dict[str, Any]], hook: str, names: str) -> None:
+def test_rare_hooks_get_the_keywords_of_hermes(
+    observed: dict[str, dict[str, Any]], hook: str, names: str
+) -> None:
     assert set(names.split()) <= set(observed[hook]), observed[hook]
 
 

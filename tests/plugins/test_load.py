@@ -58,7 +58,9 @@ def test_only_what_is_enabled_loads_and_disabled_wins(home: Path) -> None:
         assert "enabled but not installed; installed: one, three, two" in reasons(loaded)
 
 
-def test_a_folder_may_be_one_level_deeper_a_link_or_a_bare_engine(home: Path, tmp_path: Path) -> None:
+def test_a_folder_may_be_one_level_deeper_a_link_or_an_engine_without_manifest(
+    home: Path, tmp_path: Path
+) -> None:
     write(home, "tools/deep", TOOL.format(name="deep"))
     elsewhere = write(
         tmp_path / "other", "linked-code", TOOL.format(name="linked"), manifest="name: linked\n"
@@ -97,7 +99,9 @@ def test_submodules_are_relative_and_late_imports_work(home: Path) -> None:
         assert asyncio.run(loaded.commands[0].run("hello")) == "HELLO"
 
 
-def test_the_project_counts_only_if_allowed_and_wins_over_the_home(home: Path, tmp_path: Path) -> None:
+def test_the_project_counts_only_where_it_is_allowed_and_wins_over_the_home(
+    home: Path, tmp_path: Path
+) -> None:
     write(home, "same", TOOL.format(name="from_home"))
     write(tmp_path / ".whet", "same", TOOL.format(name="from_project"))
     host = PluginHost(workspace=tmp_path)
@@ -107,7 +111,9 @@ def test_the_project_counts_only_if_allowed_and_wins_over_the_home(home: Path, t
         assert [tool.name for tool in loaded.tools] == ["from_project"]
 
 
-def test_packages_precede_folders(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_wins_over_folders(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(home, "packaged", TOOL.format(name="from_home"))
     site = tmp_path / "site"
     about = site / "packaged_plugin-4.2.dist-info"
@@ -153,7 +159,9 @@ def test_env_file_and_home_are_in_place_before_a_plugin_runs_and_gone_afterwards
     assert "ONLY_IN_FILE" not in os.environ and os.environ["HERMES_HOME"] == "/another/home"
 
 
-def test_a_plugins_prints_at_load_stay_off_stdout(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_plugin_prints_while_it_loads_stays_off_stdout(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(home, "chatty", "print('at import')\ndef register(ctx):\n    print('in register')\n")
     with loading(home, "chatty"):
         assert capsys.readouterr() == ("", "at import\nin register\n")

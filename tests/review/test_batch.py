@@ -28,7 +28,9 @@ async def one_shot(b: Bench, text: str, *, private: bool = False) -> str:
     return session.id
 
 
-async def test_the_last_of_so_many_one_shots_of_a_folder_has_all_reviewed_at_once(tmp_path: Path) -> None:
+async def test_the_last_of_so_many_one_shots_of_a_folder_has_all_of_them_reviewed_at_once(
+    tmp_path: Path,
+) -> None:
     wish = remember("Metric units.", WISH, target="user")
     script = [*[says("Done.")] * 4, does(wish), says("Saved."), says("Done.")]
     async with bench(tmp_path, script, settings={**PLENTY, "review.turns": "3"}) as b:
@@ -100,7 +102,9 @@ async def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path
         assert counted == [2, 1, 1]
 
 
-async def test_a_one_shot_that_was_reviewed_and_goes_on_leaves_its_folders_count_at_0(tmp_path: Path) -> None:
+async def test_a_one_shot_that_was_reviewed_and_goes_on_leaves_its_folders_count_at_nothing(
+    tmp_path: Path,
+) -> None:
     settings = {**PLENTY, "review.turns": "1"}
     async with bench(tmp_path, [says("Done.")] * 3, settings=settings) as b:
         for counted in (0, 0, 0):

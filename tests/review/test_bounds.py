@@ -65,7 +65,9 @@ def checked(database: StateDatabase, expected: Usage, **limits: float) -> str:
     return ""
 
 
-def test_a_call_that_just_fits_the_days_tokens_is_made_a_larger_one_not(database: StateDatabase) -> None:
+def test_a_call_that_just_fits_the_days_tokens_is_made_and_one_more_token_is_not(
+    database: StateDatabase,
+) -> None:
     spent(database, 900, None)
     spent(database, 5_000, None, days_ago=1)
     spent(database, 7_000, None, kind="chat")
@@ -182,7 +184,9 @@ def test_a_review_by_hand_is_due_at_once(database: StateDatabase) -> None:
     assert queued(database)[0][1] < later
 
 
-def test_another_session_or_an_order_of_another_version_gets_its_own_job(database: StateDatabase) -> None:
+def test_another_session_or_an_order_of_another_version_gets_a_job_of_its_own(
+    database: StateDatabase,
+) -> None:
     one, two = put_all(database, order("a"), order("b"))
     assert one.job_id != two.job_id
     database.write_now(lambda db: db.execute("UPDATE jobs SET payload = '{}'") and None)
@@ -299,3 +303,9 @@ def test_the_message_names_the_tasks_the_tools_and_the_focus() -> None:
     assert wording.read_prompt("skill.md").strip() not in text
     assert "above all" not in wording.review_message(("skill",), " ", ())
     assert "{" not in wording.review_message(("memory", "skill"), "", ("memory",))
+
+
+def test_there_is_budget_again_at_the_persons_midnight(database: StateDatabase) -> None:
+    tomorrow = Budget(database, CLOCK, ReviewSettings()).tomorrow()
+    today = day_start(CLOCK.now())
+    assert tomorrow > today and tomorrow[10:] == today[10:]

@@ -78,7 +78,9 @@ async def test_a_review_of_a_session_with_examples_before_it_sends_them_too(tmp_
             assert_shares_every_byte(b.server.requests[1], b.server.requests[2])
 
 
-async def test_it_forks_what_the_last_request_showed_also_after_compactions_and_undo(tmp_path: Path) -> None:
+async def test_it_forks_what_the_last_request_showed_even_after_compactions_and_undone_turns(
+    tmp_path: Path,
+) -> None:
     script = [says("one"), says("two"), says("three"), says("four"), says("nothing")]
     async with bench(tmp_path, script) as b:
         await b.turn("first")
@@ -114,7 +116,9 @@ async def test_the_view_is_the_same_whichever_process_reads_it(tmp_path: Path) -
         assert early == "[1,2]"
 
 
-async def test_everything_but_memory_skills_and_probes_is_denied_saying_so(tmp_path: Path) -> None:
+async def test_everything_but_memory_skills_and_probes_is_denied_and_the_denial_names_them(
+    tmp_path: Path,
+) -> None:
     bad = [
         use("terminal", command="touch ran"),
         use("write_file", path="ran", content="x"),
@@ -161,7 +165,9 @@ class Careful:
         ("learn", "notes", "deny", "learn is denied in a review"),
     ],
 )
-def test_reads_go_by_policy_and_learning_by_review(name: str, tag: str, verdict: str, reason: str) -> None:
+def test_what_reads_is_decided_by_the_policy_and_what_learns_by_the_review(
+    name: str, tag: str, verdict: str, reason: str
+) -> None:
     async def run(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
         raise AssertionError
 
@@ -227,7 +233,9 @@ async def test_another_model_gets_a_digest_and_only_the_tools_that_it_may_use(tm
 
 
 @pytest.mark.parametrize("other", ["", "practice-echo"])
-async def test_a_vendor_gets_the_conversations_name_for_shared_bytes(tmp_path: Path, other: str) -> None:
+async def test_a_vendor_is_told_the_conversations_name_where_its_bytes_are_shared(
+    tmp_path: Path, other: str
+) -> None:
     settings = {"model.provider": "openai", "review.model": other}
     key = {"OPENAI_API_KEY": "sk-test"}
     async with bench(tmp_path, corrected(says("nothing")), settings=settings, environ=key) as b:
@@ -238,7 +246,9 @@ async def test_a_vendor_gets_the_conversations_name_for_shared_bytes(tmp_path: P
         assert review == (done.review_session_id if other else parent)
 
 
-async def test_a_conversation_too_long_for_one_more_message_is_read_as_a_digest(tmp_path: Path) -> None:
+async def test_a_conversation_that_is_too_long_for_one_message_more_is_read_as_a_digest(
+    tmp_path: Path,
+) -> None:
     from whet_lab.practice.script import Fault
 
     too_long = (

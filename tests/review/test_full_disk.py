@@ -49,7 +49,9 @@ async def test_a_review_that_finds_no_room_is_done_once_there_is_some(tmp_path: 
             assert b.memory().count("./check --fast") == 1
 
 
-async def test_a_lesson_whose_file_has_no_room_holds_and_is_written_later(tmp_path: Path, disk: Path) -> None:
+async def test_a_lesson_whose_file_has_no_room_is_in_force_and_written_later(
+    tmp_path: Path, disk: Path
+) -> None:
     """The ledger lies elsewhere than the notes: what it holds is read by new sessions all the same."""
     notes = disk / "memories"
     apart = tmp_path / "apart"

@@ -125,7 +125,9 @@ def fired(batch: str) -> list[Step]:
     ]
 
 
-def test_the_command_keeps_a_gain_as_one_change(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_keeps_a_gain_as_one_change_that_is_taken_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
 
     async def learn() -> None:

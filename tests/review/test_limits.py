@@ -230,7 +230,9 @@ def order(turn: int, kinds: tuple, *reasons: str, session_id: str = "s1", focus:
     return ReviewJob(session_id, turn, kinds, reasons, runtime, 100, focus=focus)
 
 
-def test_a_waiting_review_is_widened_and_by_hand_comes_now(db: StateDatabase, clock: FixedClock) -> None:
+def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
+    db: StateDatabase, clock: FixedClock
+) -> None:
     def queue(new: ReviewJob):
         return db.write_now(lambda c: queue_review(c, new, "talk", clock))
 
@@ -255,7 +257,9 @@ def test_a_waiting_review_is_widened_and_by_hand_comes_now(db: StateDatabase, cl
         read_review_job("{}")
 
 
-def test_a_plain_review_leaves_how_the_waiting_one_reads(db: StateDatabase, clock: FixedClock) -> None:
+def test_a_plain_review_leaves_how_the_waiting_one_reads_the_conversation(
+    db: StateDatabase, clock: FixedClock
+) -> None:
     db.write_now(lambda c: sessions.create(c, NewSession(id="s1"), ""))
     by_model = msgspec.structs.replace(order(3, ("skill",), "steps"), is_cached=True, is_excerpt=True)
     plain = msgspec.structs.replace(order(4, ("memory",), "recovery"), is_plain=True, turns=(4,))

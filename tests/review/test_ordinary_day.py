@@ -64,7 +64,9 @@ def share_of(day: DayUsage, but: Usage = NOTHING) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corrected", [{1}, {4}, {10}, {4, 7, 10}])
-def test_a_day_of_corrections_is_reviewed_with_defaults(tmp_path: Path, corrected: Collection[int]) -> None:
+def test_a_day_with_corrections_is_reviewed_with_shipped_settings(
+    tmp_path: Path, corrected: Collection[int]
+) -> None:
     listed, day = spend_day(tmp_path, corrected)
     corrections = [row for row in listed if "correction" in read_review_job(row.payload).reasons]
     assert corrections and {row.state for row in corrections} == {"done"}

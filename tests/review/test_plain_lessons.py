@@ -62,7 +62,9 @@ async def correct(b: Bench) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "is_kept"), [("0.08", True), ("0", False)])
-async def test_a_correction_used_by_the_next_call_is_kept(tmp_path: Path, share: str, is_kept: bool) -> None:
+async def test_a_correction_whose_value_the_next_call_took_is_kept(
+    tmp_path: Path, share: str, is_kept: bool
+) -> None:
     write_script(tmp_path)
     script = [
         does(use("terminal", command="./ship --host=amber || true")),

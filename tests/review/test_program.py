@@ -36,7 +36,9 @@ def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         select.select([], [], [], 0.02)
 
 
-def test_after_a_one_shot_with_any_vendor_it_is_applied_exactly_once(tmp_path: Path, vendor: Vendor) -> None:
+def test_after_a_one_shot_with_any_vendor_at_real_latency_it_is_applied_exactly_once(
+    tmp_path: Path, vendor: Vendor
+) -> None:
     """No special case for the practice model: the server is another, and so is the provider's name."""
     vendor.latency_s = 0.5
     acme = [

@@ -22,11 +22,11 @@ from whet.review.improving import Improvement, improve, replace_steps, score
 from whet.review.jobs import ReviewJob, Runtime, queue_review
 from whet.review.judge import read_claims, write_question
 from whet.review.probes import run_probes
-from whet.review.triggers import has_room
+from whet.review.triggers import count, has_room
 from whet.review.worker import ReviewWorker
 from whet.store import ledger
 from whet.store.ledger import LedgerRow, NewRow, Quote, hash_text
-from whet.store.reviews import DaySpending
+from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
 
 FACT = "port = 2525"
 
@@ -72,7 +72,9 @@ def test_what_no_command_of_this_machine_showed_is_not_marked_as_checked(world: 
     assert probed(world) == (["/work: cat app.toml"], []), "once marked, it is left as it is"
 
 
-def test_a_judge_is_asked_about_twelve_claims_at_most_and_about_what_can_take_effect(world: World) -> None:
+def test_a_judge_is_asked_about_twelve_claims_at_most_and_about_what_can_come_into_force(
+    world: World,
+) -> None:
     for fields in ({"remark": ""}, {"after": ""}, {"trust": "untrusted"}, {"state": "active"}):
         stage(world, **{"remark": "c", **fields})
     rows = [stage(world, remark=f"claim {number}") for number in range(13)]
@@ -195,3 +197,11 @@ def test_reviews_have_a_quarter_of_the_days_tokens(
 ) -> None:
     settings = ReviewSettings(share=0.25, free_tokens=free)
     assert has_room(settings, DaySpending(reviewed, other, None), expected) is has
+
+
+def test_steps_count_from_the_last_write_of_a_skill_on() -> None:
+    calls = tuple(
+        TurnCall(step, "skill_manage" if step in (2, 5) else "terminal", "{}", "") for step in range(1, 8)
+    )
+    facts = ReviewedTurn(("go on",), calls, 10)
+    assert count(Counters(4, 7), facts, ReviewSettings()) == Counters(5, 2, ())

@@ -100,7 +100,9 @@ def test_a_failure_that_another_way_got_round(calls: list[TurnCall], is_recovery
 
 
 @pytest.mark.parametrize(("between", "is_recovery"), [(5, True), (6, False)])
-def test_another_way_is_found_within_six_calls_whatever_came_before(between: int, is_recovery: bool) -> None:
+def test_another_way_is_found_within_six_calls_and_whatever_came_before(
+    between: int, is_recovery: bool
+) -> None:
     tried = call(command="pytest", error="exit")
     other = [call("patch", step=step, path="a") for step in range(between)]
     worked = [call("ops", step=step, flag="a") for step in range(between)]
@@ -146,7 +148,9 @@ async def test_no_job_where_none_may_be(tmp_path: Path, settings: dict[str, obje
         assert len(b.server.requests) == 2
 
 
-async def test_a_failed_turn_queues_nothing_and_its_evidence_is_kept_for_the_next(tmp_path: Path) -> None:
+async def test_a_turn_that_failed_queues_nothing_and_what_it_showed_is_kept_for_the_next(
+    tmp_path: Path,
+) -> None:
     from whet_lab.practice.script import server_error
 
     script = [says("I ran pytest."), server_error(), says("Right."), does(LESSON), says("Saved.")]
@@ -175,7 +179,9 @@ async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp
 
 
 @pytest.mark.parametrize(("free", "queued"), [(67_999, [1]), (68_000, [1, 1]), (136_000, [1, 1, 2])])
-async def test_what_waits_counts_as_spent_even_widened(tmp_path: Path, free: int, queued: list[int]) -> None:
+async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
+    tmp_path: Path, free: int, queued: list[int]
+) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply("I ran pytest.", usage=usage)] * 5
@@ -190,7 +196,9 @@ async def test_what_waits_counts_as_spent_even_widened(tmp_path: Path, free: int
 
 
 @pytest.mark.parametrize(("is_plain", "has_room"), [(True, True), (False, False)])
-async def test_a_waiting_review_without_model_is_0(tmp_path: Path, is_plain: bool, has_room: bool) -> None:
+async def test_a_waiting_review_without_a_model_counts_as_nothing(
+    tmp_path: Path, is_plain: bool, has_room: bool
+) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply("I ran pytest.", usage=usage)] * 2

@@ -78,7 +78,9 @@ async def test_a_loop_ends_at_the_limit_of_steps_and_keeps_what_it_saved(tmp_pat
 
 
 @pytest.mark.slow
-async def test_a_stalling_model_is_stopped_at_the_time_limit_and_saved_work_stays(tmp_path: Path) -> None:
+async def test_a_model_that_stalls_is_stopped_at_the_time_limit_and_what_was_saved_stays(
+    tmp_path: Path,
+) -> None:
     stalls = ScriptedReply("never", fault=Fault(stall_after=-1))
     settings = {"review.timeout_s": "0.5"}
     async with bench(tmp_path, corrected(SAVED[0], stalls), settings=settings) as b:
@@ -267,7 +269,9 @@ async def test_a_limit_in_money_is_not_kept_by_guessing(tmp_path: Path) -> None:
         assert known or "price" in done.note
 
 
-async def test_a_stopped_worker_frees_the_job_and_the_next_continues_in_its_child(tmp_path: Path) -> None:
+async def test_a_stopped_worker_frees_the_job_and_the_next_one_goes_on_in_the_same_child(
+    tmp_path: Path,
+) -> None:
     stall = ScriptedReply("x", fault=Fault(stall_after=-1))
     async with bench(tmp_path, corrected(SAVED[0], stall, SAVED[1])) as b:
         await talk(b)

@@ -52,7 +52,9 @@ def size_of(made: Workspace, path: str) -> int:
     return known.state.size
 
 
-def test_a_step_without_changes_lists_no_folder_of_linked_files(tmp_path: Path, listed: list[object]) -> None:
+def test_a_step_that_changes_nothing_lists_no_folder_of_linked_files(
+    tmp_path: Path, listed: list[object]
+) -> None:
     link_tree(tmp_path)
     made = workspace(tmp_path)
     end_step(made, begin_step(made, "s", 1, 1)[0])

@@ -97,7 +97,9 @@ async def begin_without_end(r: Running, parts: Parts) -> None:
 
 
 @pytest.mark.slow
-async def test_a_file_that_a_tool_wrote_while_another_session_ran_a_command_is_its(tmp_path: Path) -> None:
+async def test_a_file_that_a_tool_wrote_while_another_session_ran_a_command_is_its_own(
+    tmp_path: Path,
+) -> None:
     script = [
         shell("cat running; echo b > b"),
         call("write_file", path="new/a", content="a\n"),

@@ -60,7 +60,9 @@ def test_a_shells_own_name_is_no_path_that_it_could_not_open(policy: SandboxPoli
         ("rm: cannot remove 'app.lock': Device or resource busy", "write(*.lock)"),
     ],
 )
-def test_a_rule_that_closes_a_file_is_named_not_opened(policy: SandboxPolicy, output: str, rule: str) -> None:
+def test_a_rule_that_closes_a_file_is_named_and_no_opening(
+    policy: SandboxPolicy, output: str, rule: str
+) -> None:
     rules = read_path_rules(["read(secrets/*)", "write(*.lock)"])
     (policy.workspace / "secrets").mkdir()
     (policy.workspace / "secrets/a.txt").touch()

@@ -191,7 +191,9 @@ def test_a_command_works_on_the_workspace_there_and_it_comes_back(place: tuple[J
 
 
 @pytest.mark.slow
-def test_what_would_start_programs_here_stays_there(place: tuple[Jail, Path, Path], tmp_path: Path) -> None:
+def test_what_would_start_programs_here_or_lead_out_does_not_come_back(
+    place: tuple[Jail, Path, Path], tmp_path: Path
+) -> None:
     jail, workspace, _ = place
     subprocess.run(["git", "init", "-q", "--template="], cwd=workspace, check=True)
     config = (workspace / ".git" / "config").read_bytes()
@@ -212,7 +214,9 @@ def test_what_would_start_programs_here_stays_there(place: tuple[Jail, Path, Pat
 
 
 @pytest.mark.slow
-def test_repositories_below_come_back_without_hooks(place: tuple[Jail, Path, Path], tmp_path: Path) -> None:
+def test_repositories_below_come_back_without_what_their_git_runs(
+    place: tuple[Jail, Path, Path], tmp_path: Path
+) -> None:
     _, workspace, there = place
     subprocess.run(["git", "init", "-q", "--template="], cwd=workspace, check=True)
     (workspace / ".husky").mkdir()
@@ -326,7 +330,9 @@ def container(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[
 
 
 @pytest.mark.slow
-def test_a_command_stays_in_its_container(container: tuple[Jail, Path, Confinement], tmp_path: Path) -> None:
+def test_a_command_works_in_a_container_and_gets_no_further(
+    container: tuple[Jail, Path, Confinement], tmp_path: Path
+) -> None:
     jail, workspace, confinement = container
     assert confinement.command_status().name == "container"
     (workspace / "f").write_text("one\n")
@@ -344,7 +350,9 @@ def test_a_command_stays_in_its_container(container: tuple[Jail, Path, Confineme
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_what_is_ended_here_ends_in_a_container(container: tuple[Jail, Path, Confinement], how: str) -> None:
+def test_what_is_ended_here_ends_in_its_container(
+    container: tuple[Jail, Path, Confinement], how: str
+) -> None:
     jail, workspace, _ = container
 
     def begun(process: Process) -> None:
@@ -358,7 +366,9 @@ def test_what_is_ended_here_ends_in_a_container(container: tuple[Jail, Path, Con
     wait_for(lambda: run(jail, workspace, look)[1].strip() == "0")
 
 
-def test_without_a_container_nothing_runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_container_nothing_runs_here_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     settings = ConfinementSettings("auto", tmp_path / "home", backend=CommandBackend("container", "x"))
     confinement = Confinement(settings)

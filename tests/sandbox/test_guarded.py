@@ -90,7 +90,9 @@ def spawned(jail: Jail, text: str) -> Started:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [".envrc", ".mcp.json", ".vscode/tasks.json", ".git/config.worktree"])
 @pytest.mark.parametrize("first", ["longer", "shorter"])
-def test_a_command_on_what_another_made_does_not_bring_it_again(jail: Jail, name: str, first: str) -> None:
+def test_a_command_that_begins_with_what_another_made_does_not_bring_it_again(
+    jail: Jail, name: str, first: str
+) -> None:
     """The first makes it and waits, a second begins and waits; either may end first."""
     place = jail.policy.workspace / name
     before = place.read_bytes() if place.exists() else None
@@ -125,7 +127,9 @@ def _content(place: Path) -> bytes | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [".envrc", ".zed/tasks.json", ".git/config.worktree", ".vscode/tasks.json"])
 @pytest.mark.parametrize("then", ["another command", "nothing", "the end"])
-def test_what_a_command_left_running_changes_after_it_is_undone(jail: Jail, name: str, then: str) -> None:
+def test_what_a_command_left_running_changes_after_its_end_is_taken_back(
+    jail: Jail, name: str, then: str
+) -> None:
     workspace = jail.policy.workspace
     place = workspace / name
     before = _content(place)

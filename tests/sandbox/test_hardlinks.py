@@ -106,7 +106,9 @@ def test_a_package_that_uv_linked_from_its_cache_is_not_shared(jail: Jail, tmp_p
     assert {path.read_text() for path in (tmp_path / "cache").rglob("six.py")} == {"safe\n"}
 
 
-def test_a_folder_is_opened_once_for_linked_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_opened_once_for_all_of_its_linked_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(20):
         _linked(tmp_path / "cache" / f"f{number}", tmp_path / "work" / "a" / "b" / f"f{number}")
     names: list[object] = []

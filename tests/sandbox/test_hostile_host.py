@@ -199,7 +199,9 @@ def _no_archive(host: Host) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("say", [_no_list, _no_archive])
-def test_a_senseless_host_is_reported(place: tuple[Host, Jail, Path], say: Callable[[Host], None]) -> None:
+def test_a_host_that_makes_no_sense_is_told_of(
+    place: tuple[Host, Jail, Path], say: Callable[[Host], None]
+) -> None:
     host, jail, workspace = place
     say(host)
     code, said = run(jail, workspace, "true")

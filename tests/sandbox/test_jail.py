@@ -261,7 +261,9 @@ _BELOW = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", _BELOW, ids=["embedded", "two steps", "submodule", "commondir"])
-def test_a_persons_git_runs_nothing_of_repositories_it_enters(jail: Jail, tmp_path: Path, text: str) -> None:
+def test_a_persons_git_runs_nothing_of_repositories_that_it_enters(
+    jail: Jail, tmp_path: Path, text: str
+) -> None:
     workspace, escaped = jail.policy.workspace, tmp_path / "escaped"
     who = "git config --global user.name a; git config --global user.email b; "
     who += "git config --global protocol.file.allow always; "
@@ -334,7 +336,9 @@ def _sleepers(workspace: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("failures", "problem"), [(2, ""), (3, "Can't bind mount")])
-def test_mounts_that_fail_as_a_name_vanishes_are_retried(tmp_path: Path, failures: int, problem: str) -> None:
+def test_mounts_that_fail_as_a_name_goes_away_are_tried_again(
+    tmp_path: Path, failures: int, problem: str
+) -> None:
     engine, before = ENGINES[0].engine(), tmp_path / "before"
     before.write_text("x" * failures)
     program = tmp_path / "bwrap"

@@ -41,7 +41,9 @@ def test_the_last_look_is_said_until_something_holds(tmp_path: Path, monkeypatch
     assert engine_cache.read_status("auto", tmp_path) == ""
 
 
-def test_another_program_or_kernel_is_checked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_program_or_kernel_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked(tmp_path, "none", monkeypatch)
     tools = tmp_path / "bin"
     tools.mkdir()

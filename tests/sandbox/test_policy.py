@@ -232,7 +232,9 @@ def test_a_folder_that_may_not_be_looked_into_is_left_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [*PROTECTED, ".git/hooks/pre-commit", ".gitx", "src/.git/hooks", "src/a.py"])
-def test_paths_that_start_programs_are_at_and_below_the_protected_names(tmp_path: Path, name: str) -> None:
+def test_paths_that_start_programs_are_those_at_and_below_the_protected_names(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / ".git").mkdir()
     for path in (tmp_path / name, tmp_path / name / "x", Path("/etc") / name):
         expected = any(path.is_relative_to(tmp_path / each) for each in PROTECTED)

@@ -159,7 +159,9 @@ def test_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert expand_hosts(["A.example"], {}) == ("a.example",)
 
 
-def test_package_indexes_are_those_of_pip_and_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_indexes_without_settings_are_those_that_pip_and_npm_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The programs here print other defaults, and are used only if no setting names an index."""
     programs = {"python3": "echo pip.example files.example", "npm": "echo https://npm.example/"}
     for name, text in programs.items():

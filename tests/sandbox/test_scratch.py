@@ -23,7 +23,9 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_what_a_killed_program_left_goes_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_program_left_goes_when_the_next_one_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     killed = subprocess.run([sys.executable, "-c", KILLED], env=environ, capture_output=True, text=True)

@@ -61,7 +61,9 @@ def said(case: EngineCase, workspace: Path, argv: list[str], *openings: Opening)
 
 
 @pytest.mark.parametrize("case", ENGINES, ids=str)
-def test_a_socket_outside_is_unreachable_by_path(case: EngineCase, tmp_path: Path, elsewhere: Path) -> None:
+def test_a_socket_outside_is_out_of_reach_by_its_path(
+    case: EngineCase, tmp_path: Path, elsewhere: Path
+) -> None:
     found = said(case, tmp_path / "w", ["-c", _TRY, str(elsewhere / "s")])
     assert "OUT" not in found and len(found.splitlines()) == 2, found
 
@@ -91,7 +93,9 @@ def test_a_socket_in_a_folder_that_was_opened_for_reading_is_out_of_reach(
 
 
 @pytest.mark.parametrize("case", [one for one in ENGINES if one.name != "Landlock"], ids=str)
-def test_a_socket_opened_by_name_is_in_reach(case: EngineCase, tmp_path: Path, elsewhere: Path) -> None:
+def test_a_socket_that_was_opened_by_its_name_is_in_reach(
+    case: EngineCase, tmp_path: Path, elsewhere: Path
+) -> None:
     opening = Opening("write", f"{elsewhere}/s")
     assert "OUT 1" in said(case, tmp_path / "w", ["-c", _TRY, f"{elsewhere}/s"], opening)
 

@@ -87,7 +87,9 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, ser
         (["@daily", "--prompt", "x", "--to", "telegram:5"], "no conversation"),
     ],
 )
-def test_an_impossible_schedule_is_an_error(program: Program, arguments: list[str], word: str) -> None:
+def test_what_can_not_be_scheduled_is_an_error_with_a_hint(
+    program: Program, arguments: list[str], word: str
+) -> None:
     program.run("cron", "add", *arguments).assert_error(word)
 
 
@@ -148,7 +150,9 @@ def test_workers_that_start_at_once_share_what_is_due(program: Program, server: 
 
 
 @pytest.mark.slow
-def test_a_serving_worker_takes_work_and_stops_at_sigterm(program: Program, server: PracticeServer) -> None:
+def test_a_worker_that_serves_takes_what_comes_and_stops_at_sigterm(
+    program: Program, server: PracticeServer
+) -> None:
     add(program, "--at", "+1s", "--prompt", "now", "--name", "soon")
     server.install([ScriptedReply("here")])
     running = program.start("worker")
@@ -160,7 +164,9 @@ def test_a_serving_worker_takes_work_and_stops_at_sigterm(program: Program, serv
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_a_killed_worker_runs_each_firing_once(program: Program, server: PracticeServer) -> None:
+def test_a_worker_killed_at_random_moments_runs_each_firing_once(
+    program: Program, server: PracticeServer
+) -> None:
     """Kills spread over a run's life: each firing ends in one result, and its command ran at most once."""
     pick = random.Random(7)
     replies = [

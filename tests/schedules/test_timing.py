@@ -117,7 +117,9 @@ def test_missed_times_are_one_run_if_the_latest_is_not_too_long_ago() -> None:
         ("*/30 2-3 * * *", ["25 02:00 CEST", "25 02:30 CEST", "25 03:00 CET", "25 03:30 CET"]),
     ],
 )
-def test_skipped_hours_do_not_come_twice_when_the_clock_goes_back(expression: str, hours: list[str]) -> None:
+def test_what_skips_hours_does_not_come_twice_when_the_clock_goes_back(
+    expression: str, hours: list[str]
+) -> None:
     assert following(expression, "2026-10-24T23:30+02:00", 4) == hours
 
 

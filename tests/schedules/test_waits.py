@@ -37,7 +37,9 @@ class Owner:
         await self.log.end_turn(self.turn, "answered", "")
 
 
-async def test_a_run_waits_long_for_its_session_then_says_it(bench: Bench, server: PracticeServer) -> None:
+async def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(
+    bench: Bench, server: PracticeServer
+) -> None:
     server.install([says("after you")])
     owner = await Owner.come(bench.database, SystemClock())
     await owner.ask("mine")
@@ -57,7 +59,9 @@ async def test_a_run_waits_long_for_its_session_then_says_it(bench: Bench, serve
     assert server.count == 1
 
 
-def test_a_run_that_waits_for_its_session_ends_when_paused(bench: Bench, server: PracticeServer) -> None:
+def test_a_run_that_waits_for_its_session_comes_to_an_end_when_its_schedule_is_paused(
+    bench: Bench, server: PracticeServer
+) -> None:
     server.install([says("after you")])
     made = bench.add(session_id="held")
 
@@ -144,7 +148,9 @@ class Watched(FixedClock):
 
 
 @pytest.mark.slow
-async def test_a_worker_does_not_spin_while_a_run_waits(bench: Bench, server: PracticeServer) -> None:
+async def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(
+    bench: Bench, server: PracticeServer
+) -> None:
     server.install([says("slow", fault=Fault(stall_after=0))])
     bench.clock = clock = Watched()
     made = bench.add()

@@ -52,7 +52,9 @@ async def test_two_workers_never_run_one_firing_twice(bench: Bench, server: Prac
     assert server.count == 1
 
 
-def test_several_missed_times_are_one_run_too_old_ones_none(bench: Bench, server: PracticeServer) -> None:
+def test_several_missed_times_are_one_run_and_too_old_ones_are_none(
+    bench: Bench, server: PracticeServer
+) -> None:
     server.install([says("late")])
     made = bench.add("0 10 * * *")
     bench.clock.advance(2 * 24 * HOUR_S + 2 * HOUR_S)  # two days and an hour late
@@ -82,7 +84,9 @@ def test_a_clock_set_back_a_little_runs_nothing_twice(bench: Bench, server: Prac
     assert [run.result for run in bench.drain()] == ["answered"]
 
 
-def test_a_clock_years_ahead_does_not_silence_a_schedule(bench: Bench, server: PracticeServer) -> None:
+def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(
+    bench: Bench, server: PracticeServer
+) -> None:
     server.install([says("in the future"), says("now")])
     made = bench.add("0 * * * *")
     bench.clock.moment = datetime(2033, 5, 1, 12, 0, tzinfo=UTC)
@@ -95,7 +99,9 @@ def test_a_clock_years_ahead_does_not_silence_a_schedule(bench: Bench, server: P
 
 
 @pytest.mark.slow
-def test_what_needs_an_approval_is_denied_and_the_model_told(bench: Bench, server: PracticeServer) -> None:
+def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
+    bench: Bench, server: PracticeServer
+) -> None:
     server.install(
         [
             does("terminal", command="echo it is fine"),
@@ -203,7 +209,9 @@ def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, ser
     assert bench.drain() == []
 
 
-async def test_a_long_run_keeps_its_lease_until_it_is_taken(bench: Bench, server: PracticeServer) -> None:
+async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
+    bench: Bench, server: PracticeServer
+) -> None:
     server.install([says("slow", fault=Fault(stall_after=0))])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -290,7 +298,9 @@ def test_an_answer_is_not_written_through_a_link_that_a_command_left(
     assert sorted(path.name for path in outside.rglob("*")) == ["c", "today.md"]
 
 
-def test_an_unwritable_answer_is_noted_and_own_links_followed(bench: Bench, server: PracticeServer) -> None:
+def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_followed(
+    bench: Bench, server: PracticeServer
+) -> None:
     server.install([says("one"), says("two")])
     (bench.work / "file").write_text("")
     bench.add(target=str(bench.work / "file" / "below"))

@@ -151,7 +151,9 @@ def test_responses_hand_calls_over_as_items(api: Api, client: openai.OpenAI, is_
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_anthropics_client_runs_its_tool(api: Api, claude: anthropic.Anthropic, is_streamed: bool) -> None:
+def test_anthropics_client_converses_and_runs_its_tool(
+    api: Api, claude: anthropic.Anthropic, is_streamed: bool
+) -> None:
     claude = claude.with_options(base_url=api.url, api_key=api.token)
     api.say(ASKED, ScriptedReply("Sunny.", usage={"prompt_tokens": 11, "completion_tokens": 3}))
     tool: Any = {"name": "get_weather", "description": "Weather", "input_schema": SCHEMA}

@@ -241,7 +241,9 @@ def test_results_for_a_part_of_the_calls_go_on_and_say_which_got_none(api: Api) 
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
-def test_a_client_that_leaves_before_reading_its_call_ends_no_session(api: Api, path: str) -> None:
+def test_a_client_that_goes_before_it_read_its_call_leaves_a_session_that_goes_on(
+    api: Api, path: str
+) -> None:
     """The stream is cut as soon as its head is there: what was said is there once, and it goes on."""
     api.say(ASKED, *[ScriptedReply("Sunny.")] * 3)
     body = {**chat(stream=True, tools=_tools(path)), "input": "hi"}

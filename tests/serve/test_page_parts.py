@@ -17,9 +17,11 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.messages import Usage
+from whet.serve.board import shown
 from whet.serve.board.live_turn import LiveText, LiveTurns
 from whet.serve.board.prose import TextRun, split_blocks
 from whet.serve.board.timing import WIDTH, waterfall, window_chart
+from whet.store.costs import Spending
 from whet.store.spans import TurnSpan, TurnSpans, WindowMark
 from whet.visible import visible
 
@@ -206,3 +208,12 @@ def test_the_window_is_drawn_as_what_was_cached_what_was_new_and_what_a_compacti
     assert chart.spots[0].title == "message 2: 900 tokens, 100 cached"
     plain = window_chart([WindowMark(2, 900, 100)], 0)
     assert plain is not None and plain.title == "Context window" and len(plain.series) == 2
+
+
+def test_costs_that_nobody_knows_are_not_nothing() -> None:
+    def spent(turns: int, usd: float, unpriced: int) -> str:
+        return shown.spent(Spending("all", turns, 1, 0, 1, usd, unpriced))
+
+    assert shown.cost(None) == "unknown" and shown.spent(None) == "–"
+    assert (spent(0, 0, 0), spent(2, 0, 2), spent(3, 1.5, 1)) == ("–", "unknown", "$1.50 + unknown")
+    assert shown.price(Usage()) == "–" and shown.price(Usage(total_tokens=9, cost_usd=None)) == "unknown"

@@ -91,6 +91,8 @@ def test_operands_are_what_is_no_option_and_no_value_of_one(text: str, found: st
         ("make", "-c x", None),
     ],
 )
-def test_code_on_the_line_is_found_after_its_option(program: str, text: str, code: list[str] | None) -> None:
+def test_code_on_the_line_is_found_after_its_option_or_hanging_on_it(
+    program: str, text: str, code: list[str] | None
+) -> None:
     found = find_interpreter_code(program, words(text))
     assert (None if found is None else [word.text for word in found]) == code

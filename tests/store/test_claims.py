@@ -105,7 +105,9 @@ def test_one_holder_has_a_session_until_it_gives_it_free_or_is_gone(db, clock):
         ("elsewhere", _NOBODY, "", None, True),
     ],
 )
-def test_a_claim_holds_while_its_owner_lives_or_for_a_minute(db, clock, host, pid, born, late_s, is_held):
+def test_a_claim_holds_while_its_owner_lives_and_where_that_is_not_known_for_a_minute(
+    db, clock, host, pid, born, late_s, is_held
+):
     """`late_s`: how long ago it was renewed; None: nobody says what time it is."""
     pids = {"mine": os.getpid(), "theirs": os.getppid()}
     pid, born = pids.get(pid, pid), claims.read_process_birth(pids[born]) if born in pids else born

@@ -169,7 +169,9 @@ def _effects(db: StateDatabase, key: int) -> list[CallEffects]:
     return [row.facts for row in db.read_now(lambda c: facts.list_turn_facts(c, key, 1))]
 
 
-def test_other_changes_of_a_step_are_kept_with_its_last_command_without_its_edits(db: StateDatabase) -> None:
+def test_what_else_a_step_changed_is_kept_with_its_last_command_without_what_its_edits_name(
+    db: StateDatabase,
+) -> None:
     key = _turn(db, _EDITED, _SAID, _SAID)
     changed = [FileLines("a.py", 2, 1), FileLines("b.c", 1, 0)]
 
@@ -206,7 +208,9 @@ def test_what_a_judge_marked_and_what_changed_later_are_kept_with_one_call(db: S
     ]
 
 
-def test_calls_of_a_session_come_from_a_turn_on_without_turns_that_were_undone(db: StateDatabase) -> None:
+def test_the_calls_of_a_session_come_from_a_turn_on_without_turns_that_were_taken_back(
+    db: StateDatabase,
+) -> None:
     key = _turn(db, _SAID)
     for turn in (2, 3):
         _turn(db, _RAN, turn=turn)

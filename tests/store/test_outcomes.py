@@ -81,3 +81,14 @@ async def test_a_deleted_session_leaves_nothing_behind(db, clock) -> None:
         ).fetchone()
     )
     assert left == (0,)
+
+
+async def test_items_of_a_session_come_back_with_what_chance_left_out(db, clock) -> None:
+    await talk(db, clock, "s1", "hello")
+    await db.write(lambda c: learned.record_items(c, "s1", [NOTE], [SKILL], randomised=True))
+    notes = await db.read(lambda c: outcomes.list_item_uses(c, ("memory", "user")))
+    assert [(use.item, use.session_id, use.held_out, use.randomised) for use in notes] == [
+        (NOTE, "s1", False, True)
+    ]
+    (skill,) = await db.read(lambda c: outcomes.list_item_uses(c, ("skill",)))
+    assert skill.item == SKILL and skill.held_out

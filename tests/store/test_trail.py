@@ -48,7 +48,9 @@ def test_calls_are_understood_by_their_arguments_names():
     assert find_touched_items("any", "[" * 5_000) == []
 
 
-async def test_a_sessions_trail_is_read_newest_first_below_a_number(db: StateDatabase, clock: FixedClock):
+async def test_a_sessions_trail_is_read_newest_first_once_each_and_goes_on_below_a_number(
+    db: StateDatabase, clock: FixedClock
+):
     log, turn = await begin_session(db, clock, "go")
     for path in ("a", "b", "a", "c"):
         call = ToolCall(f"c{log.live.seqs[-1]}", "read_file", f'{{"path": "{path}"}}')

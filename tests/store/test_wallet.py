@@ -16,10 +16,12 @@ import msgspec
 import pytest
 
 from whet.clock import SystemClock
+from whet.contract.delegation import HelperWish
 from whet.contract.errors import BudgetReached
-from whet.store import goals, sessions, wallet
+from whet.store import goals, helper_rows, sessions, wallet
 from whet.store.database import StateDatabase
 from whet.store.goals import GoalRow
+from whet.store.helper_rows import HelperRow
 from whet.store.sessions import NewSession
 from whet.store.wallet import Cap, PlannedCall
 
@@ -40,7 +42,9 @@ def _reserve(database: StateDatabase, asked: PlannedCall) -> wallet.Reservation:
     return database.write_now(lambda db: wallet.reserve(db, asked, _SCOPES, _CAPS, 0.8))
 
 
-def test_a_call_that_may_pass_a_cap_is_refused_beforehand_and_reserves_nothing(db: StateDatabase) -> None:
+def test_a_call_that_may_pass_a_cap_is_refused_before_it_is_made_and_reserves_nothing(
+    db: StateDatabase,
+) -> None:
     _reserve(db, _asked(0.95))
     with pytest.raises(BudgetReached) as refused:
         _reserve(db, _asked(0.06))
@@ -213,7 +217,9 @@ def test_races_and_kills_never_overdraw(
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("work", "count"), [(run_races, 10_000), (kill, 100)])
-def test_ten_thousand_races_never_cost(tmp_path: Path, work: Callable[[Path, int], None], count: int) -> None:
+def test_ten_thousand_races_and_a_hundred_kills_never_overdraw(
+    tmp_path: Path, work: Callable[[Path, int], None], count: int
+) -> None:
     opened(tmp_path).close()
     work(tmp_path, count)
     assert overdraft(tmp_path) == 0.0
@@ -277,3 +283,50 @@ def test_the_last_call_with_room_is_told_of(db: StateDatabase, prompt: int, tell
             lambda c, n=scope, cap=cap, asked=asked: wallet.reserve(c, asked, [(n, "x")], {n: cap}, 0.8)
         )
         assert len(held.near) == tells and all("may have no room" in line for line in held.near)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown", "usd", "spent"),
+    [
+        (100, 50, 0.8, (0.3, 150)),
+        (100, 0, 0.8, (0.2, 100)),
+        (100, 900, 0.8, (0.8, 400)),
+        (100, 50, None, (0.0, 150)),
+    ],
+)
+def test_a_cancelled_call_costs_what_was_sent_and_what_came_of_its_answer(
+    db: StateDatabase, prompt: int, shown: int, usd: float | None, spent: tuple[float, int]
+) -> None:
+    asked = msgspec.structs.replace(_asked(usd, 400), prompt_tokens=prompt)
+    held = _reserve(db, asked)
+    db.write_now(lambda c: wallet.settle_cancelled_call(c, held.id, asked, shown))
+    assert db.read_now(lambda c: wallet.read_spending(c, _SCOPES[0])) == pytest.approx(spent)
+    assert db.read_now(wallet.read_open_reservations).count == 0
+
+
+def test_a_call_counts_for_the_day_the_chat_it_works_for_its_person_schedule_and_helper(
+    db: StateDatabase,
+) -> None:
+    def prepare(c: apsw.Connection) -> None:
+        sessions.create(c, NewSession("chat", profile="ann"), _AT)
+        sessions.create(c, NewSession("helper", parent_session_id="chat", kind="child"), _AT)
+        sessions.create(c, NewSession("review", parent_session_id="helper", kind="review"), _AT)
+        sessions.create(c, NewSession("next", parent_session_id="chat"), _AT)
+        helper_rows.add(c, HelperRow("h", "chat", 0, "c1", HelperWish("do it", budget_usd=0.5), "helper"))
+        helper_rows.add(c, HelperRow("free", "chat", 1, "c2", HelperWish("do it"), "review"))
+        columns = "job, schedule, due, by_hand, started, session_id"
+        c.execute(f"INSERT INTO schedule_runs ({columns}) VALUES ('j', 'daily', '', 0, '', 'chat')")
+
+    def scopes(session: str) -> list[wallet.Scope]:
+        return db.read_now(lambda c: wallet.list_scopes(c, session, "d"))
+
+    db.write_now(prepare)
+    own = [("day", "d"), ("session", "chat"), ("person", "d ann"), ("schedule", "d daily")]
+    assert scopes("chat") == own == scopes("review")
+    assert scopes("helper") == [*own[:2], ("helper", "h"), *own[2:]]
+    assert scopes("next") == [("day", "d"), ("session", "next"), ("person", "d ann")]
+    assert scopes("gone") == [("day", "d"), ("session", "gone"), ("person", "d ")]
+    assert scopes("") == [("day", "d"), ("person", "d ")]
+    caps = [db.read_now(lambda c, one=one: wallet.read_own_cap(c, one)) for one in scopes("helper")[1:3]]
+    assert caps == [None, Cap(0.5, setting="budget_usd")]
+    assert db.read_now(lambda c: wallet.read_own_cap(c, ("goal", "gone"))) == Cap(setting="--budget")

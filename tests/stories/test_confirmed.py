@@ -90,7 +90,9 @@ def last_result(server: PracticeServer) -> str:
 
 
 @pytest.mark.slow
-def test_an_approved_action_runs_once_only(program: Program, server: PracticeServer, service: Served) -> None:
+def test_an_approved_action_runs_once_and_its_record_is_closed(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
     running = program.start_asking("ship it", "--stream-json")
     request = pending(service)
     assert shipped(program) == ""
@@ -109,7 +111,9 @@ def test_an_approved_action_runs_once_only(program: Program, server: PracticeSer
 
 
 @pytest.mark.slow
-def test_a_denial_tells_the_model_why(program: Program, server: PracticeServer, service: Served) -> None:
+def test_a_denial_reaches_the_model_with_its_reason(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
     running = program.start_asking("ship it")
     decide(service, pending(service), "deny", reason="not on a Friday")
     assert running.done().code == 0
@@ -147,7 +151,9 @@ def test_new_words_after_a_kill_run_no_call_that_waited(
 
 
 @pytest.mark.slow
-def test_a_killed_service_is_waited_for(program: Program, server: PracticeServer, service: Served) -> None:
+def test_a_service_killed_while_somebody_waits_is_waited_for(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
     running = program.start_asking("ship it")
     request = pending(service)
     service.kill()
@@ -206,7 +212,9 @@ def test_ctrl_c_in_an_approved_action_is_reported(program: Program, service: Ser
 
 
 @pytest.mark.slow
-def test_an_allow_rule_is_no_human(program: Program, server: PracticeServer, service: Served) -> None:
+def test_an_allow_rule_does_not_stand_in_for_the_human(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
     program.environ["WHET_APPROVAL_ALLOW"] = "terminal(./ship *)"
     running = program.start_asking("ship it")
     decide(service, pending(service), "deny")
@@ -215,7 +223,9 @@ def test_an_allow_rule_is_no_human(program: Program, server: PracticeServer, ser
 
 
 @pytest.mark.slow
-def test_a_deny_rule_precedes_the_service(program: Program, server: PracticeServer, service: Served) -> None:
+def test_a_deny_rule_comes_before_the_service(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
     program.environ["WHET_APPROVAL_DENY"] = "terminal(./ship *)"
     assert program.ask("ship it").code == 0
     assert "Denied by policy" in last_result(server)

@@ -45,7 +45,9 @@ def program(tmp_path: Path, server: PracticeServer) -> Program:
     return Program(tmp_path, server)
 
 
-def test_a_first_run_without_key_and_terminal_says_in_one_line_what_to_set(tmp_path: Path) -> None:
+def test_a_first_run_without_a_key_and_without_a_terminal_says_in_one_line_what_to_set(
+    tmp_path: Path,
+) -> None:
     program = Program(tmp_path)
     for done in (program.ask("hi"), program.run("chat", "-q", "hi")):
         done.assert_error("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "model.provider")
@@ -93,7 +95,9 @@ def test_json_is_one_object_with_exactly_the_promised_keys(program: Program, ser
     assert (row["text"], row["end_reason"], row["steps"], done.err) == ("done", "answered", 2, "")
 
 
-def test_stream_json_is_a_line_per_event_and_a_last_object(program: Program, server: PracticeServer) -> None:
+def test_stream_json_is_a_line_per_event_and_ends_with_the_same_object(
+    program: Program, server: PracticeServer
+) -> None:
     server.install([does(use("read_file", path="x"), text="hm"), ScriptedReply("all done", pieces=3)])
     done = program.ask("go", "--stream-json")
     rows = [json.loads(line) for line in done.out.splitlines()]
@@ -113,7 +117,9 @@ def test_what_is_piped_in_is_context_for_the_question(program: Program, server: 
     done.assert_error("binary")
 
 
-def test_a_conversation_over_runs_has_one_growing_prefix(program: Program, server: PracticeServer) -> None:
+def test_a_conversation_goes_on_over_many_runs_with_one_growing_prefix(
+    program: Program, server: PracticeServer
+) -> None:
     server.install([ScriptedReply(f"answer {n}") for n in range(4)])
     rows = [program.ask("question 0").row]
     rows += [program.ask(f"question {n}", "--continue").row for n in range(1, 4)]
@@ -163,7 +169,9 @@ def test_even_yes_does_not_allow_what_can_not_be_undone(program: Program, server
     assert (program.work / "keep.txt").exists()
 
 
-def test_two_delegated_tasks_run_at_once_in_own_sessions(program: Program, server: PracticeServer) -> None:
+def test_two_delegated_tasks_run_at_the_same_time_in_sessions_of_their_own(
+    program: Program, server: PracticeServer
+) -> None:
     first, second = "look at the left half", "look at the right half"
     # Each helper waits for a file that the other one makes, so that only two at once can end.
     wait = "touch {0}; for i in $(seq 200); do [ -e {1} ] && break; sleep 0.05; done; ls {1}"
@@ -200,7 +208,9 @@ def both_when(reply: ScriptedReply, when: str) -> ScriptedReply:
     return ScriptedReply(reply.text, tool_calls=reply.tool_calls, when=when)
 
 
-def test_a_delegated_task_that_fails_says_so_to_its_parent(program: Program, server: PracticeServer) -> None:
+def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(
+    program: Program, server: PracticeServer
+) -> None:
     server.install(
         [
             ScriptedReply("The helper failed.", when="helper session"),

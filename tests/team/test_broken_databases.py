@@ -92,7 +92,9 @@ def test_what_a_program_says_that_can_not_use_its_database(
         assert "has no connection left" in said(by(guest, url))
 
 
-def test_workers_of_two_versions_work_side_by_side(url: str, given: dict[str, str], tmp_path: Path) -> None:
+def test_workers_of_two_versions_work_beside_each_other(
+    url: str, given: dict[str, str], tmp_path: Path
+) -> None:
     """A rolling upgrade: the new version's step is there already, the old one's workers go on and begin."""
     with ExitStack() as stack:
         db, queue = stack.enter_context(opened(url))

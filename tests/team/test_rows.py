@@ -37,7 +37,9 @@ def names(connection: PostgresConnection) -> list[str]:
     return [row[0] for row in rows.fetchall()]
 
 
-def test_a_failing_batch_writes_nothing_and_the_next_ones_go_through(connection: PostgresConnection) -> None:
+def test_a_batch_that_fails_writes_nothing_and_the_next_ones_go_through(
+    connection: PostgresConnection,
+) -> None:
     first = INSERT, ("o", "p", "a", "")
     send(connection, [first])
     for again in range(3):
@@ -61,7 +63,9 @@ def test_a_batch_larger_than_every_buffer_goes_over_whole(connection: PostgresCo
     assert len(names(connection)) == 1000
 
 
-def test_a_cut_connection_is_an_error(connection: PostgresConnection, url: str, cluster: Cluster) -> None:
+def test_a_connection_that_was_cut_is_an_error_and_not_a_wait(
+    connection: PostgresConnection, url: str, cluster: Cluster
+) -> None:
     send(connection, [(INSERT, ("o", "p", "a", ""))])
     cluster.cut(url)
     with pytest.raises(psycopg.OperationalError):

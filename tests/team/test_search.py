@@ -134,7 +134,9 @@ def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDa
 
 
 @pytest.mark.slow
-def test_a_word_that_was_common_long_ago_is_found_below_new_rows(large: TeamDatabase, url: str) -> None:
+def test_a_word_that_was_common_long_ago_is_found_below_the_newest_rows(
+    large: TeamDatabase, url: str
+) -> None:
     """The older half says quince: as many as are looked for among the newest, where nobody says it now."""
     with connect(url, timeout_s=10) as admin:
         said = f"id >> {rows.SEQ_BITS} < {COUNT // 2 + 2}"
@@ -152,7 +154,9 @@ def test_a_word_that_was_common_long_ago_is_found_below_new_rows(large: TeamData
 
 
 @pytest.mark.slow
-def test_a_person_s_newest_are_read_among_many_others(db: TeamDatabase, clock: FixedClock, url: str) -> None:
+def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
+    db: TeamDatabase, clock: FixedClock, url: str
+) -> None:
     """A fifth of the messages are ann's, all before the others': more than what goes by the index alone."""
 
     def put(connection: apsw.Connection) -> None:
@@ -232,7 +236,9 @@ def sought(limit: int, most: float, *, work: float = 0.0, is_exact: bool = True)
         (sought(100, 200, work=2_000, is_exact=False), 60, 991),
     ],
 )
-def test_a_slice_reaches_as_far_as_wanted_fetching_no_more(one: IdLookup, fetched: float, low: int) -> None:
+def test_a_slice_reaches_as_far_as_gives_what_is_wanted_and_fetches_no_more_rows(
+    one: IdLookup, fetched: float, low: int
+) -> None:
     one.aim(1, fetched)
     assert one.low == low
 

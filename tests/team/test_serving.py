@@ -241,7 +241,9 @@ async def test_a_turn_is_followed_to_its_end_with_what_is_stored_beside_it(there
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
-async def test_who_stops_following_cancels_the_turn_while_it_runs(there: Serving, is_ending: bool) -> None:
+async def test_who_stops_following_calls_the_turn_off_unless_the_process_ends(
+    there: Serving, is_ending: bool
+) -> None:
     session_id = await there.session()
     following = asyncio.create_task(there.turns.run(session_id, TurnInput("x"), lambda event: None))
     await until(lambda: bool(there.feeds.followers))
@@ -372,7 +374,9 @@ async def test_what_happens_is_told_to_listeners_followers_and_pages_once(there:
     assert len(heard) == 3, "what was read is told once"
 
 
-async def test_a_process_reads_on_after_a_full_page(there: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
+    there: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(team_feed, "MAX_READ", 2)
     monkeypatch.setattr(team_feed, "MAX_TRACKED", 1)
     feeds, heard = TeamFeeds(there.database), list[Event | None]()

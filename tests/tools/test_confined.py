@@ -223,7 +223,9 @@ def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, t
     assert (tmp_path / "out").read_text() == "out\n"
 
 
-def test_strict_runs_nothing_unheld(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strict_runs_nothing_where_nothing_holds(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(engine.statuses, None, EngineStatus("none", "no sandbox (x); only reading holds"))
     strict = Confinement(ConfinementSettings("strict", tmp_path / "whet-home"))
     with pytest.raises(ToolDenied, match=r"sandbox\.mode is strict"):

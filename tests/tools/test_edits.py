@@ -48,7 +48,9 @@ def test_trailing_whitespace_is_forgiven() -> None:
         ("      deep\n", "    deep", "  up\n    deep", "    up\n      deep\n"),
     ],
 )
-def test_indentation_is_forgiven_and_the_files_is_kept(text: str, old: str, new: str, expected: str) -> None:
+def test_indentation_is_forgiven_and_the_files_own_is_kept(
+    text: str, old: str, new: str, expected: str
+) -> None:
     edit = replace(text, old, new, every=False)
     assert (edit.text, edit.how) == (expected, "indentation ignored")
 
@@ -81,7 +83,9 @@ def test_indentation_is_forgiven_and_the_files_is_kept(text: str, old: str, new:
         ([("a", "  a")], " ", " "),
     ],
 )
-def test_new_lines_are_indented_like_others(known: list[tuple[str, str]], line: str, expected: str) -> None:
+def test_new_lines_are_indented_as_the_lines_around_them(
+    known: list[tuple[str, str]], line: str, expected: str
+) -> None:
     assert reindent([line], known) == [expected]
 
 
@@ -96,7 +100,9 @@ def test_new_lines_are_indented_like_others(known: list[tuple[str, str]], line: 
         ("  ‘a’  \n  b\n", "'a'\nb", "'c'\nb", "  'c'\n  b\n"),
     ],
 )
-def test_quotes_and_dashes_of_unchanged_lines_stay(text: str, old: str, new: str, expected: str) -> None:
+def test_the_files_quotes_and_dashes_stay_where_nothing_changes(
+    text: str, old: str, new: str, expected: str
+) -> None:
     edit = replace(text, old, new, every=False)
     assert edit.text == expected and edit.how.startswith("quotes and dashes ignored")
 

@@ -125,7 +125,9 @@ def test_a_rewrite_that_the_encoding_can_not_hold_is_refused(desk: Desk) -> None
         ("été\n".encode("latin-1"), "été\n", "kept: Latin-1"),
     ],
 )
-def test_a_rewrite_says_which_form_it_keeps(desk: Desk, before: bytes, content: str, note: str) -> None:
+def test_a_rewrite_says_which_form_it_keeps_or_changes(
+    desk: Desk, before: bytes, content: str, note: str
+) -> None:
     (desk.workspace / "a.txt").write_bytes(before)
     assert f"\n[{note}]" in desk.text("write_file", path="a.txt", content=content)
 

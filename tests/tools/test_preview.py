@@ -57,7 +57,9 @@ def test_an_edit_through_a_link_names_the_file_and_the_link(
 
 
 @EDITS
-def test_only_what_was_shown_is_saved(file: Path, name: str, arguments: dict[str, object], text: str) -> None:
+def test_only_what_a_person_was_shown_is_written(
+    file: Path, name: str, arguments: dict[str, object], text: str
+) -> None:
     tool = Desk(file.parent).registry.get(name)
     given = {"path": "greeting.txt", **arguments}
     assert tool.preview is not None

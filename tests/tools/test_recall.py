@@ -63,7 +63,9 @@ async def work(log: Transcript, turn: TurnRecord, name: str, result: str, **argu
     log.live.fold_results()
 
 
-async def test_words_find_a_result_with_its_call_and_no_earlier_recall(db: StateDatabase, clock: FixedClock):
+async def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(
+    db: StateDatabase, clock: FixedClock
+):
     log, turn = await begin_session(db, clock, "deploy it")
     await work(log, turn, "terminal", "noise " * 900 + "the deploy port is 8123", command="make deploy")
     await work(log, turn, "recall", "[#3] the deploy port is 8123", query="deploy port")
@@ -80,7 +82,9 @@ async def test_words_find_a_result_with_its_call_and_no_earlier_recall(db: State
     assert "9999" not in text
 
 
-async def test_the_three_best_finds_are_long_and_the_others_short(db: StateDatabase, clock: FixedClock):
+async def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
+    db: StateDatabase, clock: FixedClock
+):
     log, turn = await begin_session(db, clock, "go")
     for number in range(12):
         await log.append_reply(turn, answer(f"zebra {number} " + "stripe " * 400), USAGE, "m")
@@ -157,7 +161,9 @@ async def test_no_more_than_thirty_finds_are_given(db: StateDatabase, clock: Fix
     )
 
 
-async def test_a_page_of_the_trail_ends_with_the_first_of_the_next(db: StateDatabase, clock: FixedClock):
+async def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
+    db: StateDatabase, clock: FixedClock
+):
     log, turn = await begin_session(db, clock, "go")
     await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "a"])
     await work(
@@ -244,7 +250,7 @@ def as_rows(log: Transcript) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-async def test_after_ten_compactions_one_call_returns_every_fact_and_path(
+async def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
     db: StateDatabase, clock: FixedClock
 ):
     compressor = engine(Model())

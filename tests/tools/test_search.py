@@ -207,7 +207,9 @@ def test_a_glob_leaves_hidden_files_out_wherever_they_lie(tmp_path: Path, engine
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("encoding", ["gb18030", "cp932", "utf-16-le"])
-def test_text_of_other_encodings_is_found_by_sign(tmp_path: Path, engine: str | None, encoding: str) -> None:
+def test_text_in_other_encodings_is_found_by_its_characters(
+    tmp_path: Path, engine: str | None, encoding: str
+) -> None:
     text = "# 日本語のコメントです\n" if encoding == "cp932" else "# 标题文字说明, 返回结果\n"
     (tmp_path / "old.py").write_bytes(text.encode(encoding))
     (tmp_path / "new.py").write_text(text)
@@ -296,7 +298,9 @@ def test_an_ignore_file_that_is_no_file_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [".gitignore", ".rgignore", ".ignore", "out/.gitignore", "../.gitignore"])
 @pytest.mark.parametrize("target", ["content", "names"])
 @pytest.mark.parametrize("is_device", [False, True], ids=["pipe", "device"])
-def test_ripgrep_waits_for_no_ignore_file(tmp_path: Path, name: str, target: str, is_device: bool) -> None:
+def test_ripgrep_does_not_wait_for_an_ignore_file(
+    tmp_path: Path, name: str, target: str, is_device: bool
+) -> None:
     (tmp_path / "work" / "out").mkdir(parents=True)
     (tmp_path / "work" / "out" / "b.txt").write_text("x\n")
     path = tmp_path / "work" / name

@@ -118,7 +118,9 @@ def test_long_lines_of_wide_characters_stay_within_the_cap(processes: Processes,
     assert "[... 5,400 of 35,000 characters cut ...]" in shorter.text
 
 
-async def test_a_command_without_end_is_stopped_with_children(processes: Processes, tmp_path: Path) -> None:
+async def test_a_command_without_end_is_stopped_with_all_its_children(
+    processes: Processes, tmp_path: Path
+) -> None:
     command = "sleep 987 & echo $!; (sleep 987 & echo $!; wait) & echo before; wait"
     shown: list[str] = []
     with with_tools(processes) as (terminal, _):
@@ -136,7 +138,9 @@ async def test_a_command_without_end_is_stopped_with_children(processes: Process
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_holds_the_output_hangs_no_tool(processes: Processes, tmp_path: Path) -> None:
+async def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
+    processes: Processes, tmp_path: Path
+) -> None:
     with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)
         started_s = time.monotonic()
@@ -162,7 +166,9 @@ async def test_a_daemon_that_holds_the_output_hangs_no_tool(processes: Processes
         assert not is_running(pid)
 
 
-async def test_children_with_redirected_output_are_reported(processes: Processes, tmp_path: Path) -> None:
+async def test_children_that_redirected_their_output_are_reported_and_killed_too(
+    processes: Processes, tmp_path: Path
+) -> None:
     with with_tools(processes) as (terminal, process):
         output = await call(terminal, context(tmp_path), command="sleep 987 >/dev/null 2>&1 & echo $!")
         pid = int(output.text.splitlines()[0])
@@ -195,7 +201,9 @@ def test_terminal_control_is_taken_out(processes: Processes, tmp_path: Path) -> 
     assert "\a" not in "".join(shown)
 
 
-async def test_output_shows_while_the_command_runs_at_times(processes: Processes, tmp_path: Path) -> None:
+async def test_output_is_shown_while_the_command_runs_and_not_too_often(
+    processes: Processes, tmp_path: Path
+) -> None:
     shown: list[str] = []
     with with_tools(processes) as (terminal, _):
         command = "echo first; until [ -e go ]; do sleep 0.02; done; seq 1 20000"
@@ -245,7 +253,9 @@ async def test_a_cancel_kills_the_group_and_passes(processes: Processes, tmp_pat
         assert open_files() == files
 
 
-async def test_a_second_cancel_kills_what_ignores_the_first(processes: Processes, tmp_path: Path) -> None:
+async def test_a_second_cancel_kills_at_once_what_ignores_the_first(
+    processes: Processes, tmp_path: Path
+) -> None:
     shown: list[str] = []
     with with_tools(processes) as (terminal, _):
         command = "trap '' TERM; echo $$; while :; do sleep 0.01; done"
@@ -403,7 +413,9 @@ async def test_wait_gives_up_and_kill_ends_the_group(processes: Processes, tmp_p
         assert not is_running(int(waited.text.split()[0]))
 
 
-async def test_a_background_flood_is_bounded_and_counts_losses(processes: Processes, tmp_path: Path) -> None:
+async def test_a_background_flood_is_bounded_and_says_what_was_lost(
+    processes: Processes, tmp_path: Path
+) -> None:
     with with_tools(processes, ShellLimits(output_cap_chars=2000)) as (terminal, process):
         ctx = context(tmp_path)
         await call(terminal, ctx, command="seq 1 200000; echo end", background=True)
@@ -424,7 +436,9 @@ async def test_an_interactive_program_in_the_background(processes: Processes, tm
         assert "[42]" in (await call(process, ctx, action="wait", id="p1")).text
 
 
-async def test_unknown_processes_are_answered_with_known_ones(processes: Processes, tmp_path: Path) -> None:
+async def test_unknown_processes_are_answered_with_the_known_ones(
+    processes: Processes, tmp_path: Path
+) -> None:
     with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)
         assert (await call(process, ctx, action="list")).text == "no background processes"

@@ -196,7 +196,9 @@ def test_the_list_that_was_not_used_for_longest_is_let_go() -> None:
     ("given", "least", "most"),
     [({}, 20, 0), ({"min_messages": -1, "max_sessions": -1}, 0, 0), ({"max_sessions": 3}, 20, 3)],
 )
-def test_bounds_of_a_template_are_never_below_nothing(given: dict[str, int], least: int, most: int) -> None:
+def test_the_bounds_of_a_template_are_never_below_nothing(
+    given: dict[str, int], least: int, most: int
+) -> None:
     asked: list[WarmRequest] = []
 
     async def act(ctx: ToolContext, request: WarmRequest) -> dict[str, Any]:

@@ -71,7 +71,9 @@ def found(folder: Path, rules: str, *names: str) -> list[str]:
         ("\\#*\nb.txt\\ \n", ["a.log", "b.txt", "logs/c.txt", "src/a.log", "src/logs"]),
     ],
 )
-def test_an_ignore_file_drops_what_its_last_match_says(tmp_path: Path, rules: str, kept: list[str]) -> None:
+def test_an_ignore_file_drops_what_its_last_fitting_rule_says(
+    tmp_path: Path, rules: str, kept: list[str]
+) -> None:
     (tmp_path / "link").symlink_to("b.txt")
     assert found(tmp_path, rules, "a.log", "b.txt", ".hidden", "logs/c.txt", "src/a.log", "src/logs") == kept
 
@@ -107,7 +109,9 @@ def test_rules_come_from_the_folders_above_up_to_a_repository(tmp_path: Path) ->
         (b"b\n\0", []),
     ],
 )
-def test_matches_have_their_numbers(tmp_path: Path, data: bytes, expected: list[tuple[int, bytes]]) -> None:
+def test_lines_that_match_come_with_their_number(
+    tmp_path: Path, data: bytes, expected: list[tuple[int, bytes]]
+) -> None:
     (tmp_path / "x").write_bytes(data)
     assert walk.matches(str(tmp_path / "x"), re.compile("a")) == expected
 

@@ -65,7 +65,9 @@ def test_malformed_arguments_of_every_kind_do_no_harm(
     assert [example.tool_name for example in build(desk).examples] == ["read_file"]
 
 
-def test_binary_and_foreign_results(desk: WarmTemplates, database: StateDatabase, clock: FixedClock) -> None:
+def test_huge_binary_and_foreign_results(
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
+) -> None:
     for number in range(3):
         bad = read(f"no{number}", "no", "failed")
         turn = steps(
@@ -81,7 +83,9 @@ def test_binary_and_foreign_results(desk: WarmTemplates, database: StateDatabase
     assert not any("blob" in str(example.arguments) for example in shown)
 
 
-def test_a_renamed_tool_is_left_out(desk: WarmTemplates, database: StateDatabase, clock: FixedClock) -> None:
+def test_a_tool_renamed_since_is_left_out(
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
+) -> None:
     pitfalls(database, clock)
     template = build(desk)
     renamed = {"open_file" if name == "read_file" else name: spec for name, spec in TOOLS.items()}
@@ -96,7 +100,9 @@ def test_an_empty_store_says_what_is_needed(desk: WarmTemplates) -> None:
     assert not desk.home.warm.exists()
 
 
-def test_reviews_and_unfinished_sessions_are_not_mined(database: StateDatabase, clock: FixedClock) -> None:
+def test_reviews_failed_and_unfinished_sessions_are_not_mined(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     go = Turn("go", steps(read("a")))
     good = store(database, clock, go, end="user_exit")
     store(database, clock, go, end="error")
@@ -121,7 +127,9 @@ _NONSENSE = (
 
 
 @pytest.mark.parametrize("text", _NONSENSE)
-def test_a_template_edited_into_nonsense_is_listed_and_hides_no_other(desk: WarmTemplates, text: str) -> None:
+def test_a_template_edited_into_nonsense_is_listed_as_broken_and_hides_no_other(
+    desk: WarmTemplates, text: str
+) -> None:
     templates.save(desk.home, Template(name="good"))
     (desk.home.warm / "bad.json").write_bytes(text.encode("latin-1"))
     found = {one.name: one for one in templates.iter_templates(desk.home)}
@@ -227,7 +235,9 @@ def pairs_are_sound(database: StateDatabase, clock: FixedClock, stores: int) -> 
 
 
 @pytest.mark.slow
-def test_generated_stores_give_only_valid_single_pairs(database: StateDatabase, clock: FixedClock) -> None:
+def test_generated_stores_give_no_orphan_invalid_or_doubled_pair(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     pairs_are_sound(database, clock, 60)
 
 

@@ -19,6 +19,7 @@ from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions, compose
 from whet.warm.label import judge_session
 from whet.warm.mine import MiningScope, mine
+from whet.warm.outline import outline
 from whet.warm.prime import encode_prime, make_prime
 from whet.warm.start import redact_example
 from whet.warm.template import Broken, Example, Template, iter_templates, load, save, staleness
@@ -146,7 +147,9 @@ def test_ordinary_commands_stay(text: str) -> None:
     assert mask_secrets(text) == text
 
 
-def test_deleting_a_session_removes_its_examples_from_templates(tmp_path: Path, clock: FixedClock) -> None:
+def test_deleting_a_session_takes_its_examples_out_of_the_templates(
+    tmp_path: Path, clock: FixedClock
+) -> None:
     home = Home(tmp_path)
     database = open_store(tmp_path, clock)
     ids = [store(database, clock, Turn(f"ask {n}", steps(read(f"a{n}")))) for n in range(2)]
@@ -213,3 +216,10 @@ def test_an_example_is_not_stale_where_nobody_knows_the_tools(clock: FixedClock)
     example = Example(tool_name="read_file", arguments={"path": "a"})
     assert staleness(example, None, clock.now()) == ""
     assert staleness(msgspec.structs.replace(example, tool_name="gone"), TOOLS, clock.now())
+
+
+def test_an_outline_says_kind_and_length_and_is_its_own() -> None:
+    found = outline('{"a": 1}')
+    assert "JSON object of 1 keys" in found and outline(found) == found
+    assert "2 lines, 7 characters" in outline("abc\ndef")
+    assert "abc" not in outline("[It gave abc. What it said then is left out.]")

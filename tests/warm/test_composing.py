@@ -54,7 +54,9 @@ def test_a_call_that_may_not_be_shown_is_counted_with_the_reason(
     assert refused(database, clock, call) == f"{why} (1)"
 
 
-def test_network_results_and_edits_are_left_out_unasked(database: StateDatabase, clock: FixedClock) -> None:
+def test_what_the_network_brought_and_what_edits_is_left_out_unless_asked_for(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     page, edit = Did("web_fetch", {"url": "http://x"}), Did("write_file", {"path": "a/b", "content": "x"})
     wrong = [
         Did("web_fetch", {"url": "http://y/z"}, "no", "failed"),
@@ -80,7 +82,9 @@ def test_nothing_to_learn_is_told_apart(database: StateDatabase, clock: FixedClo
     assert composed(database, clock, least_error_rate=0.05).template.examples
 
 
-def test_an_example_says_its_source_and_why_it_was_chosen(database: StateDatabase, clock: FixedClock) -> None:
+def test_an_example_says_where_it_is_from_and_why_it_was_chosen(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     ids = set[str]()
     for number in range(2):
         turn = Turn(
@@ -119,7 +123,9 @@ def test_the_budget_and_the_number_of_examples_hold(database: StateDatabase, clo
     assert len(three) == 3 and sum(map(example_tokens, three)) <= 3 * cost + 5
 
 
-def test_a_placebo_is_drawn_from_other_shapes_to_size(database: StateDatabase, clock: FixedClock) -> None:
+def test_a_placebo_is_drawn_from_other_shapes_and_filled_up_to_size(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     many_shapes(database, clock)
     store(database, clock, Turn("count", steps(sh("wc -l a.txt"), sh("head -n 5 b.md"), sh("rm -rf /"))))
     found = mined(database)

@@ -93,7 +93,9 @@ def repaired(*steps: Step | str | list[Step], failed: tuple[int, ...] = (0,)) ->
         ("", "-x", False),
     ],
 )
-def test_a_command_with_new_options_corrects_the_last(first: str, again: str, is_corrected: bool) -> None:
+def test_a_command_with_other_options_corrects_the_one_before(
+    first: str, again: str, is_corrected: bool
+) -> None:
     assert (outcomes(run(first), run(again))[0] == "corrected") is is_corrected
 
 
@@ -166,7 +168,9 @@ def test_a_task_list_written_again_corrects_nothing() -> None:
         ({"path": "", "limit": 5}, {"command": "ls"}, False),
     ],
 )
-def test_what_mends_a_failure(failed: dict[str, Any], again: dict[str, Any], is_mended_by_it: bool) -> None:
+def test_what_mends_a_failed_call(
+    failed: dict[str, Any], again: dict[str, Any], is_mended_by_it: bool
+) -> None:
     assert is_fix(failed, again) is is_mended_by_it
 
 

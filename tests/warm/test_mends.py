@@ -81,7 +81,9 @@ def test_a_mistake_that_mostly_works_elsewhere_taught_nothing(
     assert [example.why for example in built(tmp_path, database, clock)] == [""]
 
 
-def test_an_examples_task_asked_for_it(tmp_path: Path, database: StateDatabase, clock: FixedClock) -> None:
+def test_the_task_of_an_example_is_the_message_that_asked_for_it(
+    tmp_path: Path, database: StateDatabase, clock: FixedClock
+) -> None:
     for number in range(3):
         wrong = read(f"docs/part{number}.md", "no such file", "not_found")
         right = read(f"handbook/part{number}.md")

@@ -115,7 +115,9 @@ def test_a_hold_out_of_sessions_claims_as_rarely() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("held_share", [0.1, 0.5])
-def test_looking_after_each_of_400_sessions_rarely_switches_off_by_chance(held_share: float) -> None:
+def test_looking_after_each_of_400_sessions_switches_off_by_chance_at_most_so_often(
+    held_share: float,
+) -> None:
     rng = random.Random(7)
 
     def rate() -> float:
@@ -131,7 +133,9 @@ def test_looking_after_each_of_400_sessions_rarely_switches_off_by_chance(held_s
 
 
 @pytest.mark.slow
-def test_a_placebo_has_none_of_the_templates_calls_but_its_tokens(tmp_path: Path, clock: FixedClock) -> None:
+def test_a_placebo_holds_none_of_the_templates_calls_and_as_many_tokens(
+    tmp_path: Path, clock: FixedClock
+) -> None:
     database = open_store(tmp_path, clock)
     pitfalls(database, clock, 4)
     for number in range(12):

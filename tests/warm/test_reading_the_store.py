@@ -68,7 +68,9 @@ def test_rates_by_tool_position_and_length_count_what_ran(database: StateDatabas
 
 
 @pytest.mark.slow
-def test_the_lengths_begin_at_10_30_and_100_calls(database: StateDatabase, clock: FixedClock) -> None:
+def test_the_lengths_begin_at_ten_thirty_and_a_hundred_calls(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     for length in (9, 10, 29, 30, 99, 100):
         with_outcomes(database, clock, *[("todo", "ok")] * length)
     found = {row.label: row.calls for row in rates(database).by_length}
@@ -80,7 +82,9 @@ def test_an_empty_store_has_no_rates(database: StateDatabase) -> None:
     assert (found.sessions, found.calls, found.by_tool, found.by_length, found.compared) == (0, 0, (), (), 0)
 
 
-def test_the_halves_of_a_session_are_compared_by_tool(database: StateDatabase, clock: FixedClock) -> None:
+def test_the_halves_of_a_session_are_compared_tool_by_tool_weighted_by_calls(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     later = [("todo", one) for one in ("ok", "ok", "failed", "failed", "failed")]
     earlier = [("read_file", one) for one in ("failed", "ok", "ok", "ok")]
     short = [("terminal", "failed"), ("terminal", "ok"), ("terminal", "ok")]
@@ -127,7 +131,9 @@ def kept(database: StateDatabase, id_: str) -> list[tuple[str, str]]:
     )
 
 
-def test_labelling_takes_what_has_no_outcome_or_all_again(database: StateDatabase, clock: FixedClock) -> None:
+def test_labelling_takes_what_has_no_outcome_or_everything_again(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     first = store(database, clock, Turn("go", steps(read("a"), bad())), Turn("no, wrong", steps(read("b"))))
     store(database, clock, Turn("go", steps(read("c"))))
     told: list[tuple[int, int]] = []
@@ -145,7 +151,9 @@ def test_labelling_takes_what_has_no_outcome_or_all_again(database: StateDatabas
 
 
 @pytest.mark.slow
-def test_sessions_are_labelled_in_batches_of_two_hundred(database: StateDatabase, clock: FixedClock) -> None:
+def test_many_sessions_are_labelled_in_batches_of_two_hundred(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     for _ in range(201):
         store(database, clock, Turn("go"))
     told: list[tuple[int, int]] = []
@@ -235,7 +243,9 @@ def test_what_hurts_is_switched_off_once_and_stays_so(database: StateDatabase, c
     assert state.off_reason == "first calls failed more often with it (8 sessions)"
 
 
-def test_harm_is_found_within_ten_uses_despite_hold_outs(database: StateDatabase, clock: FixedClock) -> None:
+def test_harm_is_found_within_ten_uses_although_one_in_ten_sessions_is_held_out(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     cold(database, clock, 1, 20)
     used(database, clock, "held_out", 0, 1)
     used(database, clock, "warm", 8, 5)
@@ -244,7 +254,9 @@ def test_harm_is_found_within_ten_uses_despite_hold_outs(database: StateDatabase
     assert "5 sessions" in database.read_now(warm.list_states)["hash"].off_reason
 
 
-def test_a_template_failing_as_often_as_cold_ones_stays(database: StateDatabase, clock: FixedClock) -> None:
+def test_a_template_whose_calls_fail_as_often_as_cold_ones_stays_on(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     cold(database, clock, 5, 20)
     used(database, clock, "warm", 6, 10)
     assert database.write_now(lambda db: update_verdict(db, "hash", "t", "now")).verdict == "too few"
@@ -325,7 +337,9 @@ def test_of_too_many_groups_the_better_half_stays() -> None:
     assert [group.sessions for group in found.groups.values()] == [9, 8, 7, 6, 5]
 
 
-def test_mining_counts_what_ran_and_keeps_what_may_show(database: StateDatabase, clock: FixedClock) -> None:
+def test_mining_counts_what_ran_and_keeps_what_may_be_shown(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     turn = Turn(
         "look   at\nit " + "x" * 400,
         steps(
@@ -372,7 +386,9 @@ def test_mining_tells_how_far_it_is_and_reads_the_newest(database: StateDatabase
     assert mined(database, source="elsewhere").sessions == 0
 
 
-def test_a_call_is_shown_with_the_request_of_its_turn(database: StateDatabase, clock: FixedClock) -> None:
+def test_a_call_is_shown_with_what_was_asked_for_in_its_own_turn(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     turns = [Turn(f"ask {n}", [[read(f"dir{n}/file.txt")], "faster", [sh("ls")]]) for n in range(4)]
     store(database, clock, *turns)
     found = {one.arguments["path"]: one.hint for one in mined(database).sample if one.name == "read_file"}
@@ -380,7 +396,9 @@ def test_a_call_is_shown_with_the_request_of_its_turn(database: StateDatabase, c
 
 
 @pytest.mark.slow
-def test_five_candidates_per_shape_and_300_in_all_stay(database: StateDatabase, clock: FixedClock) -> None:
+def test_of_a_shape_five_candidates_are_kept_and_of_all_three_hundred(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     store(database, clock, Turn("go", [[read(f"f{n}.txt") for n in range(310)]]))
     found = mined(database)
     (group,) = found.groups.values()

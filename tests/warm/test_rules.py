@@ -60,12 +60,16 @@ def situation(text: str, clock: FixedClock, **more: object) -> Situation:
 # Rule 1: pair call and result by id; drop orphans.
 
 
-def test_rule_1_a_call_without_result_is_no_example(database: StateDatabase, clock: FixedClock) -> None:
+def test_rule_1_a_call_without_result_is_unknown_and_no_example(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     lost = Turn("go", [[read("a.txt"), Did("read_file", {"path": "b.txt"}, None)]])
     assert outcomes(database, store(database, clock, lost)) == ["ok", "unknown"]
 
 
-def test_rule_1_results_pair_by_id_orphans_are_dropped(database: StateDatabase, clock: FixedClock) -> None:
+def test_rule_1_results_are_paired_by_id_and_orphans_dropped(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     id_ = store(database, clock, Turn("go", [[read("a.txt", "A"), read("b.txt", "B")]]))
 
     def swap(connection):
@@ -98,7 +102,9 @@ def test_rule_1_results_pair_by_id_orphans_are_dropped(database: StateDatabase, 
 # Rule 2: success from evidence.
 
 
-def test_rule_2_success_is_read_from_code_fields_or_words(database: StateDatabase, clock: FixedClock) -> None:
+def test_rule_2_success_is_read_from_exit_code_fields_and_phrases(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     turn = Turn(
         "go",
         [
@@ -126,7 +132,9 @@ def test_rule_2_a_mended_call_at_the_same_target_corrects(database: StateDatabas
     assert outcomes(database, store(database, clock, next_page)) == ["ok", "ok"]
 
 
-def test_rule_2_what_was_undone_or_rejected_is_no_success(database: StateDatabase, clock: FixedClock) -> None:
+def test_rule_2_what_was_undone_or_objected_to_is_no_success(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     undone = store(database, clock, Turn("go", steps(read("a.txt")), undone=True))
     objected = store(database, clock, Turn("go", steps(read("a.txt"))), Turn("no, that's the wrong file"))
     content = store(database, clock, Turn("go", steps(read("a.txt"))), Turn("no problem, thanks"))
@@ -178,7 +186,9 @@ def test_rule_4_the_tool_that_fails_more_gets_more(
     assert names.count("read_file") > names.count("terminal")
 
 
-def test_rule_4_no_failure_no_lesson(desk: WarmTemplates, database: StateDatabase, clock: FixedClock) -> None:
+def test_rule_4_nothing_fails_so_nothing_is_taught(
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
+) -> None:
     store(database, clock, Turn("go", steps(*(read(f"{n}.txt") for n in range(20)))))
     with pytest.raises(NotFound, match="no tool failed in 2%"):
         build(desk)
@@ -297,7 +307,9 @@ def test_rule_8_the_same_template_gives_the_same_marked_messages() -> None:
 # Rule 9: read-only by default; never one that needed a confirmation.
 
 
-def test_rule_9_only_unasked_reads(desk: WarmTemplates, database: StateDatabase, clock: FixedClock) -> None:
+def test_rule_9_only_what_reads_and_needed_no_yes(
+    desk: WarmTemplates, database: StateDatabase, clock: FixedClock
+) -> None:
     def session(*good: Did) -> None:
         bad = sh("frob", "frob: not found", 127)
         store(database, clock, Turn("go", steps(bad, bad, bad, *good)))
@@ -369,7 +381,9 @@ def _used(database: StateDatabase, clock: FixedClock, arm: str, failed: int, cou
 
 
 @pytest.mark.slow
-def test_rule_11_uplift_is_measured_harm_switched_off(database: StateDatabase, clock: FixedClock) -> None:
+def test_rule_11_uplift_is_measured_and_what_hurts_is_switched_off(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     _used(database, clock, "warm", 5, 4)
     _used(database, clock, "held_out", 1, 4)
     label_all(database, lambda done, total: None)
@@ -411,7 +425,9 @@ def test_rule_12_a_difference_between_sessions_alone_is_no_evidence(
 
 
 @pytest.mark.slow
-def test_rule_12_later_calls_of_the_tool_are_the_evidence(database: StateDatabase, clock: FixedClock) -> None:
+def test_rule_12_later_calls_of_the_same_session_and_tool_are_the_evidence(
+    database: StateDatabase, clock: FixedClock
+) -> None:
     for number in range(12):
         bad, good = [read("x", "no", "failed")] * (4 + number % 3), [read("y")] * 6
         store(database, clock, Turn("go", steps(*bad, *good)))

@@ -259,7 +259,9 @@ async def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
 
 @pytest.mark.slow
 @pytest.mark.unconfined  # the verifiers compare with a file beside the workspace
-def test_evaluation_by_command(lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path) -> None:
+def test_the_evaluation_by_command(
+    lived: tuple[Depot, Template], server: PracticeServer, tmp_path: Path
+) -> None:
     """Three arms on a person's own tasks: the person's store is read for the placebo, and not written."""
     depot, _ = lived
     home = Home(tmp_path / "home")
@@ -311,7 +313,9 @@ async def test_a_template_that_was_switched_off_is_not_given_and_the_person_is_t
 
 
 @pytest.mark.slow
-async def test_the_tool_builds_lists_loads_and_deletes(server: PracticeServer, tmp_path: Path) -> None:
+async def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
+    server: PracticeServer, tmp_path: Path
+) -> None:
     depot = write_depot(tmp_path, 5)
     await create_history(depot, settings(server), 6)
     app = await opened(depot, depot.home, settings(server))
@@ -383,7 +387,9 @@ def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-def test_the_world_shows_fewer_errors_if_there_is_a_lesson(server: PracticeServer, tmp_path: Path) -> None:
+def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
+    server: PracticeServer, tmp_path: Path
+) -> None:
     gated = build_report(asyncio.run(run_seeds(tmp_path, settings(server), range(1, 7), sessions=4)))
     for one in gated.comparisons:
         assert one.verdict == "fewer errors", one

@@ -84,3 +84,12 @@ def test_a_program_that_served_its_purpose_is_not_taken_back_when_it_is_stopped(
 def test_a_failure_that_only_the_last_line_reports_counts_and_the_rows_of_a_table_do_not() -> None:
     assert outcomes(["run", "make deploy", "uploading\nDeployment FAILED, see deploy.log", 0]) == ["failed"]
     assert outcomes(["run", "gh run list", "X  fix  failure\nv  docs  success", 0]) == ["ok"]
+
+
+def test_a_thing_that_was_used_before_its_removal_is_not_taken_back() -> None:
+    made = ["write", "probe.py", "print(1)"]
+    used = ["run", "python probe.py", "1", 0]
+    gone = ["run", "rm probe.py", "", 0]
+    assert outcomes(made, used, gone)[0] == "ok"
+    assert outcomes(made, gone)[0] == "undone"
+    assert outcomes(made, used, ["say", "weg"], gone)[0] == "undone", "used before, removed at a word"

@@ -242,7 +242,9 @@ def test_an_example_is_stale_where_its_tool_takes_other_arguments() -> None:
     ("arguments", "expected"),
     [({"a": 1}, True), ({"a": 1, "b": 2}, True), ({"b": 2}, False), ({"a": 1, "c": 3}, False)],
 )
-def test_arguments_fit_if_all_are_known_and_none_missing(arguments: dict[str, Any], expected: bool) -> None:
+def test_arguments_fit_where_all_are_known_and_none_is_missing(
+    arguments: dict[str, Any], expected: bool
+) -> None:
     spec = ToolSpec("t", "", {"properties": {"a": {}, "b": {}}, "required": ["a"]})
     assert fits(arguments, spec) is expected
     assert fits({}, ToolSpec("t", "", {}))

@@ -128,7 +128,9 @@ def test_a_streamed_answers_head_does_not_wait_and_a_cut_line_is_heard():
     assert b"text/event-stream" in serve(app, play) and lines[0].is_cut
 
 
-def test_an_idle_connection_is_closed_and_a_used_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_rests_is_closed_and_one_that_is_used_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One timer looks at a connection, however many answers it has given."""
 
     async def site(scope: Any, receive: Any, send: Any) -> None:

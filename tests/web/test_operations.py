@@ -51,7 +51,9 @@ ROUTES = Routes(TABLE)
         (b"/events", {"GET": HEAR}, b""),
     ],
 )
-def test_a_path_has_operations_and_values(path: bytes, methods: dict[str, Operation], value: bytes) -> None:
+def test_a_path_has_its_operations_and_parameter(
+    path: bytes, methods: dict[str, Operation], value: bytes
+) -> None:
     assert ROUTES.find(path) == (methods, value)
 
 

@@ -126,7 +126,9 @@ def test_a_small_request_is_approved_on_the_notification_and_its_delivery_is_kno
 
 
 @pytest.mark.slow
-def test_a_request_to_grant_for_a_while_has_plain_buttons(tmp_path: Path, push: PushServer) -> None:
+def test_a_request_that_could_be_granted_for_a_while_has_the_two_plain_buttons(
+    tmp_path: Path, push: PushServer
+) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('[[rules]]\naction = "*"\neffect = "ask"\ngrants = ["hour", "times"]\n')
     with Running(tmp_path, private_callbacks=True, policy=policy) as server:
@@ -140,7 +142,9 @@ def test_a_request_to_grant_for_a_while_has_plain_buttons(tmp_path: Path, push: 
 
 
 @pytest.mark.slow
-def test_high_risk_or_partly_shown_requests_have_no_such_button(server: Running, push: PushServer) -> None:
+def test_what_is_high_risk_or_not_shown_whole_has_no_button_that_decides(
+    server: Running, push: PushServer
+) -> None:
     phone = subscribe(server.signed_in("ann"), push)
     for fields in (
         {"action": "deploy_production"},
@@ -243,7 +247,9 @@ def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_in_quiet_hours_a_device_waits_then_hears_what_still_waits(tmp_path: Path, push: PushServer) -> None:
+def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
+    tmp_path: Path, push: PushServer
+) -> None:
     hands = ToolUse()
     push.clock = lambda: hands.wall_s
     hands.wall_s = 1_790_028_000.0  # midnight in Berlin

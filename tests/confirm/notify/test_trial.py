@@ -38,7 +38,9 @@ def try_channels(folder: Path, *options: str) -> forked.Done:
 
 
 @pytest.mark.slow
-def test_a_trial_message_reaches_every_channel_decides_none(tmp_path: Path, telegram: TelegramServer) -> None:
+def test_a_trial_message_arrives_in_every_channel_and_decides_nothing(
+    tmp_path: Path, telegram: TelegramServer
+) -> None:
     with Receiver() as hook:
         write_channels(
             tmp_path, telegram, -1001, more=f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/hook"\n'
