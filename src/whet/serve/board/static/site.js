@@ -85,13 +85,16 @@
       const said = $$(".said:not(.tool)", talk).pop();
       return said ? said.dataset.seq : 1;
     };
+    // The message before this one may be shown later than this one was sent: the words say which one came.
+    const bare = (node) => node.textContent.replace(/\s+/g, "");
+    const isSame = (sent, young) => bare(young).includes(bare(sent));
     const merge = (fresh) => {
       for (const young of $$("#talk li[id]", fresh)) {
         const old = document.getElementById(young.id);
         if (!old) {
           $(".none", talk)?.remove();
           talk.lastElementChild.append(document.adoptNode(young));
-          if (young.classList.contains("user")) $(".pending", now)?.remove();
+          if (young.classList.contains("user")) $$(".pending", now).find((sent) => isSame(sent, young))?.remove();
         } else if (!old.isEqualNode(young)) {
           const open = $$("details", old).map((fold) => fold.open);
           old.replaceWith(document.adoptNode(young));
@@ -124,6 +127,7 @@
           const runs = $("#state").dataset.running, step = Number($("#state").dataset.step);
           for (const box of $$(".writing", now)) if (!runs || Number(box.dataset.step) < step) box.remove();
           if (!runs) $(".running", now)?.remove();
+          if (ran && !runs) for (const sent of $$(".pending", now)) sent.remove();
           if ($(".question")) $(".thinking", now)?.remove();
           dock?.classList.toggle("busy", Boolean(runs));
           if (ran && !runs) say("The turn has ended.");
