@@ -50,6 +50,22 @@ def test_choices_and_limits_are_known() -> None:
     assert "(empty)" in fields()["model.reasoning_effort"].allowed_text
 
 
+def test_no_number_is_taken_that_the_schema_refuses() -> None:
+    for key, field in fields().items():
+        if field.kind not in ("number", "whole number"):
+            continue
+        section, _, name = key.partition(".")
+        kind = next(info.type for info in msgspec.structs.fields(sections()[section]) if info.name == name)
+        for text in ("-1", "0", "0.3", "0.5", "0.51", "1", "1.01", "5", "10", "11", "100000"):
+            try:
+                number = read_text(field, text)
+            except ValueError:
+                continue
+            msgspec.convert(number, kind)  # raises if the schema refuses what was read
+    with pytest.raises(ValueError, match=r"a number, at least 0, at most 0\.5"):
+        read_text(fields()["memory.holdout_share"], "0.9")
+
+
 def test_lists_split_outside_parentheses_only() -> None:
     assert split_list(" a , ,b(c, d),e ") == ("a", "b(c, d)", "e")
     assert split_list("") == ()

@@ -41,8 +41,8 @@ _YES = {
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One setting. `key` is section.name. Numbers are at least `minimum`; texts and a list's items match a
-    `form` or are one of the `choices`."""
+    """One setting. `key` is section.name. Numbers are from `minimum` to `maximum`; texts and a list's items
+    match a `form` or are one of the `choices`."""
 
     key: str
     kind: Kind
@@ -50,6 +50,7 @@ class Field(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     minimum: float = 0
     form: str = ""
+    maximum: float = _MAX_NUMBER
 
     @property
     def variable(self) -> str:
@@ -70,7 +71,8 @@ class Field(msgspec.Struct, frozen=True):
                     if self.minimum >= 1 or self.kind == "whole number"
                     else ("more than 0" if self.minimum > 0 else "at least 0")
                 )
-                return f"a {self.kind}, {bound}"
+                most = f", at most {self.maximum:g}" if self.maximum < _MAX_NUMBER else ""
+                return f"a {self.kind}, {bound}{most}"
             case "list":
                 items = ", ".join(self.choices) or (self.form and FORMS[self.form].allowed)
                 return f"a list of: {items}" if items else "a list such as [a, b]"
@@ -106,15 +108,16 @@ def fields() -> dict[str, Field]:
 
 
 def _field(key: str, kind: Any, default: Any) -> Field:
-    minimum, form = 0.0, ""
+    minimum, maximum, form = 0.0, float(_MAX_NUMBER), ""
     if hasattr(kind, "__metadata__"):
         meta: msgspec.Meta = kind.__metadata__[0]
         minimum = float(meta.ge) if meta.ge is not None else float(meta.gt or 0) or 1e-9
+        maximum = float(meta.le) if meta.le is not None else maximum
         form = str((meta.extra or {}).get("form", ""))
         kind = kind.__origin__
     simple: dict[Any, Kind] = {str: "text", int: "whole number", float: "number", bool: "yes or no"}
     if kind in simple:
-        return Field(key, simple[kind], default, (), minimum, form)
+        return Field(key, simple[kind], default, (), minimum, form, maximum)
     if get_origin(kind) is dict:
         return Field(key, "table", "{}")
     if get_origin(kind) is tuple:
@@ -172,7 +175,7 @@ def _number(field: Field, text: str) -> float | int | None:
         number = int(text) if field.kind == "whole number" else float(text)
     except ValueError:
         return None
-    return number if field.minimum <= number <= _MAX_NUMBER else None
+    return number if field.minimum <= number <= field.maximum else None
 
 
 def split_list(text: str) -> tuple[str, ...]:
