@@ -104,6 +104,11 @@ def local_time(moment: datetime, zone: str = "") -> datetime:
     return named if named.utcoffset() == local.utcoffset() else local
 
 
+def midnight_before(moment: datetime) -> datetime:
+    """Return when the day of a moment began in the local zone."""
+    return local_time(moment).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def iso(moment: datetime) -> str:
     """Format a UTC time as it is stored: 2026-11-21T02:15:30.123Z."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

@@ -55,7 +55,7 @@ def test_working_days_are_forecast_from_working_days_and_weekends_from_weekends(
 
 
 def _run(folder: Path, caps: WalletSettings, turns: int) -> tuple[list[Event], tuple[float, int], int]:
-    (folder / "work").mkdir()
+    (folder / "work").mkdir(exist_ok=True)
 
     async def run(base_url: str) -> tuple[list[Event], tuple[float, int], int]:
         model = ModelSettings(provider="practice", base_url=base_url, model="practice-echo")
@@ -89,6 +89,18 @@ def test_calls_are_settled_at_what_they_took_and_a_near_cap_is_said(tmp_path: Pa
     ends = [event for event in events if isinstance(event, TurnEnd)]
     assert spent[1] == sum(end.usage.total_tokens for end in ends) > 0 and open_ == 0
     assert ["cap is near" in e.text for e in events if isinstance(e, Notice)] == [True]
+
+
+def test_what_a_day_took_before_its_cap_was_set_counts(tmp_path: Path) -> None:
+    before, _, _ = _run(tmp_path, WalletSettings(), 2)
+    after, _, _ = _run(tmp_path, WalletSettings(daily_tokens=1_000_000), 1)
+    tokens = [event.usage.total_tokens for event in [*before, *after] if isinstance(event, TurnEnd)]
+    scope = ("day", local_time(SystemClock().now()).strftime("%Y-%m-%d"))
+    spent = stored.read(Home(tmp_path / "home"), lambda db: wallet.read_spending(db, scope))
+    assert len(tokens) == 3 and spent[1] == sum(tokens)
+    full, _, _ = _run(tmp_path, WalletSettings(daily_tokens=sum(tokens) + 10), 1)
+    (end,) = [event for event in full if isinstance(event, TurnEnd)]
+    assert end.reason == "failed" and f"{sum(tokens):,} of {sum(tokens) + 10:,} tokens" in end.error
 
 
 def test_costs_that_rest_on_an_estimate_are_marked() -> None:

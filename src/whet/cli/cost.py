@@ -115,7 +115,7 @@ def build_report(
         None if today is None else today + estimate_rest_of_day(before, now),
         costs.sum_spending(connection, "day", since),
         models,
-        _read_caps(connection, settings, now.strftime("%Y-%m-%d")),
+        _read_caps(connection, settings, midnight),
         sum(group.unpriced for group in models),
         unsettled.count,
         unsettled.usd,
@@ -152,8 +152,11 @@ def _read_turns(
     return [(datetime.fromisoformat(at).astimezone(now.tzinfo), usd) for at, usd in rows]
 
 
-def _read_caps(connection: apsw.Connection, settings: WalletSettings, day: str) -> list[CapUse]:
-    usd, tokens = wallet.read_spending(connection, ("day", day))
+def _read_caps(connection: apsw.Connection, settings: WalletSettings, midnight: datetime) -> list[CapUse]:
+    scope = ("day", midnight.strftime("%Y-%m-%d"))
+    # Until the first call under a cap, what the day cost before is not in its sum.
+    stored = wallet.read_stored_spending(connection, scope, iso(midnight))
+    usd, tokens = map(max, wallet.read_spending(connection, scope), stored)
     rows = [("wallet.daily_usd", usd, settings.daily_usd)]
     rows.append(("wallet.daily_tokens", float(tokens), float(settings.daily_tokens)))
     return [CapUse(name, used, cap, used >= cap * settings.near) for name, used, cap in rows if cap]

@@ -27,6 +27,29 @@ ON CONFLICT (scope, name) DO UPDATE SET
 """
 _OWN = {"goal": "goals", "helper": "helpers"}
 
+# What turns cost, whether or not a cap was set when they ran; a review and a helper have sessions of
+# their own. Turns that were imported, or copied by a fork, were not paid here.
+_STORED = """
+SELECT coalesce(sum(json_extract(t.usage, '$.cost_usd')), 0.0),
+  coalesce(sum(json_extract(t.usage, '$.total_tokens')), 0)
+FROM sessions s JOIN turns t ON t.session = s.key LEFT JOIN forks f ON f.session = s.key
+WHERE t.usage <> '' AND (f.turn IS NULL OR t.number > f.turn) AND s.key NOT IN (SELECT session FROM imports)
+"""
+_STORED_OF = {
+    "day": f"{_STORED} AND s.last_active >= ? AND t.started >= ?",
+    "person": f"{_STORED} AND s.last_active >= ? AND t.started >= ? AND s.profile = ?",
+    "session": f"""
+WITH RECURSIVE family (id) AS (SELECT id FROM sessions WHERE id = ? UNION SELECT child.id FROM sessions child
+  JOIN family ON child.parent_session_id = family.id WHERE child.kind <> 'chat')
+{_STORED} AND s.id IN (SELECT id FROM family)
+""",
+}
+_RAISE_SUM = """
+INSERT INTO wallet_sums (scope, name, usd, tokens) VALUES (?, ?, ?, ?) ON CONFLICT (scope, name) DO UPDATE SET
+  usd = CASE WHEN excluded.usd > wallet_sums.usd THEN excluded.usd ELSE wallet_sums.usd END,
+  tokens = CASE WHEN excluded.tokens > wallet_sums.tokens THEN excluded.tokens ELSE wallet_sums.tokens END
+"""
+
 Scope = tuple[str, str]
 """The kind of a cap, and its instance: ("day", "2026-11-22")."""
 
@@ -237,6 +260,24 @@ def read_spending(connection: apsw.Connection, scope: Scope) -> tuple[float, int
         "SELECT usd, tokens FROM wallet_sums WHERE scope = ? AND name = ?", scope
     ).fetchone()
     return (row[0], row[1]) if row else (0.0, 0)
+
+
+def read_stored_spending(connection: apsw.Connection, scope: Scope, midnight: str) -> tuple[float, int]:
+    """Return what the stored turns of a day, a person and day, or a session cost: USD as far as known, and
+    tokens; (0.0, 0) for other scopes. `midnight` (ISO) is when the day began."""
+    kind, name = scope
+    if kind not in _STORED_OF:
+        return 0.0, 0
+    values = {"day": (midnight, midnight), "person": (midnight, midnight, name.partition(" ")[2])}
+    row = connection.execute(_STORED_OF[kind], values.get(kind, (name,))).fetchone()
+    return (float(row[0]), int(row[1])) if row else (0.0, 0)
+
+
+def count_stored(connection: apsw.Connection, scope: Scope, midnight: str) -> None:
+    """Raise a scope's sum to what its stored turns cost: some may have run before its cap was set."""
+    usd, tokens = read_stored_spending(connection, scope, midnight)
+    if usd or tokens:
+        connection.execute(_RAISE_SUM, (*scope, usd, tokens))
 
 
 def read_open_reservations(connection: apsw.Connection, since: str = "") -> OpenReservations:

@@ -15,7 +15,7 @@ from typing import cast
 import apsw
 import msgspec
 
-from whet.clock import Clock, iso, local_time
+from whet.clock import Clock, iso, local_time, midnight_before
 from whet.config.schema import WalletSettings
 from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Retry, StreamRestarted
@@ -42,6 +42,7 @@ _WIDEN_TOKENS = 4_096
 # A server may count this much more than was sent: prompts of its own, pages that it searched.
 _DOUBT_TOKENS = 100_000
 _MAX_CALL_TIME = timedelta(minutes=15)
+_MAX_COUNTED = 1_000
 _CHECK_S, _CHECKS, _TOLD_CHECKS = 0.25, 240, 8
 
 
@@ -53,6 +54,7 @@ class Wallet:
         self._clock = clock
         self._settings = settings
         self._unpriced_told = False
+        self._counted: set[tuple[str, str]] = set()
 
     def cap_link(self, link: ModelLink, session_id: str, purpose: str) -> ModelLink:
         """Return a link whose requests count against the caps."""
@@ -119,6 +121,7 @@ class Wallet:
     async def _reserve(self, request: PlannedCall) -> Reservation:
         day = self._day()
         caps, near = self._caps(), self._settings.near
+        await self._count_stored(request.session, day, caps)
         is_unpriced = request.usd is None and self._has_usd_cap()
 
         def work(connection: apsw.Connection) -> Reservation:
@@ -142,6 +145,23 @@ class Wallet:
         except CallsUnderWay as error:
             text = f"{error.message}; other calls did not end within {_CHECKS * _CHECK_S:.0f} s"
             raise BudgetReached(text, hint=error.hint) from error
+
+    async def _count_stored(self, session_id: str, day: str, caps: dict[str, Cap]) -> None:
+        """Count what ran before its cap was set, once for a session and day."""
+        if (session_id, day) in self._counted:
+            return
+        midnight = iso(midnight_before(self._clock.now()))
+
+        def work(connection: apsw.Connection) -> None:
+            for scope in wallet.list_scopes(connection, session_id, day):
+                cap = caps.get(scope[0], Cap())
+                if cap.usd or cap.tokens:
+                    wallet.count_stored(connection, scope, midnight)
+
+        await self._database.append(work)
+        if len(self._counted) >= _MAX_COUNTED:
+            self._counted.clear()
+        self._counted.add((session_id, day))
 
     def expect(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> PlannedCall:
         """Return the most that a call may cost."""
