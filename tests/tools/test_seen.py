@@ -32,17 +32,24 @@ def test_what_was_changed_after_the_read_is_not_written_over(tmp_path: Path, is_
     assert "changed" in desk.error("write_file", path="a.txt", content="back\n").message
 
 
-def test_what_a_command_of_its_own_changed_may_be_written_over(tmp_path: Path) -> None:
+def test_a_file_that_changed_while_a_command_ran_is_edited_in_part_but_not_replaced(tmp_path: Path) -> None:
     desk, processes = Desk(tmp_path), Processes()
     terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
-    for name in ("a.txt", "b.txt"):
+    for name in ("a.txt", "b.txt", "c.txt"):
         (tmp_path / name).write_text("one\n")
         desk.call("read_file", path=name)
     (tmp_path / "b.txt").write_text("mine\n")
-    asyncio.run(terminal.run(context(tmp_path), {"command": "echo two | tee a.txt > b.txt"}))
+    asyncio.run(terminal.run(context(tmp_path), {"command": "printf 'two\\nmore\\n' | tee a.txt > b.txt"}))
     processes.close()
-    desk.call("write_file", path="a.txt", content="three\n")
+    for turn in range(2):  # the edit of a part has not shown the rest of the file
+        error = desk.error("write_file", path="a.txt", content="three\n")
+        assert "changed while a command ran, after you read it" in error.message
+        desk.call("patch", path="a.txt", old_string="two", new_string=f"two{turn}")
     assert "changed by somebody else" in desk.error("write_file", path="b.txt", content="three\n").message
+    desk.call("write_file", path="c.txt", content="three\n")
+    desk.call("read_file", path="a.txt")
+    desk.call("write_file", path="a.txt", content="three\n")
+    assert (tmp_path / "a.txt").read_text() == "three\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

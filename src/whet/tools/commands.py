@@ -35,7 +35,7 @@ async def run_command(
     if timeout_s is None:
         return shell.start(spec)
     output = await shell.run(spec, timeout_s, ctx.output)
-    await _examine_files(ctx, lambda: READ_VERSIONS.note_all(ctx, unchanged))
+    await _examine_files(ctx, lambda: READ_VERSIONS.note_command(ctx, unchanged))
     return output if confined is None else confined.explain_failure(spec, output)
 
 

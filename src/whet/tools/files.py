@@ -136,7 +136,7 @@ def replace(
     The encoding, mark, line endings and last newline of the file that it replaces are kept.
     """
     target = resolve(path, ctx.workspace, allowed)
-    READ_VERSIONS.check(ctx, target)
+    READ_VERSIONS.check(ctx, target, is_whole=True)
     fingerprint = atomic.fingerprint(target)
     rewrite = _plan_rewrite(ctx, path, content, allowed)
     change, data, text = rewrite.change, rewrite.data, rewrite.change.new or ""

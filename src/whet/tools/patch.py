@@ -76,7 +76,7 @@ def edit(
     write_notes = editor_files.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
     for file, note in zip(files, write_notes, strict=True):
         file.notes = [*file.notes, note] if note else file.notes
-        READ_VERSIONS.note(ctx, file.place)
+        READ_VERSIONS.note_edit(ctx, file.place)
     return ToolOutput("\n".join(_report(file) for file in files), changes=changes)
 
 

@@ -1,8 +1,9 @@
 """Track which version of a file a session has read, so that other people's later changes are not overwritten.
 
-Only files that were read or written here are tracked; a file that was never read may be replaced. Changes
-that a session's own command makes while it runs count as read. Nothing is durable: after a restart, files
-must be read again.
+Only files that were read or written here are tracked; a file that was never read may be replaced. What
+changes while a session's own command runs may be its work or somebody else's: an edit of a part fits only
+what is there, but the whole file is not replaced until it was read again. Nothing is durable: after a
+restart, files must be read again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolContext
@@ -23,35 +26,61 @@ _Key = tuple[str, Path]
 _State = tuple[object, str]
 
 
+class _Version(msgspec.Struct, frozen=True):
+    """A file's state that a session knows. `is_read` is False if it came about while its command ran."""
+
+    target: ConfinedPath
+    state: _State
+    is_read: bool = True
+
+
 class ReadVersions:
     """The file versions that this process's sessions have read. Used on the tools' threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._states: OrderedDict[_Key, tuple[ConfinedPath, _State]] = OrderedDict()
+        self._states: OrderedDict[_Key, _Version] = OrderedDict()
 
     def note(self, ctx: ToolContext, target: ConfinedPath, state: _State | None = None) -> None:
         """Record that a session knows a file as it is now, or as it was in `state`."""
         current = state_of(ctx, target) if state is None else state
+        self._keep(ctx, _Version(target, current))
+
+    def note_edit(self, ctx: ToolContext, target: ConfinedPath) -> None:
+        """Record a file as it is after an edit of a part: the rest is as well known as it was before."""
+        version = self._states.get((ctx.session_id, target.path))
+        self._keep(ctx, _Version(target, state_of(ctx, target), version is None or version.is_read))
+
+    def note_command(self, ctx: ToolContext, targets: Sequence[ConfinedPath]) -> None:
+        """Record these files as they are after a command; those that changed meanwhile were not read."""
+        for target in targets:
+            version, current = self._states.get((ctx.session_id, target.path)), state_of(ctx, target)
+            if version is not None and version.state != current:
+                self._keep(ctx, _Version(target, current, is_read=False))
+
+    def check(self, ctx: ToolContext, target: ConfinedPath, *, is_whole: bool = False) -> None:
+        """Raise ToolDenied if a file is not as the session knows it, or, if the whole file is to be replaced,
+        if the session has not read it as it is."""
+        version = self._states.get((ctx.session_id, target.path))
+        if version is None:
+            return
+        if version.state != state_of(ctx, target):
+            cause = "by somebody else"
+        elif is_whole and not version.is_read:
+            cause = "while a command ran,"
+        else:
+            return
+        raise ToolDenied(
+            f"{target.shown} was changed {cause} after you read it, so nothing was written",
+            hint="read it again, and keep what was changed",
+        )
+
+    def _keep(self, ctx: ToolContext, version: _Version) -> None:
         with self._lock:
-            self._states[ctx.session_id, target.path] = (target, current)
-            self._states.move_to_end((ctx.session_id, target.path))
+            self._states[ctx.session_id, version.target.path] = version
+            self._states.move_to_end((ctx.session_id, version.target.path))
             while len(self._states) > _MAX_FILES:
                 self._states.popitem(last=False)
-
-    def note_all(self, ctx: ToolContext, targets: Sequence[ConfinedPath]) -> None:
-        """Record that a session knows these files as they are now."""
-        for target in targets:
-            self.note(ctx, target)
-
-    def check(self, ctx: ToolContext, target: ConfinedPath) -> None:
-        """Raise ToolDenied if a file is not as the session knows it."""
-        version = self._states.get((ctx.session_id, target.path))
-        if version is not None and version[1] != state_of(ctx, target):
-            raise ToolDenied(
-                f"{target.shown} was changed by somebody else after you read it, so nothing was written",
-                hint="read it again, and keep what was changed",
-            )
 
     def find_unchanged(self, ctx: ToolContext) -> list[ConfinedPath]:
         """Return the files that are as the session knows them, before a command of its own runs."""
@@ -59,7 +88,7 @@ class ReadVersions:
             versions = [
                 version for (session_id, _), version in self._states.items() if session_id == ctx.session_id
             ]
-        return [target for target, state in versions if _state_or_none(ctx, target) == state]
+        return [known.target for known in versions if _state_or_none(ctx, known.target) == known.state]
 
 
 def state_of(ctx: ToolContext, target: ConfinedPath) -> _State:
