@@ -11,6 +11,7 @@ import pytest
 
 from tests.agent.rig import calls
 from tests.app.opened import ask, open_app, practice_model
+from tests.support import cancel_task
 from tests.tools.test_shell import is_running
 from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, HookSettings, HooksSettings, SandboxSettings
@@ -177,9 +178,7 @@ async def test_a_cancelled_turn_leaves_none_of_its_hooks_running(work: Path):
         running = asyncio.ensure_future(ask(await app.new_session(), "do it"))
         while len(list(work.glob("*.pid"))) < 20:
             await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        await cancel_task(running)
     pids = [int(path.stem) for path in work.glob("*.pid")]
     assert 20 <= len(pids) <= 128 and not [pid for pid in pids if is_running(pid)]
 
