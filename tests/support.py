@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any, Generic, NoReturn, TypeVar
 
 import apsw
 import pytest
@@ -118,6 +118,22 @@ async def beat(database: StateDatabase, seconds: float) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         await database.append(lambda _: None)  # after whatever was begun before it
+
+
+async def cancel_task(task: asyncio.Future[Any]) -> None:
+    """Cancel a task, and wait for its end, which must be the cancellation."""
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def wait_for_cancel(stopped: list[str]) -> NoReturn:
+    """Wait as a turn that never ends does, and add "turn" to `stopped` when it is cancelled."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        stopped.append("turn")
+    raise AssertionError
 
 
 def within(call: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:

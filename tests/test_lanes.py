@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from tests.support import cancel_task
 from whet.lanes import LaneTimeout, PluginLane, ToolPool, attempt, call_in_loop
 
 
@@ -115,9 +116,7 @@ async def test_who_is_cancelled_while_he_waits_takes_back_a_call_that_has_not_be
     waiting = asyncio.create_task(lane.run(lambda: ran.append("cancelled"), 30))
     assert await asyncio.to_thread(begun.wait, 20)
     await asyncio.sleep(0)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
+    await cancel_task(waiting)
     release.set()
     first.result(20)
     await lane.run(lambda: ran.append("next"), 30)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.agent.rig import FullDisk, Rig, calls, rig
 from tests.context.engines import RecordingEngine
-from tests.support import let_pass
+from tests.support import cancel_task, let_pass
 from whet.agent.loop import run_turn
 from whet.agent.session import TurnLimits
 from whet.clock import SystemClock
@@ -188,9 +188,7 @@ async def cancel_when(r: Rig, kind: type, text: str = "go") -> None:
 
     task = asyncio.create_task(run_turn(r.session, Message("user", text), emit))
     await asyncio.wait_for(arrived.wait(), 30)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel_task(task)
 
 
 async def test_cancel_in_a_tool_leaves_a_whole_transcript_and_a_usable_session(tmp_path: Path) -> None:

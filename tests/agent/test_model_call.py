@@ -11,6 +11,7 @@ import pytest
 from tests.agent.rig import Rig, rig
 from tests.context.engines import RecordingEngine
 from tests.providers.machine import Machine
+from tests.support import cancel_task
 from whet.contract.context_engine import ChatRows
 from whet.contract.events import Retry, StepFinished, TextDelta
 from whet.contract.messages import Usage
@@ -26,9 +27,7 @@ async def cancelled_once(r: Rig, is_time: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not is_time():
             await asyncio.sleep(0)
-    turn.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await turn
+    await cancel_task(turn)
 
 
 async def test_a_call_that_is_cancelled_before_it_said_anything_costs_what_was_sent(tmp_path: Path) -> None:

@@ -6,14 +6,11 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import aclosing
 from pathlib import Path
 
 from tests.app.goal_runs import Judge
-from whet.app.build import App
-from whet.config.paths import Home
+from tests.app.opened import open_app, practice_model
 from whet.config.permission_settings import ApprovalSettings, SandboxSettings
-from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import NotFound
 from whet.contract.events import Event
 from whet.goals.pursuit import GoalRunner
@@ -31,13 +28,13 @@ async def main(folder: Path, base_url: str, at: int) -> None:
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    settings = Settings(
-        model=ModelSettings(provider="practice", base_url=base_url, model="practice-echo"),
+    async with open_app(
+        folder / "home",
+        folder / "work",
+        practice_model(base_url, "practice-echo"),
+        Judge(),
         approval=ApprovalSettings(mode="auto", allow=("terminal",)),
         sandbox=SandboxSettings(mode="off"),
-    )
-    async with aclosing(
-        await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
     ) as app:
         runner = GoalRunner(app.sessions, show)
         try:

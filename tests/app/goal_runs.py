@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
 
+from tests.app.opened import open_app, practice_model
 from tests.rewind.running import Consenting, call
-from whet.app.build import App
-from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, SandboxSettings
-from whet.config.schema import ModelSettings, RewindSettings, Settings
 from whet.contract.events import Event
 from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
+
+_APPROVAL = ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process"))
 
 
 def claim(kind: str, call: str, shows: str) -> dict[str, str]:
@@ -53,14 +52,9 @@ async def pursue(
 ) -> GoalReport:
     (folder / "work").mkdir(exist_ok=True)
     with PracticeServer(script=list(script)) as server:
-        settings = Settings(
-            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
-            approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
-            rewind=RewindSettings(),
-        )
-        async with aclosing(
-            await App.start(Home(folder / "home"), settings, {}, person or Judge(), folder / "work")
-        ) as app:
+        model = practice_model(server.base_url, "practice-echo")
+        home, work = folder / "home", folder / "work"
+        async with open_app(home, work, model, person or Judge(), approval=_APPROVAL) as app:
             runner = GoalRunner(app.sessions, (events if events is not None else []).append)
             ended = await runner.pursue(*await runner.start(wish))
             return app.database.read_now(lambda db: report(db, ended))
@@ -72,19 +66,18 @@ async def pursue_all(
     """Pursue goals one after the other in one program; each may take as many steps as it has replies."""
     (folder / "work").mkdir(exist_ok=True)
     with PracticeServer(script=[reply for script, _ in scripts for reply in script]) as server:
-        settings = Settings(
-            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
-            approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
+        async with open_app(
+            folder / "home",
+            folder / "work",
+            practice_model(server.base_url, "practice-echo"),
+            Judge(),
+            approval=_APPROVAL,
             sandbox=SandboxSettings(mode="off"),  # a jail for each goal costs most of the time
-        )
-        app = await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
-        found: list[GoalReport] = []
-        try:
+        ) as app:
+            reports: list[GoalReport] = []
             for script, wish in scripts:
                 runner = GoalRunner(app.sessions, lambda event: None)
                 capped = msgspec.structs.replace(wish, steps=len(script))
                 ended = await runner.pursue(*await runner.start(capped))
-                found.append(app.database.read_now(lambda db, ended=ended: report(db, ended)))
-            return found
-        finally:
-            await app.aclose()
+                reports.append(app.database.read_now(lambda db, ended=ended: report(db, ended)))
+            return reports

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.app.goal_runs import Judge
+from tests.app.opened import open_app, practice_model
 from whet.app.build import App
-from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, SandboxSettings
-from whet.config.schema import AgentSettings, ModelSettings, RewindSettings, Settings
+from whet.config.schema import AgentSettings, RewindSettings
 from whet_lab.practice.ask import PracticeCall, PracticeRequest
 from whet_lab.practice.script import ScriptedReply
 
@@ -57,14 +57,14 @@ async def program(
 ) -> AsyncGenerator[App]:
     """Give a program that works in `folder`/work, where every call is allowed."""
     (folder / "work").mkdir(parents=True, exist_ok=True)
-    settings = Settings(
+    async with open_app(
+        folder / "home",
+        folder / "work",
+        practice_model(base_url, "practice-echo"),
+        Judge(),
         agent=AgentSettings(delegate_parallel=parallel),
-        model=ModelSettings(provider="practice", base_url=base_url, model="practice-echo"),
         approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
         sandbox=SandboxSettings(mode="off"),
         rewind=RewindSettings(record=record),
-    )
-    async with aclosing(
-        await App.start(Home(folder / "home"), settings, {}, Judge(), folder / "work")
     ) as app:
         yield app

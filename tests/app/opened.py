@@ -1,4 +1,4 @@
-"""An App with the settings of a chat, and turns in its sessions."""
+"""An App on a practice model, with the settings that a test names, and turns in its sessions."""
 
 from __future__ import annotations
 
@@ -6,19 +6,38 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.config.load import load
-from whet.config.paths import find_home
+from whet.config.paths import Home, find_home
+from whet.config.schema import ModelSettings, Settings
 from whet.contract.events import Event, TurnEnd
-from whet.contract.protocols import NobodyPresent
+from whet.contract.protocols import NobodyPresent, Person
+
+
+def practice_model(base_url: str, model: str = "practice", **options: Any) -> ModelSettings:
+    """Return the settings of a model of a practice server."""
+    return ModelSettings(provider="practice", base_url=base_url, model=model, **options)
+
+
+@asynccontextmanager
+async def open_app(
+    home: Path, workspace: Path, model: ModelSettings, person: Person | None = None, **sections: Any
+) -> AsyncGenerator[App]:
+    """Start an App whose other settings are `sections`, and close it. Without a person, nobody is present."""
+    settings = Settings(model=model, **sections)
+    async with aclosing(
+        await App.start(Home(home), settings, {}, person or NobodyPresent(), workspace)
+    ) as app:
+        yield app
 
 
 @asynccontextmanager
 async def opened(settings: Mapping[str, object], workspace: Path) -> AsyncGenerator[App]:
-    """Start an App in the test's home, and close it."""
+    """Start an App in the test's home with settings as flags give them, and close it."""
     home = find_home()
     loaded = load(home, settings, environ=os.environ).settings
     async with aclosing(await App.start(home, loaded, {}, NobodyPresent(), workspace, source="api")) as app:

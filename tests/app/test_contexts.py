@@ -16,17 +16,15 @@ import msgspec
 import pytest
 
 from tests.agent.rig import calls
+from tests.app.opened import ask, open_app, practice_model
 from tests.context.engines import RecordingEngine
-from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings
-from whet.config.schema import ContextSettings, ModelSettings, Settings
+from whet.config.schema import ContextSettings
 from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.events import Compaction, Event, Notice
 from whet.contract.messages import WireFormat
-from whet.contract.protocols import NobodyPresent
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -39,23 +37,15 @@ async def opened(
     engine: str = "recording",
     format: WireFormat | Literal["auto"] = "auto",
 ) -> AsyncIterator[App]:
-    settings = Settings(
-        model=ModelSettings(
-            provider="practice",
-            base_url=server.base_url,
-            model="practice",
-            window_tokens=50_000,
-            format=format,
-        ),
+    async with open_app(
+        folder / "home",
+        folder,
+        practice_model(server.base_url, window_tokens=50_000, format=format),
         approval=ApprovalSettings(mode="auto"),
         context=ContextSettings(engine=engine),
-    )
-    app = await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder)
-    app.services.contexts.engines.update({offer.name: offer for offer in offers})
-    try:
+    ) as app:
+        app.services.contexts.engines.update({offer.name: offer for offer in offers})
         yield app
-    finally:
-        await app.aclose()
 
 
 def recording(make: Callable[[], ContextEngine]) -> EngineOffer:
@@ -64,7 +54,7 @@ def recording(make: Callable[[], ContextEngine]) -> EngineOffer:
 
 async def turn(session: Session, text: str) -> list[Event]:
     events: list[Event] = []
-    await run_turn(session, session.user_message(text), events.append)
+    await ask(session, text, events)
     return events
 
 

@@ -13,13 +13,11 @@ import msgspec
 import pytest
 
 from tests.app.goal_runs import Judge
+from tests.app.opened import open_app, practice_model
 from tests.app.verifiers import ATTACKS, HONEST, VerifierCase
 from tests.rewind.running import ANSWER, shell
-from whet.app.build import App
 from whet.app.conversations.sessions import SessionOpener
-from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, SandboxSettings
-from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ToolError
 from whet.goals.base import TreeBase, read_old_text, restore_tree, save_base
 from whet.goals.pursuit import GoalRunner
@@ -36,13 +34,13 @@ async def _pursued(
     found: dict[str, GoalRow] = {}
     script = [one for case in cases.values() for one in (*map(shell, case.commands), ANSWER)]
     with PracticeServer(script=script) as server:
-        settings = Settings(
-            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
+        async with open_app(
+            folder / "home",
+            folder,
+            practice_model(server.base_url, "practice-echo"),
+            person,
             approval=ApprovalSettings(mode="auto", allow=("terminal",)),
             sandbox=SandboxSettings(mode="off" if mode == "off" else "auto"),
-        )
-        async with contextlib.aclosing(
-            await App.start(Home(folder / "home"), settings, {}, person, folder)
         ) as app:
             for name, case in cases.items():
                 workspace = folder / name.replace(" ", "-").replace("'", "")

@@ -18,6 +18,7 @@ import apsw
 import pytest
 
 from tests.agent.rig import calls
+from tests.support import cancel_task
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.conversations.hosted import Receipt, SessionHost
@@ -202,9 +203,7 @@ async def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) ->
             id_ = await many.new_session()
             turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
             await asyncio.to_thread(server.wait_for_stall)
-            turn.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await turn
+            await cancel_task(turn)
             with pytest.raises(NotFound):  # its end is stored: there is nothing to resume
                 await many.submit(id_, None, emit=ignore)
             assert text_of(await many.submit(id_, "b", emit=ignore)) == "Fresh."

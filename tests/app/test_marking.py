@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.app.opened import ask, open_app, practice_model
 from tests.rewind.running import call, shell
-from whet.agent.loop import run_turn
-from whet.app.build import App
 from whet.app.learning.answer_marks import split_sentences
-from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings
-from whet.config.schema import JudgeSettings, ModelSettings, Settings, WalletSettings
+from whet.config.schema import JudgeSettings, WalletSettings
 from whet.contract.events import Event, TurnEnd
-from whet.contract.protocols import NobodyPresent
 from whet.contract.receipts import TurnReceipt
 from whet.store import facts, sessions
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -36,18 +32,17 @@ def _ended(
         (folder / "work").mkdir()
         last = ScriptedReply(_SAID, usage={"prompt_tokens": 12_000} if caps else None)
         with PracticeServer(script=[*calls, last]) as server:
-            settings = Settings(
-                model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
+            async with open_app(
+                folder / "home",
+                folder / "work",
+                practice_model(server.base_url, "practice-echo"),
                 judge=JudgeSettings("practice", "practice-echo", judge.base_url, answers=True),
                 approval=ApprovalSettings(mode="auto", allow=("terminal", "write_file")),
                 wallet=msgspec.convert(caps, WalletSettings),
-            )
-            async with aclosing(
-                await App.start(Home(folder / "home"), settings, {}, NobodyPresent(), folder / "work")
             ) as app:
                 session = await app.new_session()
                 events: list[Event] = []
-                await run_turn(session, session.user_message("go"), events.append)
+                await ask(session, "go", events)
                 key = session.log.live.key
                 stored = app.database.read_now(lambda db: facts.build_receipt(db, key, 1))
                 asked = app.database.read_now(lambda db: sessions.list_sessions(db, 9, kinds=("review",)))

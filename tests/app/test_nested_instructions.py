@@ -9,14 +9,10 @@ import msgspec
 import pytest
 
 from tests.agent.rig import calls
-from whet.agent.loop import run_turn
-from whet.app.build import App
-from whet.config.paths import Home
+from tests.app.opened import ask, open_app, practice_model
 from whet.config.permission_settings import ApprovalSettings
-from whet.config.schema import ModelSettings, Settings
 from whet.context.prompt import NestedInstructions
 from whet.contract.events import Event, Notice
-from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -35,26 +31,20 @@ def results(folder: Path, script: list[ScriptedReply], *, reopen: int = 0) -> li
     """Run one turn, closing the program and opening the session again before the last `reopen` replies."""
 
     async def main() -> list[str]:
-        def settings_of(url: str) -> Settings:
-            return Settings(model=ModelSettings(provider="practice", base_url=url, model="practice"))
-
         session_id = ""
         parts = [script[: len(script) - reopen], script[len(script) - reopen :]]
         found: list[str] = []
         for part in filter(None, parts):
             with PracticeServer(script=part) as server:
-                home = Home(folder / "home")
-                app = await App.start(
-                    home, settings_of(server.base_url), {}, NobodyPresent(), folder / "work"
-                )
-                session = await (app.open_session(session_id) if session_id else app.new_session())
-                session_id = session.id
-                end = await run_turn(session, session.user_message("go"), lambda event: None)
-                assert end.reason == "answered", end
-                found = [m.text for m in session.log.messages if m.role == "tool"]
-                prompts = [m.text for m in session.log.messages if m.role == "user"]
-                assert not any("Instructions for" in text for text in prompts)
-                await app.aclose()
+                model = practice_model(server.base_url)
+                async with open_app(folder / "home", folder / "work", model) as app:
+                    session = await (app.open_session(session_id) if session_id else app.new_session())
+                    session_id = session.id
+                    end = await ask(session, "go")
+                    assert end.reason == "answered", end
+                    found = [m.text for m in session.log.messages if m.role == "tool"]
+                    prompts = [m.text for m in session.log.messages if m.role == "user"]
+                    assert not any("Instructions for" in text for text in prompts)
         return found
 
     return asyncio.run(main())
@@ -131,13 +121,10 @@ async def test_instructions_in_a_protected_file_are_left_out_with_one_notice(
     rules = ("read(AGENTS.md)", "read(packages/web/*.md)") if denied else ()
     script = [read("packages/web/b.py"), read("packages/web/deep/c.py"), DONE]
     with PracticeServer(script=script) as server:
-        model = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
-        settings = Settings(model=model, approval=ApprovalSettings(deny=rules))
-        app = await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), work)
+        model, approval = practice_model(server.base_url), ApprovalSettings(deny=rules)
         events: list[Event] = []
-        session = await app.new_session()
-        await run_turn(session, session.user_message("go"), events.append)
-        await app.aclose()
+        async with open_app(tmp_path / "home", work, model, approval=approval) as app:
+            await ask(await app.new_session(), "go", events)
         requests = " ".join(request.body.decode() for request in server.requests)
         sent, notices = requests, [event.text for event in events if isinstance(event, Notice)]
     assert ("ROOT RULES" in sent, "WEB RULES" in sent) == (not denied, not denied)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.app.helper_runs import mind, program, shell, steps
-from whet.agent.loop import run_turn
+from tests.app.opened import ask
 from whet.agent.session import Session
 from whet.app import planning
 from whet.app.build import App
@@ -39,7 +39,7 @@ def todo(*items: tuple[str, str]) -> tuple[str, dict[str, Any]]:
 async def say(session: Session, text: str) -> list[str]:
     """Run a turn; gives the results of its calls."""
     before = len(session.log.messages)
-    await run_turn(session, session.user_message(text), lambda _event: None)
+    await ask(session, text)
     return [one.text for one in session.log.messages[before:] if one.role == "tool"]
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls
-from tests.app.opened import ask, opened
+from tests.app.opened import ask, open_app, opened, practice_model
 from tests.plugins.rig import write
-from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.app.facade import Agent
 from whet.config.paths import Home
@@ -129,16 +128,18 @@ def test_hooks_of_a_life_and_which_session_is_served(home: Path, tmp_path: Path)
     ]
 
     async def main(server: PracticeServer) -> tuple[str, str, str]:
-        model = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
-        settings = Settings(
-            model=model, plugins=PluginSettings(enabled=("life",)), approval=ApprovalSettings(mode="auto")
-        )
-        async with aclosing(await App.start(Home(home), settings, {}, NobodyPresent(), tmp_path)) as app:
+        async with open_app(
+            home,
+            tmp_path,
+            practice_model(server.base_url),
+            plugins=PluginSettings(enabled=("life",)),
+            approval=ApprovalSettings(mode="auto"),
+        ) as app:
             session = await app.new_session()
-            await run_turn(session, session.user_message("go"), lambda event: None)
+            await ask(session, "go")
             assert session.log.messages[2].text == session.id
             new = await app.new_session(leaving=session)
-            await run_turn(new, new.user_message("more"), lambda event: None)
+            await ask(new, "more")
         return (
             session.id,
             new.id,
@@ -192,7 +193,7 @@ def test_a_plugins_provider_answers_and_a_broken_one_is_an_error_in_a_line(
         ) as app:
             assert any("openai is refused" in line for line in app.services.plugins.loaded.take_news())  # type: ignore[union-attr]
             session = await app.new_session()
-            return (await run_turn(session, session.user_message("hello there"), lambda event: None)).text
+            return (await ask(session, "hello there")).text
 
     with PracticeServer() as server:
         assert "hello there" in asyncio.run(main("company", server.base_url))
@@ -213,18 +214,16 @@ def test_notifiers_are_told_of_questions_and_long_turns_and_hold_nothing_up(
     write(home, "mute", "def register(ctx):\n    ctx.register_notifier('mute', lambda title, text: 1 / 0)\n")
 
     async def main(server: PracticeServer) -> list[str]:
-        settings = Settings(
-            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
+        async with open_app(
+            home,
+            tmp_path,
+            practice_model(server.base_url),
+            Yes(),
             plugins=PluginSettings(enabled=("mute", "log-file")),
             notify=NotifySettings(turns_over_s=0.0001),
             sandbox=SandboxSettings(mode="off"),
-        )
-        app = await App.start(Home(home), settings, {}, Yes(), tmp_path)
-        try:
-            session = await app.new_session()
-            await run_turn(session, session.user_message("go"), lambda event: None)
-        finally:
-            await app.aclose()
+        ) as app:
+            await ask(await app.new_session(), "go")
         return app.services.plugins.loaded.take_news()  # type: ignore[union-attr] (plugins are loaded)
 
     script = [calls(("terminal", '{"command": "touch a"}')), ScriptedReply("Touched.")]

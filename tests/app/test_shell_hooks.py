@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,15 +10,13 @@ import msgspec
 import pytest
 
 from tests.agent.rig import calls
+from tests.app.opened import ask, open_app, practice_model
+from tests.support import cancel_task
 from tests.tools.test_shell import is_running
-from whet.agent.loop import run_turn
-from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, HookSettings, HooksSettings, SandboxSettings
-from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import Event, Notice, TurnEnd
-from whet.contract.protocols import NobodyPresent
 from whet.hooks.repository import accept, is_accepted, read_repository_hooks, refuse
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -39,20 +36,18 @@ def turn(
 ) -> tuple[TurnEnd, list[str], list[Event]]:
     async def main() -> tuple[TurnEnd, list[str], list[Event]]:
         with PracticeServer(script=[*script, DONE]) as server:
-            settings = Settings(
-                model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
+            async with open_app(
+                work.parent / "home",
+                work,
+                practice_model(server.base_url),
                 approval=ApprovalSettings(mode="auto"),
                 hooks=HooksSettings(hooks),
-            )
-            app = await App.start(Home(work.parent / "home"), settings, {}, NobodyPresent(), work)
-            seen: list[Event] = []
-            try:
+            ) as app:
                 session = await app.new_session()
-                end = await run_turn(session, session.user_message("do it"), seen.append)
+                seen: list[Event] = []
+                end = await ask(session, "do it", seen)
                 said = [m.text + m.note for m in session.log.messages if m.role != "assistant"]
                 return end, said, seen
-            finally:
-                await app.aclose()
 
     return asyncio.run(main())
 
@@ -173,20 +168,17 @@ def test_one_block_among_hooks_that_agree_refuses_the_call(work: Path):
 async def test_a_cancelled_turn_leaves_none_of_its_hooks_running(work: Path):
     command = "echo $$ > $$.part; mv $$.part $$.pid; sleep 600"
     hooks = {str(number): hook("UserPromptSubmit", command) for number in range(160)}
-    settings = Settings(
-        model=ModelSettings(provider="practice", base_url="http://127.0.0.1:9", model="practice"),
+    async with open_app(
+        work.parent / "home",
+        work,
+        practice_model("http://127.0.0.1:9"),
         sandbox=SandboxSettings(mode="off"),
         hooks=HooksSettings(hooks),
-    )
-    app = await App.start(Home(work.parent / "home"), settings, {}, NobodyPresent(), work)
-    async with contextlib.aclosing(app):
-        session = await app.new_session()
-        running = asyncio.ensure_future(run_turn(session, session.user_message("do it"), lambda _: None))
+    ) as app:
+        running = asyncio.ensure_future(ask(await app.new_session(), "do it"))
         while len(list(work.glob("*.pid"))) < 20:
             await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        await cancel_task(running)
     pids = [int(path.stem) for path in work.glob("*.pid")]
     assert 20 <= len(pids) <= 128 and not [pid for pid in pids if is_running(pid)]
 

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from whet.agent.loop import run_turn
-from whet.app.build import App
-from whet.config.paths import Home
-from whet.config.schema import ModelSettings, ReviewSettings, Settings
+from tests.app.opened import ask, open_app, practice_model
+from whet.config.schema import ReviewSettings
 from whet.contract.events import Compaction, Event
-from whet.contract.protocols import NobodyPresent
 from whet_lab.practice.ask import PracticeRequest
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -41,28 +38,20 @@ def test_twelve_of_twelve_turns_are_answered_under_any_fault_of_the_summariser(
 ) -> None:
     summaries = 0
 
-    def mind(ask: PracticeRequest) -> ScriptedReply:
+    def mind(request: PracticeRequest) -> ScriptedReply:
         nonlocal summaries
-        if not ask.offers:  # a session always offers tools; the summariser never does
+        if not request.offers:  # a session always offers tools; the summariser never does
             summaries += 1
             return FAULTS[kind]
-        return ScriptedReply(ANSWER.format(ask.last_user.split()[-1] if ask.last_user else ""))
+        return ScriptedReply(ANSWER.format(request.last_user.split()[-1] if request.last_user else ""))
 
     async def main(url: str) -> tuple[list[str], list[Event]]:
-        model = ModelSettings(
-            provider="practice", base_url=url, model="practice", max_retries=0, window_tokens=WINDOW
-        )
-        settings = Settings(model=model, review=ReviewSettings(worker="off", turns=0, steps=0))
-        app = await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), tmp_path)
+        model = practice_model(url, max_retries=0, window_tokens=WINDOW)
+        review = ReviewSettings(worker="off", turns=0, steps=0)
         events: list[Event] = []
-        try:
+        async with open_app(tmp_path / "home", tmp_path, model, review=review) as app:
             session = await app.new_session()
-            ends = [
-                await run_turn(session, session.user_message(f"question {number}"), events.append)
-                for number in range(12)
-            ]
-        finally:
-            await app.aclose()
+            ends = [await ask(session, f"question {number}", events) for number in range(12)]
         return [end.reason for end in ends], events
 
     with PracticeServer(responder=mind, options=Options(window_tokens=WINDOW)) as server:

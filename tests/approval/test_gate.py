@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support import cancel_task
 from whet.approval.gate import NO_PARTS, GateParts, PolicyGate
 from whet.approval.policy import PolicyGrant
 from whet.approval.risk import RiskScope, ShellRisk
@@ -452,9 +453,7 @@ async def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path:
         bench.gate.decide(bench.call("terminal", command="make"), bench.events.append)
     )
     await asyncio.wait_for(started.wait(), 30)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel_task(task)
     decision = await bench.gate.decide(bench.call("terminal", command="npm test"), bench.events.append)
     assert decision.verdict == "allow"
 

@@ -11,15 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.app.opened import ask, open_app, practice_model
 from tests.cli.running import run
 from tests.rewind.running import ANSWER, Consenting
-from whet.agent.loop import run_turn
-from whet.app.build import App
 from whet.cli import stored
 from whet.cli.cost import build_report, estimate_rest_of_day
 from whet.clock import SystemClock, iso, local_time
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, Settings, WalletSettings
+from whet.config.schema import WalletSettings
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve.board.shown import price
@@ -58,19 +57,14 @@ def _run(folder: Path, caps: WalletSettings, turns: int) -> tuple[list[Event], t
     (folder / "work").mkdir(exist_ok=True)
 
     async def run(base_url: str) -> tuple[list[Event], tuple[float, int], int]:
-        model = ModelSettings(provider="practice", base_url=base_url, model="practice-echo")
-        app = await App.start(
-            Home(folder / "home"), Settings(model=model, wallet=caps), {}, Consenting(), folder / "work"
-        )
+        model = practice_model(base_url, "practice-echo")
         events: list[Event] = []
-        try:
+        async with open_app(folder / "home", folder / "work", model, Consenting(), wallet=caps) as app:
             session = await app.new_session()
             for _ in range(turns):
-                await run_turn(session, session.user_message("go"), events.append)
+                await ask(session, "go", events)
             spent = app.database.read_now(lambda db: wallet.read_spending(db, ("session", session.id)))
             return events, spent, app.database.read_now(wallet.read_open_reservations).count
-        finally:
-            await app.aclose()
 
     with PracticeServer(script=[ANSWER] * turns) as server:
         return asyncio.run(run(server.base_url))

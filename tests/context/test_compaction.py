@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.context.engines import RecordingEngine
-from tests.support import FixedClock
+from tests.support import FixedClock, cancel_task
 from whet.context.compaction import CompactionRunner
 from whet.context.compaction_policy import CircuitBreaker
 from whet.context.engine_runner import BY_HAND, Deadlines, EngineRunner, HostFacts
@@ -197,9 +197,7 @@ async def test_a_compaction_that_nobody_waited_for_is_used_once_and_for_its_own_
         b.engine.compress = compress  # type: ignore[method-assign]
         task = asyncio.ensure_future(b.compact())
         await asyncio.to_thread(entered.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_task(task)
         if is_cut:
             await b.log.undo_last_turn()
             b.live.follow()

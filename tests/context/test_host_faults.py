@@ -12,7 +12,7 @@ import pytest
 from tests.agent.rig import calls, rig
 from tests.context.engines import Puppet, RecordingEngine
 from tests.context.test_host import LONG, compactions, host_of, last_two, notices, stored_roles
-from tests.support import let_pass
+from tests.support import cancel_task, let_pass
 from whet.context.engine_runner import Deadlines
 from whet.contract.context_engine import ChatRows
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -124,9 +124,7 @@ async def test_a_cancel_during_a_compaction_changes_nothing(tmp_path: Path) -> N
         engine.act = wait
         task = asyncio.ensure_future(one.turn("go on"))
         await asyncio.to_thread(entered.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_task(task)
         release.set()
         assert await stored_roles(one) == "uau"
         host_of(one).brake.get().reset()

@@ -14,6 +14,7 @@ import pytest
 from tests.agent.rig import Rig, calls, rig
 from tests.context.engines import Puppet, RecordingEngine, shape
 from tests.context.test_host import LONG, compactions, host_of, last_two, notices, stored_roles
+from tests.support import cancel_task
 from whet.agent.session import Session, TurnObserver
 from whet.context.host import EngineHost
 from whet.contract.context_engine import ChatRows
@@ -311,9 +312,7 @@ async def test_a_compaction_that_nobody_waited_for_is_used_when_it_has_ended(tmp
         engine.act = slow
         task = asyncio.ensure_future(one.session.context.compact("", one.events.append))
         await asyncio.to_thread(entered.wait, 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_task(task)
         assert await stored_roles(one) == "uaua"
         release.set()
         assert (await one.turn("after")).text == "Three."

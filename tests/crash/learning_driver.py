@@ -51,8 +51,8 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class KillingDatabase(StateDatabase):
-    """Dies before, inside or after a write."""
+class KillingWrites:
+    """A database's writes: each may be killed before, inside or after it."""
 
     killer: Killer
 
@@ -66,6 +66,10 @@ class KillingDatabase(StateDatabase):
         result = super().write_now(killing)
         self.killer.step()
         return result
+
+
+class KillingDatabase(KillingWrites, StateDatabase):
+    """A home's database whose process is killed at a write."""
 
 
 async def learn(folder: Path, killer: Killer) -> dict[str, Any]:

@@ -4,28 +4,18 @@ protocol."""
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-import httpx2
-import msgspec
-
 from tests.confirm.vendors.discord_chat import DiscordChat
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess
-from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
-from tests.support import quiet_port
-from whet.vendors.signing import sign_headers
+from tests.gateway.test_channels import DISCORD, SLACK, on
+from tests.gateway.webhook_chat import WebhookChat
 from whet_lab.practice.script import ScriptedReply
-
-WEBHOOK = (
-    '[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
-    '[people.ann]\nwebhook = "ann"\nowner = true\n'
-)
 
 
 class Person(Protocol):
@@ -127,32 +117,23 @@ class OnSlack:
 class OnWebhook:
     deletes = True
 
-    def __init__(self, server: Receiver, port: int) -> None:
-        self.server = server
-        self.wait_said = server.wait_said
-        self._port = port
-        self._numbers = itertools.count()
-        server.wait(lambda: listens(port), "the webhook listening")
+    def __init__(self, chat: WebhookChat) -> None:
+        self.chat = chat
+        self.wait_said = chat.wait_said
+        chat.wait_for_gateway()
 
     def write(self, text: str) -> str:
-        return self.post({"text": text})
+        return self.chat.write(text)
 
     def edit(self, message: str, text: str) -> None:
-        self.post({"text": text, "message": message}, "edit")
+        assert self.chat.post({"text": text, "message": message}, kind="edit")[0] == 202
 
     def delete(self, message: str) -> None:
-        self.post({"message": message}, "edit")
+        assert self.chat.post({"message": message}, kind="edit")[0] == 202
 
     def react(self, *, removed: bool = False) -> None:
-        self.post({"text": "👍", "message": self.server.got[-1]["id"], "removed": removed}, "reaction")
-
-    def post(self, data: dict[str, Any], kind: str = "message") -> str:
-        body = msgspec.json.encode({"type": kind, "data": {"conversation": "c", "user": "ann", **data}})
-        number = f"n{next(self._numbers)}"
-        headers = sign_headers(b"k" * 32, number, int(time.time()), body)
-        answer = httpx2.post(f"http://127.0.0.1:{self._port}/", content=body, headers=headers)
-        assert answer.status_code == 202, answer.text
-        return number
+        reaction = {"text": "👍", "message": self.chat.got[-1]["id"], "removed": removed}
+        assert self.chat.post(reaction, kind="reaction")[0] == 202
 
 
 PLATFORMS = ("telegram", "discord", "slack", "webhook")
@@ -176,6 +157,6 @@ def person_on(
         with on(slack, SLACK, folder, script, **settings) as gateway:
             yield OnSlack(slack), gateway
     else:
-        port, receiver = quiet_port(), Receiver()
-        with on(receiver, WEBHOOK.format(port=port), folder, script, **settings) as gateway:
-            yield OnWebhook(receiver, port), gateway
+        chat = WebhookChat()
+        with on(chat, chat.gateway_file, folder, script, **settings) as gateway:
+            yield OnWebhook(chat), gateway

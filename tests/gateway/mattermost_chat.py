@@ -15,15 +15,17 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from tests.confirm.vendors.host import Host
+from tests.confirm.vendors.host import ChatHost
 
 TOKEN = "9xuqwrwgstrb3mzrxb83nb357a"
 BOT = "botbotbotbotbotbotbotbotbo"
 _MAX_CHARS = 16_383
 
 
-class MattermostChat(Host):
+class MattermostChat(ChatHost):
     """One bot, people, channels of type D and O."""
+
+    own_chat = "dm-ann"
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,18 +106,6 @@ class MattermostChat(Host):
                 for post in self.posts.values()
                 if post["user_id"] == BOT and post["channel_id"] == channel
             ]
-
-    def ask(self, text: str, answer: str, chat: str = "dm-ann", **more: Any) -> None:
-        """Have somebody write, and wait until the bot said `answer` in that chat."""
-        self.write(text, chat, **more)
-        self.wait_said(answer, chat)
-
-    def wait_said(self, text: str, channel: str = "dm-ann") -> list[str]:
-        def there() -> list[str] | None:
-            said = self.said(channel)
-            return said if any(text in one for one in said) else None
-
-        return self.wait(there, f"{text!r} in {channel}")
 
     def wait_connected(self, times: int = 1) -> None:
         """Wait until a bot has passed the challenge for so many times."""

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from pathlib import Path
 from typing import Any
 
-import httpx2
-import msgspec
 import pytest
 
 from tests.confirm.vendors.discord_chat import BOT, DiscordChat
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.gateway.parts import Rig, model, place, rig
-from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
+from tests.gateway.test_channels import DISCORD, SLACK, on
 from tests.gateway.test_telegram import world
-from tests.support import each, quiet_port
+from tests.gateway.webhook_chat import WebhookChat
+from tests.support import each
 from whet.channels.markup import read_mrkdwn
 from whet.contract.channels import FileRef, Incoming, PlatformLimits
 from whet.gateway.acts import continues_act, join_updates, seconds_for_more
-from whet.vendors.signing import sign_headers
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -201,29 +198,19 @@ def test_slack_s_marks_are_read_as_they_were_typed(sent: str, typed: str) -> Non
 
 @pytest.mark.slow
 def test_a_webhook_s_album_paste_and_quote_are_one_turn_each(tmp_path: Path) -> None:
-    port, receiver = quiet_port(), Receiver()
-    file = (
-        f'[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
-        '[people.ann]\nwebhook = "ann"\nowner = true\n'
-    )
-
-    def post(number: str, **data: Any) -> None:
-        body = msgspec.json.encode({"type": "message", "data": {"conversation": "c", "user": "ann", **data}})
-        headers = sign_headers(b"k" * 32, number, int(time.time()), body)
-        assert httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code == 202
-
+    chat = WebhookChat()
     script = [ScriptedReply(f"Answer {n}.") for n in range(3)]
-    with on(receiver, file, tmp_path, script, busy="queue") as one:
-        receiver.wait(lambda: listens(port), "the webhook listening")
-        post("a1", text="y" * 3_000)
-        post("a2", text="the end")
-        receiver.wait_said("Answer 0.")
+    with on(chat, chat.gateway_file, tmp_path, script, busy="queue") as one:
+        chat.wait_for_gateway()
+        chat.write("y" * 3_000)
+        chat.write("the end")
+        chat.wait_said("Answer 0.")
         for number in (1, 2):
             attached = {"name": f"f{number}.txt", "base64": base64.b64encode(b"x").decode()}
-            post(f"b{number}", files=[attached], album="g")
-        receiver.wait_said("Answer 1.")
-        post("c1", text="do that one", quoted="bot: Option B")
-        receiver.wait_said("Answer 2.")
+            chat.post({"files": [attached], "album": "g"})
+        chat.wait_said("Answer 1.")
+        chat.write("do that one", quoted="bot: Option B")
+        chat.wait_said("Answer 2.")
         paste, album, reply = asked(one.model)
         assert paste == f"{'y' * 3_000}\nthe end"
         assert "f1.txt" in album and "f2.txt" in album

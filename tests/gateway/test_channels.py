@@ -11,25 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import msgspec
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from tests.agent.rig import calls
 from tests.confirm.vendors.discord import too_many
 from tests.confirm.vendors.discord_chat import BOT, DiscordChat
-from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.slack import too_many as slack_too_many
 from tests.confirm.vendors.slack_chat import BOT as SLACK_BOT
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import GatewayProcess, served
-from tests.support import quiet_port
-from whet.vendors.signing import sign_headers
+from tests.gateway.webhook_chat import WebhookChat
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -293,58 +287,12 @@ def test_many_files_go_out_as_albums_with_one_caption(tmp_path: Path, kind: str)
         assert captions == ["all of them"]
 
 
-class Receiver(Host):
-    """The program at the other end of a webhook."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.got: list[dict[str, Any]] = []
-        self.bodies: list[str] = []
-        self.wrong = 0
-
-    def app(self) -> ASGIApp:
-        return Starlette(routes=[Route("/in", self._in, methods=["POST"])])
-
-    async def _in(self, request: Request) -> Response:
-        body = await request.body()
-        id_, stamp = request.headers["webhook-id"], int(request.headers["webhook-timestamp"])
-        if (
-            sign_headers(b"k" * 32, id_, stamp, body)["webhook-signature"]
-            != request.headers["webhook-signature"]
-        ):
-            self.wrong += 1
-            return Response(status_code=401)
-        fault = self.next_fault("in")
-        if fault is not None:
-            return Response(status_code=fault)
-        data = msgspec.json.decode(body)["data"]
-        if not any(one["id"] == data["id"] for one in self.got):
-            self.note(lambda: (self.bodies.append(body.decode()), self.got.append(data)))
-        return Response(status_code=204)
-
-    def wait_said(self, text: str) -> list[str]:
-        def there() -> list[str] | None:
-            texts = [one["text"] for one in self.got]
-            return texts if any(text in one for one in texts) else None
-
-        return self.wait(there, text)
-
-
 @pytest.mark.slow
 def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
-    port = quiet_port()
-    file = (
-        f'[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
-        '[people.ann]\nwebhook = "ann"\nowner = true\n'
-    )
-    receiver = Receiver()
+    chat = WebhookChat()
 
-    def post(
-        id_: str, data: dict[str, Any], *, key: bytes = b"k" * 32, at: float = 0.0, kind: str = "message"
-    ) -> int:
-        body = msgspec.json.encode({"type": kind, "data": {"conversation": "c", "user": "ann", **data}})
-        headers = sign_headers(key, id_, int(at or time.time()), body)
-        return httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code
+    def post(number: str, data: dict[str, Any], *, kind: str = "message", **options: Any) -> int:
+        return chat.post(data, kind=kind, number=number, **options)[0]
 
     script = [
         ScriptedReply("Hello."),
@@ -353,33 +301,26 @@ def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
         ScriptedReply(tool_calls=RISKY),
         ScriptedReply("Made."),
     ]
-    with on(receiver, file, tmp_path, script, mode="ask") as one:
-        receiver.wait(lambda: listens(port), "the webhook listening")
-        receiver.fail_next("in", 503)
+    with on(chat, chat.gateway_file, tmp_path, script, mode="ask") as one:
+        chat.wait_for_gateway()
+        chat.fail_next("in", 503)
         assert post("a1", {"text": "hi"}) == 202
         assert post("a1", {"text": "hi"}) == 202  # brought again: the same message
-        receiver.wait_said("Hello.")
+        chat.wait_said("Hello.")
         assert post("a2", {"text": "forged"}, key=b"x" * 32) == 401
-        assert post("a3", {"text": "old"}, at=time.time() - 1000) == 401
-        assert httpx2.post(f"http://127.0.0.1:{port}/", content=b"{}").status_code == 401
+        assert post("a3", {"text": "old"}, at_s=time.time() - 1000) == 401
+        assert httpx2.post(chat.gateway_url, content=b"{}").status_code == 401
         assert post("a4", {"text": "y" * 65_536}) == 202
-        receiver.wait_said("Long one.")
+        chat.wait_said("Long one.")
         assert b"y" * 60_000 in one.model.requests[-1].body
-        assert httpx2.post(f"http://127.0.0.1:{port}/", content=b"z" * 8_100_000).status_code == 413
+        assert httpx2.post(chat.gateway_url, content=b"z" * 8_100_000).status_code == 413
         attached = {"name": "a.txt", "base64": base64.b64encode(b"alpha").decode()}
         assert post("a5", {"text": "file", "files": [attached]}) == 202
-        receiver.wait_said("Got it.")
+        chat.wait_said("Got it.")
         assert (one.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
         assert post("a6", {"text": "make it"}) == 202
-        receiver.wait_said("touch made")
-        press = receiver.got[-1]["buttons"][0]["data"]
+        chat.wait_said("touch made")
+        press = chat.got[-1]["buttons"][0]["data"]
         assert post("a7", {"text": press}, kind="press") == 202
-        assert receiver.wait_said("Made.").count("Hello.") == 1
-        assert receiver.wrong == 0
-
-
-def listens(port: int) -> bool:
-    try:
-        return httpx2.get(f"http://127.0.0.1:{port}/").status_code == 405
-    except httpx2.HTTPError:
-        return False
+        assert chat.wait_said("Made.").count("Hello.") == 1
+        assert chat.wrong == 0

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-import httpx2
-import msgspec
 import pytest
 
 from tests.confirm.vendors.discord_chat import DiscordChat
@@ -14,10 +11,9 @@ from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, served
-from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
+from tests.gateway.test_channels import DISCORD, SLACK, on
 from tests.gateway.test_telegram import STALLED
-from tests.support import quiet_port
-from whet.vendors.signing import sign_headers
+from tests.gateway.webhook_chat import WebhookChat
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -103,7 +99,7 @@ def test_an_edit_that_comes_again_is_told_about_once(tmp_path: Path) -> None:
         assert sum("edited message" in text for text in telegram.said()) == 1
 
 
-def test_slack_says_that_another_programlistens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_slack_says_that_another_program_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     slack = SlackChat()
     with slack, PracticeServer(script=[]) as model:
         one = GatewayProcess(tmp_path / "one", SLACK.format(url=slack.url), model)
@@ -159,17 +155,10 @@ def test_what_people_call_themselves_decides_nothing(tmp_path: Path) -> None:
         )
         discord.wait_said("pairing code", chat="501")
         assert one.model.count == 0
-    port, receiver = quiet_port(), Receiver()
-    file = (
-        f'[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
-        '[people.ann]\nwebhook = "ann"\nowner = true\n'
-    )
-    with on(receiver, file, tmp_path / "webhook", []) as one:
-        receiver.wait(lambda: listens(port), "the webhook listening")
+    chat = WebhookChat()
+    with on(chat, chat.gateway_file, tmp_path / "webhook", []) as one:
+        chat.wait_for_gateway()
         for number, user in enumerate(("Ann", "ann ", "аnn")):
-            data = {"conversation": f"c{number}", "user": user, "name": "ann", "text": "I am ann"}
-            body = msgspec.json.encode({"data": data})
-            headers = sign_headers(b"k" * 32, f"a{number}", int(time.time()), body)
-            assert httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code == 202
-        receiver.wait(lambda: len(receiver.got) == 3, "three codes")
-        assert all("pairing code" in sent["text"] for sent in receiver.got) and one.model.count == 0
+            chat.write("I am ann", f"c{number}", user=user, name="ann")
+        chat.wait(lambda: len(chat.got) == 3, "three codes")
+        assert all("pairing code" in sent["text"] for sent in chat.got) and one.model.count == 0

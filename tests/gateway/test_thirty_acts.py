@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import base64
-import itertools
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import msgspec
 import pytest
 
 from tests.confirm.vendors.discord_chat import BOT, DiscordChat
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.gateway.test_acts import asked
-from tests.gateway.test_channels import DISCORD, SLACK, Receiver, listens, on
+from tests.gateway.test_channels import DISCORD, SLACK, on
 from tests.gateway.test_telegram import world
-from tests.support import quiet_port
-from whet.vendors.signing import sign_headers
+from tests.gateway.webhook_chat import WebhookChat
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -220,21 +216,14 @@ def test_slack(tmp_path: Path) -> None:
 
 
 def test_a_webhook(tmp_path: Path) -> None:
-    port, receiver, numbers = quiet_port(), Receiver(), itertools.count()
-    gateway = (
-        f'[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:{port}"\nurl = "{{url}}/in"\n\n'
-        '[people.ann]\nwebhook = "ann"\nowner = true\n'
-    )
+    chat = WebhookChat()
 
     def files(*names: str, kind: str = "") -> dict[str, Any]:
         data = base64.b64encode(b"data").decode()
         return {"files": [{"name": name, "base64": data, "type": kind} for name in names]}
 
     def send(act: dict[str, Any]) -> None:
-        data = {"conversation": "c", "user": "ann", **act}
-        body = msgspec.json.encode({"type": "message", "data": data})
-        headers = sign_headers(b"k" * 32, f"n{next(numbers)}", int(time.time()), body)
-        assert httpx2.post(f"http://127.0.0.1:{port}/", content=body, headers=headers).status_code == 202
+        assert chat.post(act)[0] == 202
 
     forward = {"forwarded": True}
     acts: Acts = [
@@ -272,6 +261,6 @@ def test_a_webhook(tmp_path: Path) -> None:
         (({"text": "?"},), ("?",)),
         (({"text": "the last"},), ("the last",)),
     ]
-    with on(receiver, gateway, tmp_path, script(), busy="queue", flood_per_minute=500) as one:
-        receiver.wait(lambda: listens(port), "the webhook listening")
-        check(acts, send, receiver.wait_said, one.model)
+    with on(chat, chat.gateway_file, tmp_path, script(), busy="queue", flood_per_minute=500) as one:
+        chat.wait_for_gateway()
+        check(acts, send, chat.wait_said, one.model)

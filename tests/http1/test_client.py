@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.listening import Handler, listening
-from tests.support import let_pass
+from tests.support import cancel_task, let_pass
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 
@@ -374,9 +374,7 @@ async def test_a_cancelled_request_closes_its_connection():
     async with asking(serve) as (client, url):
         task = asyncio.create_task(get(client, url))
         await asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_task(task)
         await gone.wait()
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.lsp.rig import Project, project, toy
+from tests.support import cancel_task
 from whet.config.permission_settings import LspSettings
 
 BAD = "def one\nx BAD y\n"
@@ -184,9 +185,7 @@ async def test_a_cancelled_check_leaves_what_the_edit_did(tmp_path: Path) -> Non
         edit = asyncio.create_task(p.edit("a.toy", BAD))
         while not p.processes or (tmp_path / "a.toy").read_text() != BAD:
             await asyncio.sleep(0)
-        edit.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await edit
+        await cancel_task(edit)
         assert p.printed == ["overwrote a.toy: 2 lines, 16 bytes"]
 
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from whet.agent.loop import run_turn
-from whet.app.build import App
+from tests.app.opened import ask, open_app, practice_model
 from whet.app.own_mcp.resources import read_resource
 from whet.cli.doctor import doctor
 from whet.cli.learned_items.memory import memory
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, Settings
 from whet.contract.events import Event, Notice
-from whet.contract.protocols import NobodyPresent
 from whet.memory import notes, reader
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -75,12 +71,9 @@ def test_model_person_doctor_and_other_programs_learn_what_is_left_out(tmp_path:
 
     async def main() -> tuple[str, list[Event], str]:
         with PracticeServer(script=[ScriptedReply("done")]) as server:
-            model = ModelSettings(provider="practice", base_url=server.base_url, model="practice")
-            app = await App.start(home, Settings(model=model), {}, NobodyPresent(), tmp_path)
-            async with contextlib.aclosing(app):
-                session = await app.new_session()
+            async with open_app(home.root, tmp_path, practice_model(server.base_url)) as app:
                 seen: list[Event] = []
-                await run_turn(session, session.user_message("do it"), seen.append)
+                await ask(await app.new_session(), "do it", seen)
                 resource = await read_resource(app.learning.desk, "whet://memory/memory")
                 return str(server.requests[0].body), seen, str(resource)
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.app.opened import ask, open_app, practice_model
 from tests.plugins.rig import write
 from tests.rewind.running import Consenting
-from whet.agent.loop import run_turn
-from whet.app.build import App
-from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, McpServerSettings, McpSettings
-from whet.config.schema import ModelSettings, PluginSettings, Settings
+from whet.config.schema import PluginSettings
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -36,7 +32,7 @@ CALLER = """
 
 
 @pytest.mark.slow
-def test_a_plugin_gets_a_servers_data_its_failures_and_the_gates_no(home: Path) -> None:
+async def test_a_plugin_gets_a_servers_data_its_failures_and_the_gates_no(home: Path) -> None:
     write(home, "caller", CALLER)
     (home / "config.yaml").write_text("plugins:\n  entries:\n    caller:\n      mcp_allowlist: [bench]\n")
     bench = McpServerSettings(command=sys.executable, args=(str(ROOT / "tests" / "mcp" / "sdk_server.py"),))
@@ -49,19 +45,17 @@ def test_a_plugin_gets_a_servers_data_its_failures_and_the_gates_no(home: Path) 
 
     person = No()
 
-    async def main(server: PracticeServer) -> None:
-        settings = Settings(
-            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
+    with PracticeServer(script=[call, ScriptedReply("Done.")]) as server:
+        async with open_app(
+            home,
+            home,
+            practice_model(server.base_url),
+            person,
             plugins=PluginSettings(enabled=("caller",)),
             approval=ApprovalSettings(mode="auto"),
             mcp=McpSettings(servers={"bench": bench}),
-        )
-        async with aclosing(await App.start(Home(home), settings, {}, person, home)) as app:
-            session = await app.new_session()
-            await run_turn(session, session.user_message("go"), lambda event: None)
-
-    with PracticeServer(script=[call, ScriptedReply("Done.")]) as server:
-        asyncio.run(main(server))
+        ) as app:
+            await ask(await app.new_session(), "go")
         said = json.loads(server.requests[1].body)["messages"][-1]["content"]
     weather, wrong, wiped, none = json.loads(said)
     assert weather == {"ok": True, "result": {"place": "Rome", "degrees": 21.5}}

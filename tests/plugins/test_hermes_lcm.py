@@ -28,9 +28,9 @@ import msgspec
 import pytest
 
 from tests.agent.rig import calls
+from tests.app.opened import ask
 from tests.plugins.rig import loading
 from tests.support import within
-from whet.agent.loop import run_turn
 from whet.app.build import App
 from whet.config.load import load
 from whet.config.paths import Home
@@ -244,7 +244,7 @@ def test_it_is_active_in_subagents_with_a_conversation_of_their_own(installed: P
         events: list[Event] = []
         try:
             session = await app.new_session()
-            await run_turn(session, session.user_message("hand it on"), events.append)
+            await ask(session, "hand it on", events)
         finally:
             await app.aclose()
         return [event.text for event in events if isinstance(event, Notice) and "failed" in event.text]

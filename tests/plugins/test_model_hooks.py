@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.app.opened import ask, open_app, practice_model
 from tests.plugins.rig import write
 from tests.plugins.test_public_shapes import seen
 from tests.rewind.running import Consenting
-from whet.agent.loop import run_turn
 from whet.app.build import App
-from whet.config.paths import Home
-from whet.config.schema import FallbackSettings, ModelSettings, PluginSettings, Settings
+from whet.config.schema import FallbackSettings, PluginSettings
 from whet.contract.events import Retry
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -43,11 +41,11 @@ def _turns(
     events: list[Any] = []
 
     async def main() -> str:
-        model = ModelSettings(provider="practice", base_url=server.base_url, model="practice", max_retries=1)
-        settings = Settings(model=model, plugins=PluginSettings(enabled=(enabled,)), **more)
-        async with aclosing(await App.start(Home(home), settings, {}, Consenting(), home)) as app:
+        model = practice_model(server.base_url, max_retries=1)
+        plugins = PluginSettings(enabled=(enabled,))
+        async with open_app(home, home, model, Consenting(), plugins=plugins, **more) as app:
             session = await app.new_session()
-            end = await run_turn(session, session.user_message("hello"), events.append)
+            end = await ask(session, "hello", events)
             if work is not None:
                 await work(app, session)
             return end.text or f"failed: {end.error}"

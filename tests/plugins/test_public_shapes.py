@@ -13,15 +13,12 @@ from typing import Any
 import pytest
 
 from tests.agent.rig import calls
+from tests.app.opened import ask, open_app, practice_model
 from tests.plugins.rig import loading, reasons, write
 from tests.rewind.running import Consenting
-from whet.agent.loop import run_turn
-from whet.app.build import App
-from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings
-from whet.config.schema import ModelSettings, PluginSettings, Settings
+from whet.config.schema import PluginSettings
 from whet.contract.events import Notice, ToolFinished
-from whet.contract.protocols import NobodyPresent
 from whet.plugins.probe import exercise
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -77,20 +74,19 @@ def talk(
     events: list[Any] = []
 
     async def main(server: PracticeServer) -> list[str]:
-        settings = Settings(
-            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice"),
+        async with open_app(
+            home,
+            home,
+            practice_model(server.base_url),
+            person,
             plugins=PluginSettings(enabled=enabled),
             approval=ApprovalSettings(mode="auto"),
-        )
-        app = await App.start(Home(home), settings, {}, person or NobodyPresent(), home)
-        try:
+        ) as app:
             session = await app.new_session()
-            await run_turn(session, session.user_message("hello there"), events.append)
+            await ask(session, "hello there", events)
             if new:
                 session = await app.new_session(leaving=session)
-                await run_turn(session, session.user_message("once more"), events.append)
-        finally:
-            await app.aclose()
+                await ask(session, "once more", events)
         return [problem.line for problem in app.services.plugins.loaded.problems]  # type: ignore[union-attr]
 
     with PracticeServer(script=script) as server:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.listening import listening, self_signed
 from tests.providers.server import SSE, Script, Server, running, sse
+from tests.support import cancel_task
 from whet.config.schema import ModelSettings
 from whet.contract.errors import (
     AuthRejected,
@@ -348,9 +349,7 @@ async def test_cancelling_closes_the_connection():
 
         task = asyncio.create_task(consume())
         await asyncio.wait_for(seen.wait(), 30)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_task(task)
         await asyncio.wait_for(server.closed.wait(), 30)
         await source.aclose()
 

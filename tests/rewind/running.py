@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from whet.agent.loop import run_turn
+from tests.app.opened import ask, open_app, practice_model
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, LspSettings
-from whet.config.schema import ModelSettings, RewindSettings, Settings
+from whet.config.schema import RewindSettings
 from whet.contract.events import Event
 from whet.contract.protocols import Answer, ApprovalRequest, Person
 from whet.rewind.rewinding import Rewinding
@@ -55,7 +54,7 @@ class Running:
         self.events: list[Event] = []
 
     async def turn(self, text: str = "go") -> None:
-        await run_turn(self.session, self.session.user_message(text), self.events.append)
+        await ask(self.session, text, self.events)
 
     @property
     def rewinding(self) -> Rewinding:
@@ -85,16 +84,16 @@ async def running(
     call is allowed, or by the person, where one is given."""
     (folder / "work").mkdir(exist_ok=True)
     with PracticeServer(script=list(script)) as server:
-        settings = Settings(
-            model=ModelSettings(provider="practice", base_url=server.base_url, model="practice-echo"),
+        async with open_app(
+            folder / "home",
+            folder / "work",
+            practice_model(server.base_url, "practice-echo"),
+            person or Consenting(),
             approval=ApprovalSettings(mode="ask", ask=("terminal",))
             if person is not None
             else ApprovalSettings(mode="auto", allow=("terminal", "write_file", "patch", "process")),
             rewind=rewind or RewindSettings(),
             lsp=lsp or LspSettings(enabled=False),
-        )
-        async with aclosing(
-            await App.start(Home(folder / "home"), settings, {}, person or Consenting(), folder / "work")
         ) as app:
             session = await (app.open_session(session_id) if session_id else app.new_session())
             yield Running(app, session)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from tests.support import cancel_task, wait_for_cancel
 from whet.contract.errors import StoreBusy, WhetError
 from whet.contract.events import EndReason, Event, TextDelta, TurnEnd
 from whet.contract.messages import Usage
@@ -115,11 +116,7 @@ async def test_a_client_that_hangs_up_stops_its_turn_and_a_cancel_of_ours_stays_
 
     async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
         begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.append("turn")
-        raise AssertionError
+        return await wait_for_cancel(stopped)
 
     client, responder = Client(), TurnResponder(1.0, 1.0)
     answering = asyncio.create_task(responder.respond(Request(client.scope), work, Plain()))
@@ -130,9 +127,7 @@ async def test_a_client_that_hangs_up_stops_its_turn_and_a_cancel_of_ours_stays_
     begun.clear()
     answering = asyncio.create_task(responder.respond(Request(Client().scope), work, Plain()))
     await begun.wait()
-    answering.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await answering
+    await cancel_task(answering)
     assert stopped == ["turn"] * 2
 
 
@@ -182,11 +177,7 @@ async def test_a_token_that_is_revoked_meanwhile_ends_its_stream(is_begun: bool)
     async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
         if is_begun:
             emit(TextDelta("a"))
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.append("turn")
-        raise AssertionError
+        return await wait_for_cancel(stopped)
 
     looks: list[int] = []
 
@@ -227,11 +218,7 @@ async def test_a_client_that_leaves_a_stream_stops_its_turn() -> None:
 
     async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
         emit(TextDelta("a"))
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.append("turn")
-        raise AssertionError
+        return await wait_for_cancel(stopped)
 
     listening = asyncio.create_task(client.listen(work))
     await client.came.wait()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.serve.test_reading import CALL, IMAGE, SPEC, refused
+from tests.support import cancel_task, wait_for_cancel
 from whet.app.conversations.session_parts import NO_EXTRAS
 from whet.contract.errors import ToolError
 from whet.contract.events import Event, StepFinished, TextDelta, TurnEnd
@@ -182,19 +183,13 @@ async def test_a_caller_that_goes_takes_its_turn_along() -> None:
     stopped: list[str] = []
 
     async def work(emit: Any) -> TurnEnd:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.append("turn")
-        raise AssertionError
+        return await wait_for_cancel(stopped)
 
     held.start(work)
     asking = asyncio.create_task(held.run_round(lambda event: None))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    asking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
+    await cancel_task(asking)
     assert stopped == ["turn"] and held.task.cancelled()
 
 

@@ -298,7 +298,7 @@ async def test_two_weeks_are_drawn_and_money_only_where_some_was_spent(frame: To
         "2026-11-20: $0.00 spent",
         "2026-11-21: $0.50 spent",
     ]
-    assert home.since(1) == "2026-11-21" and home.since(14) == "2026-11-08"
+    assert home.first_day(1) == "2026-11-21" and home.first_day(14) == "2026-11-08"
     assert sum_spending([spending("a", 0.5), spending("b", 1.0)]) == Spending("all", 4, 200, 50, 20, 1.5, 2)
 
 

@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from tests.store.support import ONLY_SQLITE, child, run_child
+from tests.support import cancel_task
 from tests.templates import step_by_step
 from whet.contract.errors import SchemaTooNew, StoreBusy, StoreCorrupt, StoreError, StoreUnwritable
 from whet.sqlite.lane import RowStatement
@@ -152,9 +153,7 @@ async def test_a_cancelled_waiter_undoes_nothing_and_memory_follows(db):
     task = asyncio.create_task(db.append(_add(7), lambda value, error: seen.append((value, error))))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel_task(task)
     go.set()
     await blocker
     await db.write(lambda c: None)

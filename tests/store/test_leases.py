@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from tests.store.test_jobs import put, take
-from tests.support import beat, let_pass
+from tests.support import beat, cancel_task, let_pass
 from whet.store import jobs
 from whet.store.leases import HEARTBEAT_S, LEASE_S, LeaseLost, run_with_lease
 
@@ -77,9 +77,7 @@ async def test_a_lost_lease_ends_the_work_first(db, clock):
 async def test_a_stopped_worker_ends_the_work_then_puts_the_job_back(db, clock):
     work = Work(db, clock)
     await work.passes(1)
-    work.running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await work.running
+    await cancel_task(work.running)
     assert work.events == ["begun", "ended", "stopped"]
 
 

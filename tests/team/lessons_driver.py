@@ -4,34 +4,18 @@ file moves. Run as: python -m tests.team.lessons_driver URL FOLDER AT; it prints
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import apsw
 from benchmarks.lessons.world import create
 
-from tests.crash.learning_driver import EVENTS, Killer
+from tests.crash.learning_driver import EVENTS, Killer, KillingWrites
 from tests.team.test_lessons import MAIN, NOTES, begins, change, home, remember, write
 from whet.memory.requests import MemoryRequest
 from whet.store.team import TeamDatabase
 
 
-class KillingDatabase(TeamDatabase):
-    """Dies before, inside or after a write."""
-
-    killer: Killer
-
-    def write_now(self, work: Callable[[apsw.Connection], Any]) -> Any:
-        def killing(connection: apsw.Connection) -> Any:
-            result = work(connection)
-            self.killer.step()
-            return result
-
-        self.killer.step()
-        result = super().write_now(killing)
-        self.killer.step()
-        return result
+class KillingDatabase(KillingWrites, TeamDatabase):
+    """A team's database whose process is killed at a write."""
 
 
 def learn(url: str, folder: Path, killer: Killer) -> None:

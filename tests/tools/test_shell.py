@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support import let_pass
+from tests.support import cancel_task, let_pass
 from tests.tools.running import call, context, find_tool, until
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Tool, ToolOutput
@@ -246,9 +246,7 @@ async def test_a_cancel_kills_the_group_and_passes(processes: Processes, tmp_pat
         command = "sleep 987 & echo $! $$; wait"
         running = asyncio.ensure_future(call(terminal, context(tmp_path, shown), command=command))
         await until(lambda: len("".join(shown).split()) == 2)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        await cancel_task(running)
         assert not any(is_running(int(pid)) for pid in "".join(shown).split())
         assert open_files() == files
 
@@ -265,9 +263,7 @@ async def test_a_second_cancel_kills_at_once_what_ignores_the_first(
         running.cancel()
         await asyncio.sleep(0)
         assert is_running(pid)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        await cancel_task(running)
         await until(lambda: not is_running(pid))
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
+from tests.support import cancel_task
 from tests.tools.calls import context
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput
@@ -265,9 +266,7 @@ async def test_a_cancelled_call_tells_its_thread_to_stop() -> None:
 
     task = asyncio.create_task(wait.run(context(), {}))
     await asyncio.get_running_loop().run_in_executor(None, started.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel_task(task)
     assert seen.wait(10)
     assert wait.spec.parameters["properties"] == {}
     pool.close()

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import aclosing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,13 +13,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from whet.app.build import App
+from tests.app.opened import open_app, practice_model
 from whet.config.key_hosts import find_search_server
 from whet.config.load import load
 from whet.config.paths import Home
-from whet.config.schema import ModelSettings, SearchSettings, Settings
+from whet.config.schema import SearchSettings
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.protocols import NobodyPresent
 from whet.tools.engines import EngineName, SearchEngine, search
 from whet.tools.searching import search_web
 
@@ -197,13 +195,10 @@ def test_an_address_from_another_layer_gets_no_key(home: Path) -> None:
     assert any("MINE" in warning for warning in moved.warnings)
 
 
-def test_the_tool_is_there_where_an_engine_is_named(tmp_path: Path, url: str) -> None:
+async def test_the_tool_is_there_where_an_engine_is_named(tmp_path: Path, url: str) -> None:
     async def names(search: SearchSettings) -> list[str]:
-        settings = Settings(model=ModelSettings(provider="practice", base_url=url, model="x"), search=search)
-        async with aclosing(
-            await App.start(Home(tmp_path / "home"), settings, {}, NobodyPresent(), tmp_path)
-        ) as app:
+        async with open_app(tmp_path / "home", tmp_path, practice_model(url), search=search) as app:
             return list(app.services.tools.by_name)
 
-    assert "web_search" not in asyncio.run(names(SearchSettings()))
-    assert "web_search" in asyncio.run(names(SearchSettings(provider="searxng", base_url=url)))
+    assert "web_search" not in await names(SearchSettings())
+    assert "web_search" in await names(SearchSettings(provider="searxng", base_url=url))

@@ -1,6 +1,6 @@
 """Settings become the confinement of a program's commands, and of the MCP servers that an editor brings.
 
-It does not know how confinement is held, nor who is asked for more.
+How a sandbox is enforced and who is asked for more openings is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def confine(
     Nothing is started.
     """
     source = os.environ if environment is None else environment
-    wishes = PolicyAdditions(
+    additions = PolicyAdditions(
         write=settings.write,
         read=settings.read,
         hosts=expand_hosts(settings.hosts, source),
@@ -49,7 +49,7 @@ def confine(
     )
     backend = read_backend(settings.backend)
     return Confinement(
-        ConfinementSettings(settings.mode, home.main_root, wishes, backend, read_path_rules(deny)), source
+        ConfinementSettings(settings.mode, home.main_root, additions, backend, read_path_rules(deny)), source
     )
 
 
@@ -71,10 +71,10 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
 
 
 def named_by(server: McpServerSettings) -> list[Opening]:
-    """Return what a server's command line names: a folder, or all that a program or script of its own is
-    installed with. A home that is more than that is never opened as a whole."""
-    person = Path(os.path.expanduser("~")).resolve()
-    found: list[Opening] = []
+    """Return the openings for what a server's command line names: a folder, or a program or script with the
+    folders that it is installed in. A folder that contains the person's home is never opened."""
+    user_home = Path(os.path.expanduser("~")).resolve()
+    openings: list[Opening] = []
     for text in (server.command, *server.args, server.cwd):
         path = Path(os.path.expanduser(text.rpartition("=")[2]))
         if not path.is_absolute() or not path.exists():
@@ -82,13 +82,13 @@ def named_by(server: McpServerSettings) -> list[Opening]:
         # The folder of a link is opened as well as its target, because a program is looked up by the given
         # name.
         named = path.parent.resolve() / path.name
-        for place in dict.fromkeys((named, path.resolve())):
-            roots = [place] if place.is_dir() else [place.parent, *find_install_folders(place)]
-            opened = [one for one in roots if not person.is_relative_to(one)]
-            found += [
-                Opening("read", str(one)) for one in opened or [place] if not person.is_relative_to(one)
-            ]
-    return list(dict.fromkeys(found))
+        for target in dict.fromkeys((named, path.resolve())):
+            folders = [target] if target.is_dir() else [target.parent, *find_install_folders(target)]
+            allowed = [folder for folder in folders if not user_home.is_relative_to(folder)]
+            if not allowed and not user_home.is_relative_to(target):
+                allowed = [target]
+            openings += [Opening("read", str(folder)) for folder in allowed]
+    return list(dict.fromkeys(openings))
 
 
 def find_install_folders(program: Path) -> list[Path]:

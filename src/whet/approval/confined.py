@@ -171,7 +171,7 @@ def _opens_keys(case: GateCase, jailed: JailedCall) -> bool:
     from whet.approval.secrets import opens_secrets  # noqa: PLC0415  3 ms with its tables
 
     return any(
-        opens_secrets(opening.target, case.place)
+        opens_secrets(opening.target, case.scope)
         for opening in jailed.wanted
         if opening.kind in ("read", "write")
     )

@@ -30,13 +30,13 @@ def judge_write(word: Word, setting: CommandSetting) -> Finding:
     """Judge writing to the file that `word` names."""
     if word.dynamic and (not word.prefix or ".." in word.text):
         return "dangerous", "can't tell where it writes"
-    level, reason = WRITING[zone_of(word.prefix if word.dynamic else word.text, setting.cwd, setting.place)]
+    level, reason = WRITING[zone_of(word.prefix if word.dynamic else word.text, setting.cwd, setting.scope)]
     return level, f"{reason}: {word.plain}" if reason else ""
 
 
 def judge_deletion(word: Word, setting: CommandSetting, *, recursive: bool) -> Iterator[Finding]:
     """Judge deleting what `word` names."""
-    scope = setting.place
+    scope = setting.scope
     if is_vital_target(word, setting):
         yield (
             ("forbidden" if recursive else "dangerous"),
@@ -71,7 +71,7 @@ def is_vital_target(word: Word, setting: CommandSetting) -> bool:
     if word.dynamic:
         return False
     full = absolute_path(text or "/", setting.cwd)
-    return full is not None and is_vital(full, setting.place)
+    return full is not None and is_vital(full, setting.scope)
 
 
 def _rm(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ def judge_disk_wipe(words: Sequence[Word], setting: CommandSetting) -> Iterator[
     """mkfs and similar: forbidden on a disk, dangerous on an image file."""
     yield "dangerous", "makes a new file system or wipes one"
     for word in operands(words):
-        if zone_of(word.text, setting.cwd, setting.place) == "disk":
+        if zone_of(word.text, setting.cwd, setting.scope) == "disk":
             yield "forbidden", f"destroys a disk: {word.plain}"
 
 
@@ -222,7 +222,7 @@ def _ln(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     ):
         cwd = to if os.path.isdir(to) else os.path.dirname(to)  # a relative link is resolved from this folder
     for word in arguments[:-1] or arguments:
-        zone = "unknown" if word.dynamic else zone_of(word.text, cwd, setting.place)
+        zone = "unknown" if word.dynamic else zone_of(word.text, cwd, setting.scope)
         if zone in ("startup", "hooks", "whet", "root", "disk", "outside"):
             yield "dangerous", f"makes a link to {word.plain}, through which it can be changed"
 

@@ -28,13 +28,16 @@ _READS_ARGUMENTS = frozenset(("xargs", "gxargs", "parallel"))
 
 
 class Exposure:
-    """Collects over the texts of one command. `secret`: it shows keys; `network`: it connects."""
+    """What the texts of one command show and reach, collected text by text.
+
+    `secret`: it shows keys or passwords. `network`: it connects to other machines.
+    """
 
     def __init__(self, scope: RiskScope) -> None:
         self.secret: bool = False
         self.network: bool = False
         self.downloads: set[str] = set(scope.downloads)
-        self._place = scope
+        self._scope = scope
         self._words: list[Word] = []
         self._values: dict[str, str] = {}
         self._shows_unknown = self._fetches = False
@@ -63,15 +66,16 @@ class Exposure:
         self, name: str, words: Sequence[Word], setting: CommandSetting
     ) -> Iterator[Finding]:
         """Judge which of the named files a simple command may show."""
-        candidates = find_shown_words(name, words)
+        shown_words = find_shown_words(name, words)
+        candidates = shown_words or ()
         secret_path = next(filter(None, (find_secret_in_word(word, setting) for word in candidates)), "")
         if (
             not secret_path
-            and candidates is not _NO_WORDS
+            and shown_words is not None
             and setting.cwd is not None
             and not operands(candidates)
         ):
-            secret_path = setting.cwd if is_secret(setting.cwd, self._place) else ""
+            secret_path = setting.cwd if is_secret(setting.cwd, self._scope) else ""
         if secret_path:
             self.secret = True
             yield "dangerous", Shown(f"reads a file that holds secrets: {secret_path}")
@@ -83,12 +87,12 @@ class Exposure:
         if secret_name:
             self.secret = True
             yield "dangerous", Shown(f"its code names a file that holds secrets: {secret_name}")
-        if reason := find_forbidden_address([text], self._place):
+        if reason := find_forbidden_address([text], self._scope):
             yield "dangerous", reason
 
     def shows_computed_name(self, name: str, invocation: Invocation) -> bool:
-        """Whether it shows a file whose name another program computes, other than one that lists file
-        names."""
+        """Whether a command shows a file whose name another program computes. Names from a program that
+        only lists files do not count."""
         shows = not program(name).kinds & _SILENT or program(name).kinds & _SHOWS
         sources = list(invocation.inner) if any(word.runs for word in invocation.words) else []
         if program(name).kinds & _SHOWS and any(word.text == "{}" for word in invocation.words):
@@ -126,7 +130,7 @@ class Exposure:
         """Judge the addresses in a command that may connect."""
         kinds = program(name).kinds
         connects = not kinds & (_SILENT | _SHOWS) or "network" in kinds
-        if connects and (reason := find_forbidden_address((word.text for word in words), self._place)):
+        if connects and (reason := find_forbidden_address((word.text for word in words), self._scope)):
             yield "dangerous", reason
 
     def judge_whole(self) -> Iterator[Finding]:
@@ -136,7 +140,7 @@ class Exposure:
             yield "dangerous", Shown("may read a file that holds secrets")
         if self.network:
             reason = find_forbidden_address(
-                (fill_variables(word.text, self._values) for word in self._words), self._place
+                (fill_variables(word.text, self._values) for word in self._words), self._scope
             )
             if reason:
                 yield "dangerous", reason
@@ -145,7 +149,7 @@ class Exposure:
 
     def _is_secret(self, word: Word) -> bool:
         text = fill_variables(word.text, self._values)
-        folder = CommandSetting(self._place.workspace, self._place)
+        folder = CommandSetting(self._scope.workspace, self._scope)
         return bool(find_secret_in_word(literal(text) if text != word.text else word, folder))
 
 
@@ -162,20 +166,21 @@ def _makes_text(source: Invocation) -> bool:
     return "makes-text" in facts.kinds or facts.code is not None or "shell" in facts.kinds
 
 
-_NO_WORDS: list[Word] = []
 _PATTERN_OPTIONS = ("regexp", "file", "expression", "from-file")
 
 
-def find_shown_words(name: str, words: Sequence[Word]) -> Sequence[Word]:
-    """Return the words that may name files whose contents `name` shows or copies."""
+def find_shown_words(name: str, words: Sequence[Word]) -> Sequence[Word] | None:
+    """Return the words that may name files whose contents `name` shows or copies, or None if it shows no
+    file."""
     if name == "git":
         return _find_words_shown_by_git(operands(words), words)
     if name in _READS_ARGUMENTS:
-        at = next((at for at, w in enumerate(words) if re.match(r"-[a-zA-Z0]*a|--arg", w.text)), len(words))
+        texts = [word.text for word in words]
+        at = next((at for at, text in enumerate(texts) if re.match(r"-[a-zA-Z0]*a|--arg", text)), len(texts))
         return [*words[at : at + 2], unknown("{}")]
     kinds = program(name).kinds
     if kinds & _SILENT and not kinds & _SHOWS:
-        return _NO_WORDS
+        return None
     candidates, arguments = list(words), operands(words)
     if name in ("sed", "gsed"):
         commands = parse_sed_call(words).commands or ()
@@ -194,8 +199,8 @@ def _may_hold_pattern(option: str) -> bool:
     return option.startswith("-") and not {"e", "f"}.isdisjoint(option)
 
 
-def _find_words_shown_by_git(arguments: Sequence[Word], words: Sequence[Word]) -> Sequence[Word]:
+def _find_words_shown_by_git(arguments: Sequence[Word], words: Sequence[Word]) -> Sequence[Word] | None:
     verb = git_verb(arguments[0].text) if arguments else git_verb("")
     if verb.shows_from is None or (verb.shows_if and not any(re.match(verb.shows_if, w.text) for w in words)):
-        return _NO_WORDS
+        return None
     return arguments[verb.shows_from :]

@@ -389,7 +389,7 @@ def _workspace(call: GateCall, sealed: Sealed | None) -> str:
 def _refusal(case: GateCase, sealed: Sealed) -> str:
     from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
 
-    return refusal(case.call, case.action, case.place, case.jailed, sealed)
+    return refusal(case.call, case.action, case.scope, case.jailed, sealed)
 
 
 def _content_of(call: GateCall) -> str:
@@ -408,7 +408,7 @@ def _find_path_rule(case: GateCase, texts: Sequence[str]) -> str:
     is_jailed = jailed is not None and not any(
         opening.kind == "run" for opening in (*jailed.held, *jailed.wanted)
     )
-    return find_path_rule(case.call, case.action, case.place, rules, is_jailed=is_jailed)
+    return find_path_rule(case.call, case.action, case.scope, rules, is_jailed=is_jailed)
 
 
 def _make_confirm_case(service: ServiceRoute | None, case: GateCase) -> ConfirmCase | None:

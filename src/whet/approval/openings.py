@@ -34,7 +34,7 @@ class Needs:
     """Collects the needs of the simple commands in one text."""
 
     def __init__(self, scope: RiskScope) -> None:
-        self._place = scope
+        self._scope = scope
         self._found: dict[Opening, None] = {}
 
     @property
@@ -66,7 +66,7 @@ class Needs:
     ) -> Iterator[Opening]:
         kinds = program(name).kinds
         writes = not reads and bool(kinds & {"writes", "destroys"} or name in ("sed", "chown", "chgrp"))
-        sources = operands(words) if kinds & {"reads", "names-only"} else find_shown_words(name, words)
+        sources = operands(words) if kinds & {"reads", "names-only"} else find_shown_words(name, words) or ()
         # Copied or linked sources are only read: later commands in the text must not write through them.
         targets = operands(words)[-1:] if name in _LAST_IS_WRITTEN else []
         for word in (*sources, *(target for target in targets if target not in sources)):
@@ -81,7 +81,7 @@ class Needs:
         if re.match(r"/(proc|sys|dev)(/|$)", full):
             return  # a sandbox has its own
         full = os.path.realpath(full)
-        if within(full, self._place.workspace):
+        if within(full, self._scope.workspace):
             if kind == "write" and re.search(r"/\.git/(hooks|config)", full):
                 yield Opening("write", full)
             return
@@ -90,7 +90,7 @@ class Needs:
                 return
             while not os.path.lexists(full):
                 full = os.path.dirname(full)
-        is_whole_home = within(self._place.home, full) or within(full, self._place.whet_home)
+        is_whole_home = within(self._scope.home, full) or within(full, self._scope.whet_home)
         opening = Opening("write" if kind == "write" else "read", full)
         yield _OUTSIDE if is_whole_home and not is_temporary(full) else opening
 

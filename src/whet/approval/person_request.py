@@ -70,7 +70,7 @@ class GateCase(msgspec.Struct, frozen=True):
 
     call: GateCall
     action: ActionView
-    place: RiskScope
+    scope: RiskScope
     jailed: JailedCall | None = None
 
     @property

@@ -1,7 +1,7 @@
 """Decide which simple commands only read: programs, and the options with which they are harmless.
 
 The programs are listed in shell/tables; this module holds the checks that need more than words. A command
-that neither covers needs a question, so both may be incomplete but must never be wrong. Options are judged
+that neither covers is asked about, so both may be incomplete but must never be wrong. Options are judged
 by exclusion only for programs whose complete set of options was reviewed (GNU coreutils 9, findutils 4,
 ripgrep 14, git 2.4x, util-linux 2.40).
 """
@@ -29,7 +29,7 @@ def only_reads(words: Sequence[Word]) -> bool:
     texts = [word.text for word in words[1:]]
     if "versioned" in facts.kinds and texts in (["--version"], ["-V"], ["-version"], ["version"]):
         return name != "npm" or texts != ["version"]
-    check = _CHECKED.get(name)
+    check = _CHECKS.get(name)
     if check is None and facts.reads_if is None:
         return False
     if any(w.may_be_flag for w in before_dashes(words[1:])):
@@ -69,7 +69,7 @@ def _sed_only_reads(words: Sequence[Word]) -> bool:
     ):
         return False
     commands = script.commands or ()
-    return bool(commands) and all(option.name in _SED_PLAIN and not option.runs for option in commands)
+    return bool(commands) and all(command.name in _SED_PLAIN and not command.runs for command in commands)
 
 
 def _awk_only_reads(words: Sequence[Word]) -> bool:
@@ -89,6 +89,7 @@ _GIT_PLAIN = ProgramWords("--no-pager -P -C --no-optional-locks --literal-pathsp
 
 
 def _git_only_reads(words: Sequence[Word]) -> bool:
+    """Whether git's verb only reads with these arguments, and no option writes a file or runs a program."""
     at = 0
     while at < len(words) and words[at].text in _GIT_PLAIN:
         at += 2 if words[at].text == "-C" else 1
@@ -101,6 +102,6 @@ def _git_only_reads(words: Sequence[Word]) -> bool:
     return facts.reads or fits_reading(facts.reads_if, arguments)
 
 
-_CHECKED: dict[str, Callable[[Sequence[Word]], bool]] = by_name(
+_CHECKS: dict[str, Callable[[Sequence[Word]], bool]] = by_name(
     {"sed gsed": _sed_only_reads, "awk gawk mawk": _awk_only_reads, "git": _git_only_reads}
 )

@@ -104,19 +104,19 @@ def _repository(folder: str) -> str:
         folder = above
 
 
-def _may_run(place: str, verb: str, reads: bool) -> bool:
+def _may_run(git_path: str, verb: str, reads: bool) -> bool:
     """Whether to ask git for the settings: they seem to run a program, or only git can read them."""
-    settings = _parse_settings(place)
+    settings = _parse_settings(git_path)
     return settings is None or any(_runs_program(key, value, verb, reads) for key, value in settings)
 
 
-def _parse_settings(place: str) -> list[tuple[str, str]] | None:
+def _parse_settings(git_path: str) -> list[tuple[str, str]] | None:
     """Return the repository's settings from its files, also those of a linked working tree or a submodule,
     whose `.git` is a file. None: only git can tell."""
-    folder = place
-    if not os.path.isdir(place):
-        text = os.fsdecode(_read_bytes(place))
-        folder = os.path.join(os.path.dirname(place), text.removeprefix(_POINTER).rstrip("\r\n"))
+    folder = git_path
+    if not os.path.isdir(git_path):
+        text = os.fsdecode(_read_bytes(git_path))
+        folder = os.path.join(os.path.dirname(git_path), text.removeprefix(_POINTER).rstrip("\r\n"))
         if not text.startswith(_POINTER) or not os.path.isdir(folder):
             return None
     shared = os.fsdecode(_read_bytes(os.path.join(folder, "commondir"))).rstrip("\r\n")

@@ -48,7 +48,7 @@ class CommandSetting(msgspec.Struct, frozen=True):
     """The folder that a simple command runs in (None if unknown), and its surroundings."""
 
     cwd: str | None
-    place: RiskScope
+    scope: RiskScope
 
 
 class Lasting(str):

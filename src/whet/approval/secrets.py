@@ -102,7 +102,7 @@ def find_secret_in_word(word: Word, setting: CommandSetting) -> str:
 
 
 def _names_secret(text: str, word: Word, setting: CommandSetting) -> bool:
-    scope = setting.place
+    scope = setting.scope
     if text.startswith("~/"):
         text = scope.home + text[1:]
     if is_secret(text, scope) or _asks_for_secrets(text):
@@ -129,9 +129,9 @@ def find_secret_in_code(code: str, setting: CommandSetting) -> str:
 
 def _named_in_text(text: str, setting: CommandSetting) -> bool:
     if text.startswith("~/"):
-        text = setting.place.home + text[1:]
+        text = setting.scope.home + text[1:]
     full = absolute_path(text, setting.cwd) or text
-    return is_secret(text) or is_secret(full, setting.place) or (text[:1] in "/." and _asks_for_secrets(text))
+    return is_secret(text) or is_secret(full, setting.scope) or (text[:1] in "/." and _asks_for_secrets(text))
 
 
 @cache

@@ -67,7 +67,7 @@ class _Judge:
     """Collects the pieces of one command, and the findings about the whole."""
 
     def __init__(self, scope: RiskScope) -> None:
-        self.place = scope
+        self.scope = scope
         self.pieces: list[Piece] = []
         self.wholes: list[Finding] = []
         self.exposure: Exposure = Exposure(scope)
@@ -97,7 +97,7 @@ class _Judge:
             reasons,
             tuple(pieces),
             self.exposure.network,
-            frozenset(self.exposure.downloads - self.place.downloads),
+            frozenset(self.exposure.downloads - self.scope.downloads),
             self.needs.openings,
         )
 
@@ -106,7 +106,7 @@ class _Judge:
         if nesting > _MAX_NESTING or len(text) > _MAX_LENGTH:
             self.add_finding("dangerous", "can't tell what it runs: shells within shells")
             return
-        script = parse(text, folders, self.place.home, stdin)
+        script = parse(text, folders, self.scope.home, stdin)
         self.exposure.take(script)
         for doubt in script.doubts:
             self.add_finding("dangerous", f"can't tell what it runs: {doubt}")
@@ -138,7 +138,7 @@ class _Judge:
             else:
                 findings = [judge_write(target, setting) for setting in self.settings_in(redirect.folders)]
                 self.needs.add_written_file(
-                    target, CommandSetting(next(iter(redirect.folders), None), self.place)
+                    target, CommandSetting(next(iter(redirect.folders), None), self.scope)
                 )
                 level, reason = max(findings, key=lambda finding: rank(finding[0]))
                 text = f"{redirect.operator} {target.normal_form}"
@@ -149,7 +149,7 @@ class _Judge:
 
     def settings_in(self, folders: Folders) -> list[CommandSetting]:
         """Return the settings in which a command may run, one per folder."""
-        return [CommandSetting(folder, self.place) for folder in folders or (None,)]
+        return [CommandSetting(folder, self.scope) for folder in folders or (None,)]
 
     def judge_assignment(self, name: str, word: Word) -> None:
         """Judge a variable's assignment."""
@@ -183,7 +183,7 @@ class _Judge:
                 return
         at_random = self.exposure.shows_computed_name(name_of(words[0]), invocation)
         piece = _build_piece(words, findings, at_random=at_random)
-        is_elsewhere = _is_elsewhere(invocation.folders, self.place)
+        is_elsewhere = _is_elsewhere(invocation.folders, self.scope)
         self.pieces.append(msgspec.structs.replace(piece, is_elsewhere=is_elsewhere))
 
     def judge_wrapped(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
@@ -216,7 +216,7 @@ class _Judge:
         for command in inside.maybe:
             if _program_doubt(command[0]):
                 continue
-            other = _Judge(self.place)
+            other = _Judge(self.scope)
             other.judge_words(command, Invocation(command, [], invocation.folders), nesting + 1)
             self.exposure.network = self.exposure.network or other.exposure.network
             dangerous = [piece for piece in other.pieces if rank(piece.level) >= rank("dangerous")]

@@ -180,7 +180,7 @@ class Slack:
         await self._api.call("chat.postEphemeral", body)
 
     async def aclose(self) -> None:
-        """Close connections."""
+        """Close the connections."""
         await self._api.aclose()
 
     async def _add_quote(self, update: Incoming) -> Incoming:
@@ -191,7 +191,7 @@ class Slack:
         try:
             root = read(await self._api.read_first_reply(place.chat, place.thread) or b"", _Event)
         except SendFailed:
-            return update  # the words are worth no lost message
+            return update  # without the quote, so that the message is not lost
         if root is None or root.ts != place.thread:
             return update
         text = "\n".join(filter(None, (read_mrkdwn(root.text), *_list_shared_texts(root))))

@@ -38,7 +38,7 @@ _EngineList = tuple[list[ChatRow], list[Message]]
 
 
 class CompressResult(msgspec.Struct, frozen=True):
-    """The result of calling an engine: the list it `returned`, or None if nothing changed."""
+    """The result of calling an engine: `read` is the list that it returned, or None if nothing changed."""
 
     read: _EngineList | None = None
     failed: bool = False
@@ -48,7 +48,7 @@ class _PendingCompaction(msgspec.Struct):
     """A compaction requested from an engine, and its result, which may arrive after the host stopped
     waiting."""
 
-    seat: EngineRunner
+    runner: EngineRunner
     sources: list[Message]
     done: bool = False
     read: _EngineList | None = None
@@ -68,9 +68,9 @@ class CompactionRunner:
         self._log = log
         self._engines = engines
         self._live = live
-        self._brake = breaker
-        self._recorded = on_recorded
-        self._begun: _PendingCompaction | None = None
+        self._breaker = breaker
+        self._on_recorded = on_recorded
+        self._pending: _PendingCompaction | None = None
         self.memory_context: Callable[[], Awaitable[str]] | None = None
 
     async def announce(self, phase: str, tokens: int, emit: Emit) -> None:
@@ -165,36 +165,36 @@ class CompactionRunner:
         await compactions.record(self._log, None, messages, compactions.REPAIR, before, after)
         self._live.adopt(rows)
         self._live.forget_repair()
-        self._live.outgoing()  # what was answered has these rows
-        for seat in self._engines.active:
-            self._engines.mark_astray(seat)
+        self._live.outgoing()  # the model's last answer was to these rows
+        for runner in self._engines.active:
+            self._engines.mark_astray(runner)
         emit(Notice(summary, must_show=True))
 
     async def catch_up(self, emit: Emit) -> None:
         """Use a compaction that the host stopped waiting for, once it is ready."""
-        pending = self._begun
-        if pending is None or pending.seat.lane.stuck:
+        pending = self._pending
+        if pending is None or pending.runner.lane.stuck:
             return
         if not pending.done:
             emit(Notice("a compaction that was stopped is still under way; waiting for it"))
-            await pending.seat.run("compress", lambda: None, pending.seat.deadlines.compress_s)
+            await pending.runner.run("compress", lambda: None, pending.runner.deadlines.compress_s)
         if not pending.done:
             return
-        self._begun = None
+        self._pending = None
         if pending.read is None:
             return
         live, count = self._live.rows, len(pending.sources)
         if extends(pending.sources, live.sources):
             returned = ([*pending.read[0], *live.rows[count:]], [*pending.read[1], *live.sources[count:]])
-            await self._record(pending.seat, returned, emit)
+            await self._record(pending.runner, returned, emit)
         else:
-            self._engines.mark_astray(pending.seat)
+            self._engines.mark_astray(pending.runner)
 
     async def _compress(self, runner: EngineRunner, keywords: dict[str, Any]) -> CompressResult:
         """Call the engine once, never again."""
         engine, live = runner.engine, self._live.rows
         sources, rows, prints = list(live.sources), list(live.rows), live.prints()
-        pending = self._begun = _PendingCompaction(runner, sources)
+        pending = self._pending = _PendingCompaction(runner, sources)
 
         def work() -> tuple[_EngineList | None, str]:
             try:
@@ -206,7 +206,7 @@ class CompactionRunner:
 
         outcome = await runner.run("compress", work, runner.deadlines.compress_s)
         if pending.done or not runner.lane.stuck:
-            self._begun = None
+            self._pending = None
         if outcome.value is not None:
             runner.note_summary_error(outcome.value[1])
             if outcome.value[0] is not None:
@@ -215,8 +215,8 @@ class CompactionRunner:
         return CompressResult(failed=outcome.error is not None)
 
     def _drops_request(self, messages: Sequence[Message]) -> bool:
-        """Return whether a list lost the request that a turn is working on. One at the end is put back
-        instead."""
+        """Return whether a list lost the request that a turn is working on. A lost request at the end of the
+        list does not count: `_with_request` puts it back."""
         sources, rows = self._live.rows.sources, self._live.rows.rows
         # A row without a number was added by an engine, for example a summary, and is not a request.
         asks = [at for at, row in enumerate(rows) if sources[at].role == "user" and "_seq" in row]
@@ -261,11 +261,11 @@ class CompactionRunner:
             return False
         await compactions.record(self._log, None, messages, runner.name, tokens_before, tokens_after)
         self._live.adopt(rows)
-        if counts and self._brake.note_compaction(grew=after > before):
-            self._engines.report_stop(self._brake.stopped)
+        if counts and self._breaker.note_compaction(grew=after > before):
+            self._engines.report_stop(self._breaker.stopped)
         done = Compaction(runner.name, count, len(rows), tokens_before, tokens_after)
         emit(done)
-        await self._recorded(done)
+        await self._on_recorded(done)
         for other in self._engines.active:
             if other is not runner:
                 self._engines.mark_astray(other)

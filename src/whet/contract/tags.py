@@ -12,33 +12,33 @@ from typing import Literal, get_args
 
 Tag = Literal[
     # What its arguments are.
-    "path",  # `path` names the file that it is about, `diff` several
-    "edits",  # it changes those files
+    "path",  # `path` names a file, `diff` several
+    "edits",  # the tool changes those files
     "whole",  # `content` becomes the whole file
     "command",  # `command` is text for a shell that begins in `workdir`
-    "background",  # `action` and `id` say what is done with a process that runs on
-    "url",  # `url` says where it goes
-    "looks",  # they are questions: nothing of them goes into the world
+    "background",  # `action` and `id` control a process that keeps running
+    "url",  # `url` is the address that it contacts
+    "looks",  # they only ask for something: the call changes nothing
     # What its result is.
     "local",  # observed on this machine, so it is evidence
-    "search",  # hits, or that there are none
-    "own",  # what the assistant, its notes or its skills held before
-    "asks",  # the person's own word
+    "search",  # a list of hits, which may be empty
+    "own",  # the assistant's own earlier text: its list of tasks, notes or skills
+    "asks",  # the person's answer
     "untrusted",  # text that others wrote
     # What it is for.
     "tasks",  # keeps the list of tasks
-    "notes",  # writes what is remembered
+    "notes",  # writes the memory
     "skills",  # writes skills
-    "loads-skills",
+    "loads-skills",  # shows a skill's whole text
     "delegates",  # has a helper do something
-    "templates",  # makes and picks what sessions are begun with
+    "templates",  # makes and chooses the templates of new sessions
     # Who has it.
     "probe",  # a review may call it
-    "owner",  # it reads the owner's sessions: nobody else's session has it
-    "aside",  # its calls are not work that an example could show
-    "mcp",
+    "owner",  # only in the owner's sessions, because it reads them
+    "aside",  # its calls are left out of examples, because they are not the work itself
+    "mcp",  # a tool of an MCP server
     "destructive",  # its server says that it may destroy something
-    "deferred",  # the model is not told of it at the start: it is found by words
+    "deferred",  # not listed to the model at the start: the model searches for it
 ]
 
 

@@ -8,7 +8,6 @@ short turn has no draft. Failures of a draft are ignored.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from contextlib import suppress
 from typing import Any
@@ -24,7 +23,6 @@ from whet.store import chats
 from whet.store.chats import ChatRecord
 from whet.store.database import StateDatabase
 
-log: logging.Logger = logging.getLogger("whet.gateway")
 MARK = " …"
 _TYPING_EVERY_S = 4.5
 _MIN_CHARS = 40

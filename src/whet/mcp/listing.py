@@ -24,7 +24,8 @@ MAX_NAME_CHARS = 64
 SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
 """A server's name. Two underscores separate the parts of a tool's full name."""
 _MAX_TOOLS = 256
-_READS = {"read_resource": "resources", "get_prompt": "prompts"}
+# The list of a server that each tool of `READERS` reads from.
+_LISTS_OF_READERS = {"read_resource": "resources", "get_prompt": "prompts"}
 CHARS_PER_TOKEN = 4
 _FULL_LISTING_CHARS = 160_000
 
@@ -86,7 +87,7 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     """Check a server's list. Never raises."""
     offered: dict[str, Offered] = {}
     left_out: list[LeftOut] = []
-    tools, room_chars = sort_tools(catalogue.tools), _FULL_LISTING_CHARS
+    tools, remaining_chars = sort_tools(catalogue.tools), _FULL_LISTING_CHARS
     denied = 0
     for raw in tools[:_MAX_TOOLS]:
         entry = _read_tool(server, settings, raw)
@@ -95,34 +96,36 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
         elif isinstance(entry, LeftOut):
             left_out.append(entry)
         elif (existing := offered.get(entry.spec.name)) is not None:
-            both = f"its name {entry.spec.name} is that of {existing.own_name!r} too"
-            left_out.append(LeftOut(_display_name(entry.own_name), both))
-        elif (size := size_chars(entry.spec)) > room_chars:
-            full = "the server's tools fill what one server may take up; choose some with allow"
-            left_out.append(LeftOut(_display_name(entry.own_name), full))
+            reason = f"its name {entry.spec.name} is that of {existing.own_name!r} too"
+            left_out.append(LeftOut(_display_name(entry.own_name), reason))
+        elif (size := size_chars(entry.spec)) > remaining_chars:
+            reason = "the server's tools fill what one server may take up; choose some with allow"
+            left_out.append(LeftOut(_display_name(entry.own_name), reason))
         else:
             offered[entry.spec.name] = entry
-            room_chars -= size
+            remaining_chars -= size
     if len(tools) > _MAX_TOOLS:
         left_out.append(LeftOut("(more)", f"{_MAX_TOOLS} are read of {len(tools):,} tools or more"))
     for own_name, part in READERS.items():
         spec = msgspec.structs.replace(part, name=full_name(server, own_name))
-        if _READS[own_name] in catalogue.offers and spec.name not in offered:
+        if _LISTS_OF_READERS[own_name] in catalogue.offers and spec.name not in offered:
             if is_enabled(settings, own_name):
-                offered[spec.name] = Offered(own_name, spec, Hints(read_only=True), reads=_READS[own_name])
+                offered[spec.name] = Offered(
+                    own_name, spec, Hints(read_only=True), reads=_LISTS_OF_READERS[own_name]
+                )
             else:
                 denied += 1
     return Listing(tuple(offered.values()), tuple(left_out), denied)
 
 
 def sort_tools(tools: list[Any]) -> list[Any]:
-    """Return a server's tools by name: many servers list them in another order at each start, and another
-    order makes a prompt's cache useless."""
+    """Return a server's tools sorted by name: many servers list them in another order at each start, and a
+    new order would invalidate the prompt cache."""
     return sorted(tools, key=lambda raw: str(_fields(raw).get("name")))
 
 
 def content_of(offered: Offered) -> str:
-    """Return all that a server says of a tool, in lines that can be compared."""
+    """Return a tool's description, schema and hints as lines, to show what a server has changed."""
     schema = msgspec.json.format(msgspec.json.encode(offered.spec.parameters, order="sorted"), indent=1)
     claims = f"read only: {offered.hints.read_only}", f"destructive: {offered.hints.destructive}"
     return "\n".join([*claims, f"description: {offered.spec.description}", schema.decode()])

@@ -155,7 +155,6 @@ class StdioTransport:
         self._guardian = guardian
         self._popen: Started | None = None
         self._exit: ChildExit | None = None
-        self._out: _LineSplitter | None = None
         self._tail = _Tail()
         self._readers: list[asyncio.BaseTransport] = []
         self._writer: asyncio.StreamWriter | None = None
@@ -176,7 +175,7 @@ class StdioTransport:
         self._exit = exit_ = ChildExit(popen)
         loop = asyncio.get_running_loop()
         assert popen.stdin and popen.stdout and popen.stderr
-        self._out = out = _LineSplitter(self._take_line, self._report_dropped)
+        out = _LineSplitter(self._take_line, self._report_dropped)
         stdout, _ = await loop.connect_read_pipe(lambda: out, popen.stdout)
         stderr, _ = await loop.connect_read_pipe(lambda: self._tail, popen.stderr)
         self._readers = [stdout, stderr]

@@ -15,7 +15,7 @@ import yaml
 from whet.log import mask
 from whet.plugins.calls import fields_of
 
-_LARGEST_BYTES = 1_000_000
+_MAX_CONFIG_BYTES = 1_000_000
 
 
 class ToolHolder(Protocol):
@@ -99,7 +99,7 @@ def load_config() -> dict[str, Any]:
     """Return the home's settings as written, or an empty dict if they can't be read."""
     try:
         with (home() / "config.yaml").open("rb") as file:
-            return fields_of(yaml.safe_load(file.read(_LARGEST_BYTES)))
+            return fields_of(yaml.safe_load(file.read(_MAX_CONFIG_BYTES)))
     except (OSError, yaml.YAMLError, ValueError, RecursionError):
         return {}
 

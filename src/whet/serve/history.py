@@ -2,8 +2,8 @@
 
 A client that names no session sends everything each time. Its next request begins with this one and the
 answer. Spaces and line ends are left out, and so is how the words of one speaker are split into messages:
-frameworks join and trim them. That two conversations look alike does not prove that they are one: see
-`identity`.
+frameworks join and trim them. Two conversations that look alike are not always the same one:
+`identity.py` decides.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def fingerprint(
 ) -> str:
     """Return the fingerprint of a conversation up to its last answer, or an empty string if it has no answer.
 
-    With `answer`: of the whole conversation followed by that answer. `owner` says whose it is. With `has_all`
-    the instructions, the calls and their results count too, else the words and images alone.
+    With `answer`, return that of the whole conversation followed by it. `owner` is the client that sends it.
+    Without `has_all` only words and images count, not the instructions, the calls and their results.
     """
     spoken = list(utterances)
     if answer:
@@ -35,7 +35,7 @@ def fingerprint(
         while spoken and spoken[-1].speaker != "assistant":
             spoken.pop()
     digest = hashlib.sha256(f"{owner}\0{has_all}".encode("utf-8", "replace"))
-    before: Speaker | None = None
+    last_speaker: Speaker | None = None
     if has_all:
         digest.update(instructions_of(spoken).encode("utf-8", "replace"))
     for message in spoken:
@@ -45,13 +45,13 @@ def fingerprint(
         if message.speaker == "system" or message.results:
             continue
         words = "".join(message.text.split())
-        if message.speaker != before and (words or message.images):
-            before = message.speaker
-            digest.update(f"\0{before}\0".encode())
+        if message.speaker != last_speaker and (words or message.images):
+            last_speaker = message.speaker
+            digest.update(f"\0{last_speaker}\0".encode())
         digest.update(words.encode("utf-8", "replace"))
         for image in message.images:
             digest.update(hashlib.sha256(image.data_base64.encode()).digest())
-    return f"tip:{digest.hexdigest()[:40]}" if before is not None else ""
+    return f"tip:{digest.hexdigest()[:40]}" if last_speaker is not None else ""
 
 
 def _calls_of(utterance: Utterance) -> Iterator[str]:

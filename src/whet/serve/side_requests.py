@@ -1,9 +1,9 @@
 """Requests that a front end makes for itself: a title, tags, follow-up questions for a conversation.
 
-They are recognised by their shape: no tools are offered, and the last message, or the instructions above or
-the first of messages that nothing has answered yet, ask for one of these things about a conversation and say
-in which form. They get a private session of their own, so the conversation they are about does not change. A
-person who asks for a title is answered there too.
+They are recognised by their shape. They offer no tools, and their last message asks for one of these things
+about a conversation and names a form. If nothing was answered yet, the request may also be in the first
+messages or in the instructions. Such a request gets a private session of its own, so the conversation that it
+is about does not change. A person who asks for a title is answered there too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from whet.serve.content import Utterance, instructions_of
 _HEAD_CHARS = 600
 _TAIL_CHARS = 400
 _MAX_INSTRUCTIONS_CHARS = 4_000
-# Open WebUI's words. A person may begin with the first of them too, but hardly goes on with the others.
+# Open WebUI's words. A person may begin a message with the first of them, but rarely adds any of the others.
 _TASK = "### Task:"
 _TASK_MARKS = ("<chat_history>", "### Guidelines", "### Output", "### **Output")
 _ASKS = re.compile(
@@ -42,13 +42,13 @@ _SENTENCE = re.compile(r"(?<=[.!?:;])\s|\n")
 
 def is_side_request(utterances: Sequence[Utterance], *, has_tools: bool) -> bool:
     """Return whether a front end asks for itself and not for a person."""
-    spoken = [one for one in utterances if one.speaker != "system"]
+    spoken = [utterance for utterance in utterances if utterance.speaker != "system"]
     if has_tools or not spoken or spoken[-1].speaker != "user" or spoken[-1].images or spoken[-1].results:
         return False
     text, instructions = spoken[-1].text, instructions_of(utterances)
-    is_unanswered = all(one.speaker == "user" for one in spoken)
+    is_unanswered = all(utterance.speaker == "user" for utterance in spoken)
     if is_unanswered:
-        text = "\n\n".join(one.text for one in spoken)
+        text = "\n\n".join(utterance.text for utterance in spoken)
     if is_unanswered and text.lstrip().startswith(_TASK) and any(mark in text for mark in _TASK_MARKS):
         return True
     if not _FORM.search(f"{_request_part(text)}\n{instructions[:_HEAD_CHARS]}"):

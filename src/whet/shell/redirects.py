@@ -24,36 +24,36 @@ class RedirectionReader:
         redirects = [child for child in node.children if child.type in REDIRECTS]
         body = [child for child in node.children if child.type not in REDIRECTS]
         outer = state.stdin
-        extra: list[list[Node]] = []
+        trailing_words: list[list[Node]] = []
         start = len(state.script.invocations)
 
-        def opens() -> None:
+        def read_redirects() -> None:
             for child in redirects:
-                extra.extend(self.take(child, depth))
+                trailing_words.extend(self.take(child, depth))
 
         if len(body) == 1 and body[0].type == "list":
             # The grammar attaches the redirection of a list's last command to the whole list.
-            self.walk_list(body[0], depth, opens)
+            self.walk_list(body[0], depth, read_redirects)
         else:
-            opens()
+            read_redirects()
             self._walk(body, depth)
-        mine = state.script.invocations[start:]
-        if extra and mine and body and body[-1].type in ("command", "declaration_command"):
-            mine[-1].words.extend(word for group in extra for word in state.words(*group))
-        elif extra:
+        commands = state.script.invocations[start:]
+        if trailing_words and commands and body and body[-1].type in ("command", "declaration_command"):
+            commands[-1].words.extend(word for group in trailing_words for word in state.words(*group))
+        elif trailing_words:
             state.doubt("words follow a redirection")
-        for invocation in mine[-1:]:
+        for invocation in commands[-1:]:
             invocation.end = node.end_byte
         state.stdin = outer
         piped = state.piped
-        state.piped = (*piped, *mine)
+        state.piped = (*piped, *commands)
         for child in redirects:
             if child.type == "heredoc_redirect":
                 self._continuation(child, depth)
         state.piped = piped
 
-    def walk_list(self, node: Node, depth: int, opens: Callable[[], None] | None = None) -> None:
-        """Walk `a && b` or `a || b`: b runs after a, or not at all. `opens` reads b's redirections."""
+    def walk_list(self, node: Node, depth: int, read_redirects: Callable[[], None] | None = None) -> None:
+        """Walk `a && b` or `a || b`: b runs after a, or not at all. `read_redirects` is called before b."""
         state = self._state
         first, last = node.children[0], node.children[-1]
         start = state.folders
@@ -61,8 +61,8 @@ class RedirectionReader:
         before = state.folders
         if _needs_all(first) and any(child.type == "&&" for child in node.children):
             state.narrow_folders(start)
-        if opens is not None:
-            opens()
+        if read_redirects is not None:
+            read_redirects()
         if last is not first:
             self._walk([last], depth)
         state.folders = merge_folders(state.folders, before) if state.folders != before else before

@@ -12,7 +12,7 @@ from whet.store import chats
 from whet.store.chats import ChatRecord
 
 _MAX_REACTIONS = 20
-_NEWEST = 5_000  # sent messages that are searched for the one that a reaction belongs to
+_MAX_SEARCHED = 5_000  # the newest sent messages, among which a reaction's message is looked up
 # The condition of the index on open rows; a query without it reads every stored row.
 _OPEN = "state IN ('waiting', 'begun')"
 _WAITING_REACTION = f"{_OPEN} AND state = 'waiting' AND json_extract(body, '$.verb') = 'reaction'"
@@ -89,6 +89,6 @@ def find_sent(connection: apsw.Connection, location: ChatPlace, ref: str) -> tup
         "SELECT o.chat, o.body FROM gateway_outbox o JOIN gateway_chats c ON c.id = o.chat"
         " WHERE o.id > (SELECT max(id) FROM gateway_outbox) - ? AND o.ref = ?"
         " AND c.channel = ? AND c.chat = ? AND c.user = ? ORDER BY o.id DESC LIMIT 1",
-        (_NEWEST, ref, location.channel, location.chat, location.user),
+        (_MAX_SEARCHED, ref, location.channel, location.chat, location.user),
     ).fetchone()
     return (chats.get_chat(connection, row[0]), row[1]) if row else None

@@ -21,7 +21,7 @@ from whet.contract.errors import BadInput, ToolError
 from whet.tools.paths import ConfinedPath, folder_of, kind, system_error
 
 Fingerprint = tuple[int, int, int]
-_IN_PLACE = "/"  # in place of a temporary file's name
+_IN_PLACE = "/"  # instead of a temporary file's name: the file itself is overwritten
 _NO_NEW_FILES = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -35,7 +35,7 @@ class PendingWrite(msgspec.Struct, frozen=True):
 
     place: ConfinedPath
     data: bytes | None
-    seen: Fingerprint | None
+    fingerprint: Fingerprint | None
     old: bytes | None = None
     text: str | None = None
 
@@ -78,7 +78,7 @@ def fingerprint(target: ConfinedPath) -> Fingerprint | None:
 
 
 def fingerprint_of(state: os.stat_result) -> Fingerprint:
-    """Return the same from a stat result."""
+    """Return the fingerprint in a stat result."""
     return (state.st_ino, state.st_size, state.st_mtime_ns)
 
 
@@ -124,7 +124,7 @@ def _commit(change: PendingWrite, temporary: str) -> str:
     """Make one change and return a note on what the file lost."""
     target = change.place
     lost = ""
-    if fingerprint(target) != change.seen:
+    if fingerprint(target) != change.fingerprint:
         raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
     try:
         with folder_of(target) as folder:

@@ -103,7 +103,7 @@ class _Writing:
         decoded = decode(now) if now is not None else None
         if decoded is None and kind(target):  # too large, or not text
             return None
-        if atomic.fingerprint(target) != change.seen or (change.old is not None and now != change.old):
+        if atomic.fingerprint(target) != change.fingerprint or (change.old is not None and now != change.old):
             raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
         if self._is_stopped():
             raise ToolError("stopped")
@@ -131,7 +131,7 @@ class _Writing:
         editor_text = self._buffers.read(target.path)
         if editor_text is not None and _is_same_text(editor_text, text):
             return _NOT_SAVED
-        return None if atomic.fingerprint(target) == change.seen else _ALTERED
+        return None if atomic.fingerprint(target) == change.fingerprint else _ALTERED
 
     def _restore(self) -> None:
         for change, before in reversed(self._done):

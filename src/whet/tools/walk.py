@@ -72,7 +72,7 @@ def matches(path: str, pattern: re.Pattern[str]) -> list[tuple[int, bytes]]:
 
 
 def _decode(data: bytes) -> str | None:
-    """Return a file's text without its mark, or None if it is binary."""
+    """Return a file's text without its byte order mark, or None if it is binary."""
     if encoding := _UTF16.get(data[:2]):
         return data[2:].decode(encoding, "replace")
     if b"\0" in data:

@@ -12,7 +12,7 @@ import msgspec
 from whet.vendors.http import SendFailed, VendorAnswer, VendorHttp, refused
 
 BASE_URL = "https://slack.com/api"
-# Of the first two Slack says that "some aspect of the operation" may have "succeeded before the error".
+# Slack's documentation of these two: "some aspect of the operation" may have "succeeded before the error".
 _MAYBE_DONE = frozenset(("fatal_error", "internal_error"))
 _LIMITED = frozenset(("ratelimited", "rate_limited"))
 _TRANSIENT = _MAYBE_DONE | _LIMITED | {"service_unavailable", "request_timeout"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
@@ -23,7 +23,7 @@ from whet.stats import Interval
 from whet.terminal import output
 from whet.terminal.output import Column, ProgressLine, cost, emit_json, json_option
 from whet_lab.evals import bench
-from whet_lab.evals.bench import BenchCard
+from whet_lab.evals.bench import BenchArm
 from whet_lab.evals.bench_data import LOADERS, BenchData, load_benchmark
 
 if TYPE_CHECKING:
@@ -88,29 +88,28 @@ def bench_command(  # noqa: PLR0913 one parameter an option
     with Whet's memory, with notes only, as one long conversation and without memory. It costs money.
     """
     if name == CLBENCH:
-        return _clbench(home, (folder, python, task, instances), arms, card, as_json)
-    if name == TAU2:
-        return _tau2(folder, card, as_json)
-    if name == POINTS:
-        return _points(folder, card, as_json)
-    clock = SystemClock()
-    data = load_benchmark(name, folder)
-    if kept is not None:
-        return _answers(home, data, hits, (kept, max(questions, 0)), card, as_json)
-    progress = ProgressLine("bench", clock)
-    done = bench.run(
-        data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
-    )
-    progress.finish()
-    _write_card(card, done)
-    if as_json:
-        return emit_json(done)
-    _show(done)
+        outcome = _run_clbench(home, (folder, python, task, instances), arms)
+    elif name == TAU2:
+        outcome = _run_tau2(folder)
+    elif name == POINTS:
+        outcome = _run_points(folder)
+    elif kept is not None:
+        outcome = _run_answers(home, load_benchmark(name, folder), hits, (kept, max(questions, 0)))
+    else:
+        outcome = _run_search(load_benchmark(name, folder), hits)
+    if card is not None:
+        card.write_bytes(msgspec.json.format(msgspec.json.encode(outcome.card)) + b"\n")
+    emit_json(outcome.card) if as_json else click.echo(outcome.text)
 
 
-def _answers(
-    home: Home, data: BenchData, hits: int, answer_options: tuple[Path, int], card: Path | None, as_json: bool
-) -> None:
+class _Outcome(NamedTuple):
+    """The card of a benchmark, and its text for a terminal."""
+
+    card: msgspec.Struct
+    text: str
+
+
+def _run_answers(home: Home, data: BenchData, hits: int, answer_options: tuple[Path, int]) -> _Outcome:
     from whet_lab.evals.bench_answers import Answerer  # noqa: PLC0415 - what calls a model, and most runs call none
 
     if not any(question.answer != "" for case in data.cases for question in case.questions):
@@ -134,9 +133,6 @@ def _answers(
     finally:
         progress.finish()
         dialer.close()
-    _write_card(card, done)
-    if as_json:
-        return emit_json(done)
     shape: list[Column[AnswerArm]] = [
         Column("arm", lambda row: row.arm),
         Column("questions", lambda row: f"{row.questions:,}", right=True),
@@ -146,54 +142,48 @@ def _answers(
         Column("cost", lambda row: cost(row.spent.cost_usd), right=True, rank=3),
     ]
     gap = done.gap
-    click.echo(output.table(done.arms, shape))
-    click.echo(
-        f"\nsearch - bm25 {_range(gap.gap)}; at least half right by search alone {gap.only_search}, by bm25"
+    text = (
+        f"{output.table(done.arms, shape)}\n\n"
+        f"search - bm25 {_range(gap.gap)}; at least half right by search alone {gap.only_search}, by bm25"
         f" alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}\n\nanswered by {done.model};"
         f" {', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}"
     )
+    return _Outcome(done, text)
 
 
-def _points(folder: Path, card: Path | None, as_json: bool) -> None:
+def _run_points(folder: Path) -> _Outcome:
     from whet_lab.evals import bench_points  # noqa: PLC0415 - the gate, which the other benchmarks don't need
 
     done = bench_points.run(folder)
-    _write_card(card, done)
-    if as_json:
-        return emit_json(done)
+    lines: list[str] = []
     for name, part in done.parts.items():
         provable = max(part.points - part.unshown, 1)
-        click.echo(
+        lines.append(
             f"{part.points:,} true key points ({name}): {part.in_force / part.points:.1%} in force,"
             f" {part.waiting / part.points:.1%} wait for a person, {part.refused / part.points:.1%} refused,"
             f" {part.unshown / part.points:.1%} have no evidence but the assistant's word;"
             f" of the others {part.in_force / provable:.1%} in force"
         )
-    click.echo(
-        f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force\n"
-        f"\n{plural(done.files, 'file')}, sha256 {done.sha256[:16]}…"
-    )
+    lines += [
+        f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force",
+        f"\n{plural(done.files, 'file')}, sha256 {done.sha256[:16]}…",
+    ]
+    return _Outcome(done, "\n".join(lines))
 
 
-def _tau2(folder: Path, card: Path | None, as_json: bool) -> None:
+def _run_tau2(folder: Path) -> _Outcome:
     from whet_lab.evals import bench_tau2  # noqa: PLC0415 - the whole program, which the others don't need
 
     done = bench_tau2.run(folder)
-    _write_card(card, done)
-    if as_json:
-        return emit_json(done)
     counts = ", ".join(f"{name} {count}" for name, count in done.tasks.items())
-    click.echo(
+    title = (
         f"{sum(done.tasks.values())} tasks ({counts}), {done.calls} gold actions:"
         f" {len(done.other_state)} end in another state"
     )
-    for task in done.other_state:
-        click.echo(f"  {task}")
+    return _Outcome(done, "\n".join([title, *(f"  {task}" for task in done.other_state)]))
 
 
-def _clbench(
-    home: Home, checkout: tuple[Path, str, str, int], arms: str, card: Path | None, as_json: bool
-) -> None:
+def _run_clbench(home: Home, checkout: tuple[Path, str, str, int], arms: str) -> _Outcome:
     from whet_lab.evals import bench_clbench  # noqa: PLC0415 - the whole program, which the others don't need
 
     folder, python, task, instances = checkout
@@ -213,9 +203,6 @@ def _clbench(
         )
         done = run_on_loop(bench_clbench.run(setup, names, progress.update))
     progress.finish()
-    _write_card(card, done)
-    if as_json:
-        return emit_json(done)
     shape: list[Column[bench_clbench.ClbenchArm]] = [
         Column("arm", lambda row: row.arm),
         Column("reward", lambda row: f"{row.mean:.3f}", right=True),
@@ -223,33 +210,32 @@ def _clbench(
         Column("tokens", lambda row: f"{row.usage.total_tokens:,}", right=True, rank=1),
         Column("cost", lambda row: cost(row.usage.cost_usd), right=True, rank=2),
     ]
-    click.echo(output.table(done.arms, shape))
-    click.echo(f"\n{done.task}, {plural(instances, 'instance')}, answered by {done.model}")
+    table = output.table(done.arms, shape)
+    text = f"{table}\n\n{done.task}, {plural(instances, 'instance')}, answered by {done.model}"
+    return _Outcome(done, text)
 
 
-def _write_card(card: Path | None, done: object) -> None:
-    if card is not None:
-        card.write_bytes(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
-
-
-def _show(done: BenchCard) -> None:
-    click.echo(
-        output.table(
-            done.arms,
-            [
-                Column("arm", lambda row: row.arm),
-                Column("questions", lambda row: f"{row.part}, {row.questions}"),
-                Column(f"recall@{done.hits}", lambda row: _range(row.recall), right=True),
-                Column("any found", lambda row: f"{row.any_found:.3f}", right=True, rank=2),
-            ],
-        )
+def _run_search(data: BenchData, hits: int) -> _Outcome:
+    clock = SystemClock()
+    progress = ProgressLine("bench", clock)
+    done = bench.run(
+        data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
     )
+    progress.finish()
+    shape: list[Column[BenchArm]] = [
+        Column("arm", lambda row: row.arm),
+        Column("questions", lambda row: f"{row.part}, {row.questions}"),
+        Column(f"recall@{done.hits}", lambda row: _range(row.recall), right=True),
+        Column("any found", lambda row: f"{row.any_found:.3f}", right=True, rank=2),
+    ]
+    lines = [output.table(done.arms, shape)]
     for gap in done.gaps:
-        click.echo(
+        lines.append(
             f"\n{gap.part}: search - bm25 {_range(gap.gap)}; all evidence found by search alone"
             f" {gap.only_search}, by bm25 alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}"
         )
-    click.echo(f"\n{', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}")
+    lines.append(f"\n{', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}")
+    return _Outcome(done, "\n".join(lines))
 
 
 def _range(value: Interval) -> str:

@@ -94,7 +94,7 @@ class DemoBrowser:
         deadline_s = time.monotonic() + _LIMIT_S
         while not self.run(f"document.readyState === 'complete' && !!({code})"):
             if time.monotonic() > deadline_s:
-                raise Unavailable(f"the browser waited in vain for: {code}")
+                raise Unavailable(f"the browser waited too long for: {code}")
             time.sleep(0.05)
 
     def _next(self, deadline_s: float) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from whet_lab.practice.script import ScriptedReply, ScriptFile, terminal_reply
 
 _LEASE_S = 3.0
 _LIMIT_S = 90.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _SETTINGS = f"""\
 store:
   url: {{url}}
@@ -90,7 +90,7 @@ def _signal_worker(run: DemoRun, workers: list[subprocess.Popen[str]], number: s
     is_kill = number == signal.SIGKILL
     state = "killed" if is_kill else "stopped"
     mark = world.project / f"{state}.txt"
-    _set_script(run, mark, "the answer of another worker")
+    _set_script(run, mark)
     stage.command(f"whet team ask 'note that the worker is {state}'")
     asking = world.whet(["team", "ask", f"note that the worker is {state}", "--timeout", "60", "--json"])
     _wait_until(mark.exists, "the command to run")
@@ -112,23 +112,23 @@ def _signal_worker(run: DemoRun, workers: list[subprocess.Popen[str]], number: s
     run.check(f"{state}_ran_once", mark.read_text("utf-8") == f"{pid}\n", mark.read_text("utf-8"))
     if is_kill:
         run.conclude(
-            f"Another worker answered {took_s} s after the kill. The command was not run again: its outcome "
-            "is told to the model as unknown."
+            f"Another worker answered {took_s} s after the kill. The command was not run again: the "
+            "model is told that its outcome is unknown."
         )
         return took_s
     os.kill(pid, signal.SIGCONT)
     stopped = next(worker for worker in workers if worker.pid == pid)
     line = _wait_for_line(stopped, f"Turn in session {answer.session_id if answer else ''}")
-    stage.say(f"The stopped worker goes on now and wants to store what its command gave. It says:\n\n{line}")
+    stage.say(f"The stopped worker continues and tries to store its command's result. It prints:\n\n{line}")
     run.check("fence_refuses", "another worker has taken over this session" in line, line)
     run.conclude(f"Another worker answered after {took_s} s; what the stopped one wrote later was refused.")
     return took_s
 
 
-def _set_script(run: DemoRun, mark: Path, text: str) -> None:
+def _set_script(run: DemoRun, mark: Path) -> None:
     # The shell's parent is the worker: the file records which worker ran the command, and how often.
     command = f"echo $PPID >> {mark.name}; sleep 8"
-    script = ScriptFile([terminal_reply(command), ScriptedReply(text)])
+    script = ScriptFile([terminal_reply(command), ScriptedReply("the answer of another worker")])
     with closing(http.client.HTTPConnection(urlsplit(run.world.base_url).netloc, timeout=10)) as connection:
         connection.request("POST", "/practice/script", msgspec.json.encode(script))
         if connection.getresponse().status != 200:
@@ -136,7 +136,7 @@ def _set_script(run: DemoRun, mark: Path, text: str) -> None:
 
 
 def _read_worker_pid(mark: Path) -> int:
-    _wait_until(lambda: mark.read_text("utf-8").strip(), "the command to say whose it is")
+    _wait_until(lambda: mark.read_text("utf-8").strip(), "the worker's process id")
     return int(mark.read_text("utf-8"))
 
 
@@ -144,8 +144,8 @@ def _wait_until(condition: Callable[[], object], description: str) -> None:
     until_s = time.monotonic() + _LIMIT_S
     while not condition():
         if time.monotonic() > until_s:
-            raise Unavailable(f"waited {_LIMIT_S:g} s in vain for {description}")
-        time.sleep(_LOOK_S)
+            raise Unavailable(f"waited {_LIMIT_S:g} s for {description}")
+        time.sleep(_POLL_S)
 
 
 def _wait_for_line(process: subprocess.Popen[str], beginning: str) -> str:
@@ -159,4 +159,4 @@ def _wait_for_line(process: subprocess.Popen[str], beginning: str) -> str:
                 return line.strip()
     finally:
         too_late.cancel()
-    raise Unavailable(f"a worker ended or said nothing that begins with {beginning!r}")
+    raise Unavailable(f"a worker ended, or printed no line that begins with {beginning!r}")

@@ -27,8 +27,8 @@ from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.transcript import QuotableTranscript
 from whet_lab.evals import bench_replay
 
-FILES = "**/traj-extracted-oracle.json"
-_ASKED = "**/tasks/*/*/instruction.md"
+TRAJECTORY_FILES = "**/traj-extracted-oracle.json"
+_PROMPT_FILES = "**/tasks/*/*/instruction.md"
 _TRIES = 4
 _KEPT_REASONS = 5
 
@@ -86,21 +86,23 @@ class _Trajectory(msgspec.Struct, frozen=True):
 
 def run(folder: Path) -> PointsCard:
     """Submit every key point, true and swapped. Raises BadInput."""
-    paths = sorted(path for path in folder.glob(FILES) if path.is_file())
+    paths = sorted(path for path in folder.glob(TRAJECTORY_FILES) if path.is_file())
     if not paths:
-        raise BadInput(f"there is no {FILES} in {folder}", hint="--data names the folder with the data")
-    prompts = {path.parent.name: path.read_text("utf-8") for path in folder.glob(_ASKED)}
+        raise BadInput(
+            f"there is no {TRAJECTORY_FILES} in {folder}", hint="--data names the folder with the data"
+        )
+    prompts = {path.parent.name: path.read_text("utf-8") for path in folder.glob(_PROMPT_FILES)}
     digest = hashlib.sha256()
     trajectories = [_load(path, prompts, digest.update) for path in paths]
     points = [point for item in trajectories for point in item.points]
     tuned_on = sorted({item.kind for item in trajectories})[::2]
     refusals: dict[str, None] = {}
     counts = {part: Counter[str]() for part in ("all", "tuned on", "held out")}
-    swapped = wrong = at = 0
+    swapped = swapped_in_force = position = 0
     for trajectory in trajectories:
         half = "tuned on" if trajectory.kind in tuned_on else "held out"
         for point in trajectory.points:
-            at += 1
+            position += 1
             quotes = bench_replay.find_quotes(point.seen, trajectory.session)
             verdict = _judge_point(trajectory.session, point.text, quotes[:_TRIES])
             outcome = _classify_verdict(verdict, is_shown=bench_replay.shows(trajectory.session, quotes))
@@ -108,22 +110,22 @@ def run(folder: Path) -> PointsCard:
                 refusals[str(verdict)] = None
             counts["all"][outcome] += 1
             counts[half][outcome] += 1
-            after = (*points[at:], *points[:at])
-            other = next((item for item in after if item.task != point.task), None)
+            later_first = (*points[position:], *points[:position])
+            other = next((item for item in later_first if item.task != point.task), None)
             if other is not None:
                 swapped += 1
-                claimed = _judge_point(trajectory.session, other.text, quotes[:_TRIES])
-                wrong += _accepts_foreign_value(claimed, other, trajectory.session)
+                verdict = _judge_point(trajectory.session, other.text, quotes[:_TRIES])
+                swapped_in_force += _accepts_foreign_value(verdict, other, trajectory.session)
     return PointsCard(
         benchmark="skilllearnbench",
         files=len(paths),
         sha256=digest.hexdigest(),
         parts={
-            part: PointsPart(*(each[item] for item in ("in force", "waits", "refused", "unshown")))
-            for part, each in counts.items()
+            part: PointsPart(*(outcomes[name] for name in ("in force", "waits", "refused", "unshown")))
+            for part, outcomes in counts.items()
         },
         swapped=swapped,
-        swapped_in_force=wrong,
+        swapped_in_force=swapped_in_force,
         refusals=tuple(list(refusals)[:_KEPT_REASONS]),
     )
 
@@ -160,7 +162,7 @@ def _judge_point(session: QuotableTranscript, text: str, quotes: Sequence[str]) 
             reasons.append(error.message)
         if verdicts and verdicts[-1].trust != "untrusted":
             return verdicts[-1]
-    return next(iter((*verdicts, *reasons, "Its evidence does not stand in the session")))
+    return next(iter((*verdicts, *reasons, "its evidence does not occur in the session")))
 
 
 def _classify_verdict(verdict: GateVerdict | str, *, is_shown: bool) -> str:
@@ -175,6 +177,6 @@ def _accepts_foreign_value(
     """Return whether a claimed value that does not occur in the session comes into force."""
     if isinstance(verdict, str) or verdict.trust == "untrusted":
         return False
-    there = " ".join(f"{source.folded} {fold(source.call)}" for source in session.sources)
-    foreign = [value for value in units.values(claimed.text) if value not in there]
+    session_text = " ".join(f"{source.folded} {fold(source.call)}" for source in session.sources)
+    foreign = [value for value in units.values(claimed.text) if value not in session_text]
     return any(value in fold(verdict.text) for value in foreign)

@@ -90,12 +90,12 @@ def _copy(files: Path | None, folder: Path) -> None:
 def claim_folder(folder: Path, settings: object, others: str) -> None:
     """Create the folder for runs with these settings. Raises ConfigError if it holds `others`."""
     (folder / "runs").mkdir(parents=True, exist_ok=True)
-    path, mine = folder / "settings.json", msgspec.json.encode(settings)
-    if path.exists() and path.read_bytes() != mine:
+    path, content = folder / "settings.json", msgspec.json.encode(settings)
+    if path.exists() and path.read_bytes() != content:
         raise ConfigError(
             f"{folder} holds {others}", hint="name another folder with --out, or start over with --fresh"
         )
-    path.write_bytes(mine)
+    path.write_bytes(content)
 
 
 def store_result(path: Path, run: object) -> None:

@@ -103,6 +103,7 @@ def build_question(numbers: dict[str, int], notes: tuple[int, ...] = ()) -> str:
 MATCH = re.compile(r"^Depot:", re.M)
 _ASKED = re.compile(r"(shelf count of week|price of article|parcels lost on day|note) (\d+)")
 _KINDS = {"shelf count of week": "count", "price of article": "price", "parcels lost on day": "lost"}
+# Each earlier call makes it a little more likely that a learned path is overlooked.
 _DISTRACTION = 0.02
 
 

@@ -11,12 +11,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.confirm.vendors.discord import DiscordServer
+from tests.confirm.vendors.host import ChatHost
 
 BOT = "7001"
 
 
-class DiscordChat(DiscordServer):
+class DiscordChat(ChatHost, DiscordServer):
     """One bot, any number of channels."""
+
+    own_chat = "500"
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,18 +89,6 @@ class DiscordChat(DiscordServer):
         """What stands in a channel from the bot."""
         with self.changed:
             return [m["content"] for m in self.messages.values() if m["channel_id"] == chat]
-
-    def ask(self, text: str, answer: str, chat: str = "500", **more: Any) -> None:
-        """Have somebody write, and wait until the bot said `answer` in that chat."""
-        self.write(text, chat, **more)
-        self.wait_said(answer, chat)
-
-    def wait_said(self, text: str, chat: str = "500", timeout_s: float = 40.0) -> list[str]:
-        def there() -> list[str] | None:
-            said = self.said(chat)
-            return said if any(text in one for one in said) else None
-
-        return self.wait(there, f"{text!r} in {chat}", timeout_s)
 
     def press_at(self, label: str, chat: str = "500", user: str = "7", name: str = "x") -> str:
         def find() -> tuple[str, str] | None:

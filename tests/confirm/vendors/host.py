@@ -121,3 +121,25 @@ class Host:
         assert self._server is not None
         with asyncio.Runner() as runner:
             runner.run(self._server.serve([listener]))
+
+
+class ChatHost(Host):
+    """A vendor's server where people write to a bot. Its class has `write(text, chat)` and `said(chat)`."""
+
+    own_chat: Any = ""
+    """The chat that is meant if a test names none."""
+
+    def ask(self, text: str, answer: str, chat: Any = None, **more: Any) -> None:
+        """Have somebody write, and wait until the bot has said `answer` in that chat."""
+        self.write(text, chat or self.own_chat, **more)
+        self.wait_said(answer, chat)
+
+    def wait_said(self, text: str, chat: Any = None, timeout_s: float = 40.0) -> list[str]:
+        """Wait until the bot has said a text with `text` in it, and return all that it said."""
+        place = chat or self.own_chat
+
+        def find() -> list[str] | None:
+            texts = self.said(place)
+            return texts if any(text in message for message in texts) else None
+
+        return self.wait(find, f"{text!r} in {place}", timeout_s)

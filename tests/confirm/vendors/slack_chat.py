@@ -10,13 +10,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from tests.confirm.vendors.host import ChatHost
 from tests.confirm.vendors.slack import BOT_TOKEN, TEAM, SlackServer
 
 BOT = "U0BOT"
 
 
-class SlackChat(SlackServer):
+class SlackChat(ChatHost, SlackServer):
     """One app, any number of channels; those that begin with D are private."""
+
+    own_chat = "D1"
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,18 +79,6 @@ class SlackChat(SlackServer):
         """What stands in a channel from the app."""
         with self.changed:
             return [m["text"] for m in self.messages.values() if m["channel"] == chat]
-
-    def ask(self, text: str, answer: str, chat: str = "D1", **more: Any) -> None:
-        """Have somebody write, and wait until the bot said `answer` in that chat."""
-        self.write(text, chat, **more)
-        self.wait_said(answer, chat)
-
-    def wait_said(self, text: str, chat: str = "D1", timeout_s: float = 40.0) -> list[str]:
-        def there() -> list[str] | None:
-            said = self.said(chat)
-            return said if any(text in one for one in said) else None
-
-        return self.wait(there, f"{text!r} in {chat}", timeout_s)
 
     def press_at(self, label: str, chat: str = "D1", user: str = "U7", name: str = "x") -> str:
         def find() -> tuple[str, str] | None:

@@ -16,12 +16,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from tests.confirm.vendors.host import ChatHost
 from tests.confirm.vendors.telegram import TOKEN, BadText, TelegramServer, error_response, parse
 
 
-class TelegramChat(TelegramServer):
+class TelegramChat(ChatHost, TelegramServer):
     """One bot, any number of chats. `said(chat)` is what a person sees in a chat now, oldest first."""
 
+    own_chat = 7
     bot_name = "whet_bot"
 
     def __init__(self, per_chat_s: float = 0.0) -> None:
@@ -112,18 +114,6 @@ class TelegramChat(TelegramServer):
         """What stands in a chat from the bot."""
         with self.changed:
             return [one["text"] for one in self.sends if str(one["chat"]) == str(chat)]
-
-    def ask(self, text: str, answer: str, chat: int = 7, **more: Any) -> None:
-        """Have somebody write, and wait until the bot said `answer` in that chat."""
-        self.write(text, chat, **more)
-        self.wait_said(answer, chat)
-
-    def wait_said(self, text: str, chat: int = 7, timeout_s: float = 40.0) -> list[str]:
-        def there() -> list[str] | None:
-            said = self.said(chat)
-            return said if any(text in one for one in said) else None
-
-        return self.wait(there, f"{text!r} in chat {chat}", timeout_s)
 
     def buttons(self, chat: int = 7) -> dict[str, tuple[int, str]]:
         """Give the buttons that stand in a chat: label to (message, data)."""

@@ -73,7 +73,7 @@ class CommandReply:
         lines. Raises WhetError."""
         await command.run(self, argument)
         for work in self._works:
-            await work(emit or self._hear)
+            await work(emit or self._add_event)
 
     def say(self, text: str, style: str = "") -> None:
         """Add a line to the output."""
@@ -92,7 +92,7 @@ class CommandReply:
         self.sends.append(text)
 
     def work(self, doing: str, work: Callable[[Emit], Awaitable[None]]) -> None:
-        """Run long work when the command is done."""
+        """Run long work when the command is done. A terminal shows `doing` meanwhile."""
         self._works.append(work)
 
     async def begin(self, title: str = "", *, warm: str = "") -> None:
@@ -110,7 +110,7 @@ class CommandReply:
     def leave(self) -> None:
         """Do nothing: a conversation here has no end."""
 
-    def _hear(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         if isinstance(event, Compaction):
             self.say(f"{event.messages_before} messages became {event.messages_after}")
         elif isinstance(event, Notice):

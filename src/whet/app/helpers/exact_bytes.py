@@ -20,13 +20,13 @@ from whet.contract.errors import ToolError
 def store_bytes(root: Path, environment: Mapping[str, str]) -> None:
     """Replace the objects of an index by the exact bytes of the files, if git has converted these."""
     modes, objects = _read_entries(run_git(root, "ls-files", "-s", "-z", env=environment))
-    paths = _list_of_other_size(root, objects, environment)
+    paths = _list_resized(root, objects, environment)
     if not paths:
         return
     quoted = "".join(f"{_quote(path)}\n" for path in paths)
     written = ("hash-object", "-w", "--no-filters", "--stdin-paths")
     stored = run_git(root, *written, env=environment, given=quoted).split()
-    lines = (f"{modes[path]} {number}\t{path}\0" for path, number in zip(paths, stored, strict=True))
+    lines = (f"{modes[path]} {object_id}\t{path}\0" for path, object_id in zip(paths, stored, strict=True))
     run_git(root, "update-index", "-z", "--index-info", env=environment, given="".join(lines))
 
 
@@ -34,12 +34,12 @@ def list_converted(repository: Path, commit: str, root: Path) -> dict[str, str]:
     """Return the files below `root` whose size differs from that in a commit, with the commit's object."""
     listed = run_git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
     _, objects = _read_entries(listed.replace(" blob ", " "))
-    return {path: objects[path] for path in _list_of_other_size(root, objects)}
+    return {path: objects[path] for path in _list_resized(root, objects)}
 
 
-def read_blob(repository: Path, number: str) -> bytes:
+def read_blob(repository: Path, object_id: str) -> bytes:
     """Return the bytes of an object. Raises ToolError."""
-    result = run_git_process(repository, ("cat-file", "blob", number))
+    result = run_git_process(repository, ("cat-file", "blob", object_id))
     if result.returncode:
         raise ToolError(f"git cat-file: {last_error_line(result)}", hint="git fsck says more")
     return result.stdout
@@ -56,23 +56,23 @@ def _read_entries(listed: str) -> tuple[dict[str, str], dict[str, str]]:
     return modes, objects
 
 
-def _list_of_other_size(
+def _list_resized(
     root: Path, objects: Mapping[str, str], environment: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the files below `root` that are there and whose size differs from their object's."""
+    """Return the files below `root` that exist and whose size differs from their object's."""
     sizes: dict[str, int] = {}
     for path in objects:
         with contextlib.suppress(OSError):
             state = os.lstat(root / path)
             if stat.S_ISREG(state.st_mode):
                 sizes[path] = state.st_size
-    numbers = "".join(f"{objects[path]}\n" for path in sizes)
-    checked = run_git(root, "cat-file", "--batch-check=%(objectsize)", env=environment, given=numbers)
-    lines = checked.splitlines()
-    return [path for path, line in zip(sizes, lines, strict=True) if line != str(sizes[path])]
+    object_ids = "".join(f"{objects[path]}\n" for path in sizes)
+    listed = run_git(root, "cat-file", "--batch-check=%(objectsize)", env=environment, given=object_ids)
+    stored_sizes = listed.splitlines()
+    return [path for path, stored in zip(sizes, stored_sizes, strict=True) if stored != str(sizes[path])]
 
 
 def _quote(path: str) -> str:
-    """Return a path as git reads it from a line."""
+    """Quote a path as git expects it on a line of `--stdin-paths`."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

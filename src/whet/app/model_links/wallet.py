@@ -43,7 +43,7 @@ _WIDEN_TOKENS = 4_096
 _DOUBT_TOKENS = 100_000
 _MAX_CALL_TIME = timedelta(minutes=15)
 _MAX_COUNTED = 1_000
-_CHECK_S, _CHECKS, _TOLD_CHECKS = 0.25, 240, 8
+_CHECK_S, _CHECKS, _CHECKS_BEFORE_NOTICE = 0.25, 240, 8
 
 
 class Wallet:
@@ -53,7 +53,7 @@ class Wallet:
         self._database = database
         self._clock = clock
         self._settings = settings
-        self._unpriced_told = False
+        self._has_noted_unpriced = False
         self._counted: set[tuple[str, str]] = set()
 
     def cap_link(self, link: ModelLink, session_id: str, purpose: str) -> ModelLink:
@@ -63,10 +63,10 @@ class Wallet:
     async def stream(
         self, link: ModelLink, messages: Sequence[Message], session_id: str, purpose: str
     ) -> AsyncIterator[StreamItem]:
-        """Stream as the link does; each attempt is reserved before it is sent and settled after it.
+        """Stream as the link does. Reserve the cost of each attempt before it is sent, and settle it after.
 
-        Raises BudgetReached before a request for which a cap has no room, and in the midst of an answer that
-        grows past what is left. Raises ProviderError."""
+        Raises BudgetReached before a request for which a cap has no room, and during an answer that grows
+        beyond what is left of a cap. Raises ProviderError."""
         call = _Call(self, lambda: (self.expect(link.info, messages, session_id, purpose), link.info))
         await call.reserve()
         try:
@@ -81,42 +81,47 @@ class Wallet:
             await call.end()
             raise
 
-    async def reserve(self, asked: PlannedCall) -> Reservation:
-        """Reserve what a call may cost; `near` are the lines for the person. Raises BudgetReached."""
-        reserved = await self._reserve(asked)
-        if asked.usd is None and self._has_usd_cap() and not self._unpriced_told:
-            self._unpriced_told = True
+    async def reserve(self, planned: PlannedCall) -> Reservation:
+        """Reserve a call's maximum cost. `near` has the notices for the person. Raises BudgetReached."""
+        reservation = await self._reserve(planned)
+        if planned.usd is None and self._has_usd_cap() and not self._has_noted_unpriced:
+            self._has_noted_unpriced = True
             notice = (
-                f"the price of {asked.model} is not known: it is capped at"
+                f"the price of {planned.model} is not known: it is capped at"
                 f" {self._settings.unpriced_tokens:,} tokens a day (wallet.unpriced_tokens, prices.csv)"
             )
-            return msgspec.structs.replace(reserved, near=(*reserved.near, notice))
-        return reserved
+            return msgspec.structs.replace(reservation, near=(*reservation.near, notice))
+        return reservation
 
-    async def widen(self, reserved: Reservation, more: PlannedCall) -> None:
+    async def widen(self, reservation: Reservation, more: PlannedCall) -> None:
         """Reserve more for an answer that is longer than expected. Raises BudgetReached."""
         caps = self._caps()
-        await self._database.append(lambda db: wallet.widen(db, reserved.id, more, caps))
+        await self._database.append(lambda db: wallet.widen(db, reservation.id, more, caps))
 
     async def settle(
-        self, reserved: Reservation, usd: float | None, tokens: int, expected: PlannedCall | None = None
+        self, reservation: Reservation, usd: float | None, tokens: int, expected: PlannedCall | None = None
     ) -> None:
-        """Put what an attempt cost in place of what was reserved. `expected`: if its answer came whole."""
-        await self._database.append(lambda db: wallet.settle(db, reserved.id, usd, tokens, expected))
+        """Replace a reservation by the attempt's real cost. `expected` is the planned cost if the answer
+        came whole."""
+        await self._database.append(lambda db: wallet.settle(db, reservation.id, usd, tokens, expected))
 
-    async def settle_cut(self, reserved: Reservation, asked: PlannedCall, chars: int) -> None:
-        """Settle an attempt that Whet ended after so many characters of its answer."""
-        await self._database.append(lambda db: wallet.settle_cancelled_call(db, reserved.id, asked, chars))
+    async def settle_cancelled(self, reservation: Reservation, planned: PlannedCall, chars: int) -> None:
+        """Settle an attempt that Whet ended after `chars` characters of its answer."""
+        await self._database.append(
+            lambda db: wallet.settle_cancelled_call(db, reservation.id, planned, chars)
+        )
 
-    async def settle_lost(
-        self, reserved: Reservation, asked: PlannedCall, usd: float | None, tokens: int
+    async def settle_cut(
+        self, reservation: Reservation, planned: PlannedCall, usd: float | None, tokens: int
     ) -> None:
-        """Settle an attempt that the server ended before it reported what it cost."""
-        await self._database.append(lambda db: wallet.settle_cut_call(db, reserved.id, asked, usd, tokens))
+        """Settle an attempt that the server ended before it reported the cost."""
+        await self._database.append(
+            lambda db: wallet.settle_cut_call(db, reservation.id, planned, usd, tokens)
+        )
 
-    def settle_later(self, reserved: Reservation, asked: PlannedCall, chars: int) -> None:
-        """Settle a cancelled attempt without waiting for it."""
-        self._database.submit(lambda db: wallet.settle_cancelled_call(db, reserved.id, asked, chars))
+    def settle_later(self, reservation: Reservation, planned: PlannedCall, chars: int) -> None:
+        """Settle a cancelled attempt, without waiting for the write."""
+        self._database.submit(lambda db: wallet.settle_cancelled_call(db, reservation.id, planned, chars))
 
     async def _reserve(self, request: PlannedCall) -> Reservation:
         day = self._day()
@@ -132,14 +137,14 @@ class Wallet:
 
         for check in range(_CHECKS):
             try:
-                reserved = await self._database.append(work)
+                reservation = await self._database.append(work)
             except CallsUnderWay:  # their answers show what the server bills
                 await asyncio.sleep(_CHECK_S)
                 continue
-            if check < _TOLD_CHECKS:
-                return reserved
+            if check < _CHECKS_BEFORE_NOTICE:
+                return reservation
             notice = f"waited {check * _CHECK_S:.0f} s for other calls to end: the cap had no room"
-            return msgspec.structs.replace(reserved, near=(*reserved.near, notice))
+            return msgspec.structs.replace(reservation, near=(*reservation.near, notice))
         try:
             return await self._database.append(work)
         except CallsUnderWay as error:
@@ -164,15 +169,15 @@ class Wallet:
         self._counted.add((session_id, day))
 
     def expect(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> PlannedCall:
-        """Return the most that a call may cost."""
+        """Return a call with its maximum cost."""
         prompt = _PREFIX_TOKENS + sum(map(_tokens, messages))
         if info.window_tokens:
             prompt = min(prompt, info.window_tokens)
         output, now = info.max_output_tokens, self._clock.now()
         doubt = Doubt(
-            _most_usd(info, _DOUBT_TOKENS, output) or 0.0, _DOUBT_TOKENS + output, iso(now - _MAX_CALL_TIME)
+            _max_usd(info, _DOUBT_TOKENS, output) or 0.0, _DOUBT_TOKENS + output, iso(now - _MAX_CALL_TIME)
         )
-        usd = _most_usd(info, prompt, output)
+        usd = _max_usd(info, prompt, output)
         return PlannedCall(
             session_id, what, info.model, usd, prompt + output, iso(now), prompt_tokens=prompt, doubt=doubt
         )
@@ -200,38 +205,42 @@ class Wallet:
 
 
 class _Call:
-    """One request and its attempts: what is reserved for the present one, and how much of its answer came."""
+    """One request and its attempts, one after another.
+
+    `_planned` is the present attempt with its maximum cost, `_expected` the same before its answer grew
+    beyond it. `_received` counts the bytes of its answer, `_answer_tokens` the tokens reserved for it.
+    """
 
     def __init__(self, wallet: Wallet, expect: Callable[[], tuple[PlannedCall, ModelInfo]]) -> None:
         self._wallet = wallet
         self._expect = expect
-        self._reserved: Reservation | None = None
-        self._asked, self._info = expect()
+        self._reservation: Reservation | None = None
+        self._planned, self._info = expect()
         self._notices: list[str] = []
         self._begin()
 
     def _begin(self) -> None:
-        self._expected = self._asked
+        self._expected = self._planned
         self._received = 0
         self._is_waiting = False
-        self._room_tokens = self._asked.tokens - self._asked.prompt_tokens
+        self._answer_tokens = self._planned.tokens - self._planned.prompt_tokens
 
     async def reserve(self) -> None:
         """Reserve for the next attempt. Raises BudgetReached."""
-        self._asked, self._info = self._expect()
-        self._reserved = await self._wallet.reserve(self._asked)
-        self._notices += self._reserved.near
+        self._planned, self._info = self._expect()
+        self._reservation = await self._wallet.reserve(self._planned)
+        self._notices += self._reservation.near
         self._begin()
 
     async def take(self, item: StreamItem) -> StreamItem:
-        """Count an item and return it. Raises BudgetReached if the answer has no more room."""
+        """Count an item of the stream and return it. Raises BudgetReached if a cap has no room for more."""
         if isinstance(item, AttemptLost):
             await self._settle(item.usage)
         elif isinstance(item, ModelReply):
             await self._settle(item.usage, is_whole=True)
             return msgspec.structs.replace(item, warnings=(*item.warnings, *self._notices))
         elif isinstance(item, Retry | StreamRestarted):
-            if self._reserved is None:
+            if self._reservation is None:
                 await self.reserve()
             self._is_waiting = isinstance(item, Retry) and item.wait_s > 0
         else:
@@ -241,59 +250,61 @@ class _Call:
 
     async def _grow(self, size: int) -> None:
         self._received += size
-        missing = self._received // _BYTES_PER_ANSWER_TOKEN - self._room_tokens
-        if missing <= 0 or self._reserved is None:
+        missing = self._received // _BYTES_PER_ANSWER_TOKEN - self._answer_tokens
+        if missing <= 0 or self._reservation is None:
             return
         tokens = max(missing, _WIDEN_TOKENS)
         price = self._info.output_usd_per_mtok
-        usd = None if self._asked.usd is None or price is None else tokens * price / 1e6
-        more = msgspec.structs.replace(self._asked, tokens=tokens, usd=usd, prompt_tokens=0)
-        await self._wallet.widen(self._reserved, more)
-        self._room_tokens += tokens
-        whole = None if self._asked.usd is None else self._asked.usd + (usd or 0.0)
-        self._asked = msgspec.structs.replace(self._asked, tokens=self._asked.tokens + tokens, usd=whole)
+        usd = None if self._planned.usd is None or price is None else tokens * price / 1e6
+        more = msgspec.structs.replace(self._planned, tokens=tokens, usd=usd, prompt_tokens=0)
+        await self._wallet.widen(self._reservation, more)
+        self._answer_tokens += tokens
+        whole = None if self._planned.usd is None else self._planned.usd + (usd or 0.0)
+        self._planned = msgspec.structs.replace(
+            self._planned, tokens=self._planned.tokens + tokens, usd=whole
+        )
 
     async def _settle(self, usage: Usage, *, is_whole: bool = False) -> None:
-        reserved, self._reserved = self._reserved, None
-        if reserved is not None:
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
             usd = usage.cost_usd
-            if usd is None:  # a part without a price costs no more than the dearest
-                usd = _most_usd(self._info, usage.prompt_tokens, usage.output_tokens)
+            if usd is None:  # no price is known for a part of it, so each part counts at the highest
+                usd = _max_usd(self._info, usage.prompt_tokens, usage.output_tokens)
             if usage.estimated_tokens >= usage.total_tokens and not is_whole:
-                await self._wallet.settle_lost(reserved, self._asked, usd, usage.total_tokens)
+                await self._wallet.settle_cut(reservation, self._planned, usd, usage.total_tokens)
                 return
             expected = self._expected if is_whole else None
-            await self._wallet.settle(reserved, usd, usage.total_tokens, expected)
+            await self._wallet.settle(reservation, usd, usage.total_tokens, expected)
 
     async def end(self) -> None:
-        """Settle an attempt that failed or was cut; it costs nothing if nothing came of it."""
-        reserved, self._reserved = self._reserved, None
-        if reserved is None:
+        """Settle an attempt that failed or was cut. Without any answer it costs nothing."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is None:
             return
         if self._received:
-            await self._wallet.settle_cut(reserved, self._asked, self._received)
+            await self._wallet.settle_cancelled(reservation, self._planned, self._received)
         else:
-            await self._wallet.settle(reserved, 0.0, 0)
+            await self._wallet.settle(reservation, 0.0, 0)
 
     def cancel(self) -> None:
         """Settle an attempt that was cancelled: nothing if it was not sent yet."""
-        reserved, self._reserved = self._reserved, None
-        if reserved is None:
+        reservation, self._reservation = self._reservation, None
+        if reservation is None:
             return
-        unsent = msgspec.structs.replace(self._asked, tokens=0, usd=None, prompt_tokens=0)
-        self._wallet.settle_later(reserved, unsent if self._is_waiting else self._asked, self._received)
+        unsent = msgspec.structs.replace(self._planned, tokens=0, usd=None, prompt_tokens=0)
+        self._wallet.settle_later(reservation, unsent if self._is_waiting else self._planned, self._received)
 
 
 def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _most_usd(info: ModelInfo, prompt: int, output: int) -> float | None:
-    """Return the most that so many tokens can cost, or None if the price is unknown."""
+def _max_usd(info: ModelInfo, prompt: int, output: int) -> float | None:
+    """Return the maximum price of a prompt and an answer of this many tokens, or None if it is unknown."""
     if info.input_usd_per_mtok is None or info.output_usd_per_mtok is None:
         return None
-    dearest = max(info.input_usd_per_mtok, info.cache_write_usd_per_mtok or 0.0)
-    return (prompt * dearest + output * info.output_usd_per_mtok) / 1e6
+    input_usd_per_mtok = max(info.input_usd_per_mtok, info.cache_write_usd_per_mtok or 0.0)
+    return (prompt * input_usd_per_mtok + output * info.output_usd_per_mtok) / 1e6
 
 
 def _tokens(message: Message) -> int:
@@ -312,7 +323,7 @@ class WalletProvider:
     def __init__(self, provider: Provider, wallet: Wallet, purpose: str) -> None:
         self._provider = provider
         self._wallet = wallet
-        self._what = purpose
+        self._purpose = purpose
 
     @property
     def info(self) -> ModelInfo:
@@ -322,7 +333,7 @@ class WalletProvider:
     def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ModelLink:
         """Open a link that reserves before each call."""
         link = self._provider.open(system, tools, session_id)
-        return self._wallet.cap_link(link, session_id, self._what)
+        return self._wallet.cap_link(link, session_id, self._purpose)
 
     async def list_models(self) -> list[str]:
         """Return the names of the server's models."""

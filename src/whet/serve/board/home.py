@@ -76,7 +76,7 @@ class HomePages:
 
     async def costs(self, request: Request, visit: Visit) -> Response:
         """Show a month of tokens, money and cache hits, by day, model, interface and kind."""
-        since = self.since(_LONG_DAYS)
+        since = self.first_day(_LONG_DAYS)
 
         def read(db: apsw.Connection) -> dict[str, list[Spending]]:
             return {
@@ -96,7 +96,7 @@ class HomePages:
 
     async def confirmations(self, request: Request, visit: Visit) -> Response:
         """Show who decided on calls, and the address of the confirmation service."""
-        since = self.since(_LONG_DAYS)
+        since = self.first_day(_LONG_DAYS)
         decisions: list[DecisionCount] = await self._frame.services.database.read(
             lambda db: costs.count_decisions(db, since)
         )
@@ -157,6 +157,7 @@ class HomePages:
         )
 
     def make_charts(self, rows: list[Spending], days: int) -> list[charts.Chart]:
+        """Draw tokens, cache hits and, if any, costs of the last `days` days from a row a day."""
         labels = charts.days_back(self._frame.services.clock.now().date(), days)
         by_day = {row.label: row for row in rows}
 
@@ -188,11 +189,13 @@ class HomePages:
             )
         return drawn
 
-    def since(self, days: int) -> str:
+    def first_day(self, days: int) -> str:
+        """Return the date of the first of the last `days` days, today included."""
         return iso(self._frame.services.clock.now() - timedelta(days=days - 1))[:10]
 
 
 def sum_spending(days: list[Spending]) -> Spending:
+    """Return the sum of the days."""
     return Spending(
         "all",
         sum(day.turns for day in days),

@@ -117,10 +117,10 @@ class FileTools(Toolset, frozen=True):
         from whet.tools.paths import resolve
         from whet.tools.search import Query, search
 
-        def is_closed(found: str) -> bool:
-            return self.rules.find(found, ctx.workspace, writes=False) != ""
+        def is_protected(file: str) -> bool:
+            return self.rules.find(file, ctx.workspace, writes=False) != ""
 
         query = Query(
-            pattern, target == "names", glob, limit, offset, is_closed if self.rules.rules else None
+            pattern, target == "names", glob, limit, offset, is_protected if self.rules.rules else None
         )
         return await search(resolve(path or ".", ctx.workspace, self.allowed), query, self.ripgrep)
