@@ -261,12 +261,12 @@ class _PasteInput(ProtocolInput):
         return keys
 
 
-def open_input(set_pause: Callable[[float], object]) -> Input:
+def open_input(set_pause: Callable[[float], object], protocol: KeyProtocol) -> Input:
     """Open the terminal's input with a parser that handles long pastes, and with unambiguous keys if the
     terminal has them. After each read, `set_pause` gets the seconds until the keys must be flushed."""
     if not isinstance(create_input(), Vt100Input):
         return create_input()
-    return _PasteInput(KeyProtocol(), set_pause)
+    return _PasteInput(protocol, set_pause)
 
 
 class _File(FileHistory):
