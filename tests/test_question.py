@@ -102,7 +102,7 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         ),
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
-            "run exactly “ls *.py” and let commands that need no yes write to a b",
+            "run exactly “ls *.py” and write to a b with commands that only read or print (others still ask)",
         ),
         (GrantScope("terminal", ("x" * 99,)), "run exactly this command"),
         (GrantScope("terminal", ("rm a",), call="digest"), "run exactly “rm a” in this folder"),
@@ -116,8 +116,10 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
             "use the tool mcp__x__y, if it is given exactly the same",
         ),
         (
-            GrantScope("sandbox", ("reach a.org",), words="let any command reach a.org"),
-            "let any command reach a.org",
+            GrantScope(
+                "sandbox", ("reach a.org",), words="let any command reach a.org (other reasons still ask)"
+            ),
+            "let any command reach a.org (other reasons still ask)",
         ),
     ],
 )

@@ -190,7 +190,7 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
         parts.append(f"run {text}{' in this folder' if is_call else ''}")
     if outputs:
         files = " and ".join(dict.fromkeys(outputs))
-        parts.append(f"let commands that need no yes write to {files}")
+        parts.append(f"write to {files} with commands that only read or print (others still ask)")
     return " and ".join(parts)
 
 

@@ -15,7 +15,7 @@ PARTS = {
     "why it is asked": r"\n  Why asked: (mode \"ask\" asks before every|[a-z]).*",
     "what takes it back": r"\n  To undo:   /rewind (\(in a shell: whet rewind\) goes back|takes back)",
     "the first answer": r"\n  1  Yes, once: only this (change|command); it allows nothing later",
-    "the lasting answer": r"\n  2  Yes, and don't ask again to (edit|let|run) ",
+    "the lasting answer": r"\n  2  Yes, and don't ask again to (edit|write|run) ",
     "how long it lasts": r"until\s+you\s+quit\s+this\s+chat",
     "for good": r"like 2, in all chats of this folder; take back: whet approvals|\.git/hooks",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",

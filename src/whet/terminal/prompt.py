@@ -117,6 +117,12 @@ class InputCompleter(Completer):
             yield Completion(name + "/" * is_folder, start_position=-len(prefix))
 
 
+def has_completions(document: Document) -> bool:
+    """Return whether what is typed can have completions: others are not looked for at each key."""
+    before = document.text_before_cursor
+    return before.startswith("/") or _AT_WORD.search(before) is not None
+
+
 def _listed(typed: str, completions: Sequence[Completion]) -> set[str]:
     """Return the paths of completions of the last part of what was typed."""
     return {typed.rpartition("/")[0] + "/" * ("/" in typed) + each.text for each in completions}

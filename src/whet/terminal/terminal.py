@@ -25,6 +25,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -36,7 +37,7 @@ from whet.terminal.frame_layout import FrameText, add_frame
 from whet.terminal.key_protocol import KeyProtocol
 from whet.terminal.keys import InputKeys
 from whet.terminal.pager import find_pager, is_long, run_pager
-from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, open_history, open_input
+from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, has_completions, open_history, open_input
 from whet.terminal.questions import PickQuestion, TerminalPerson, TerminalQuestion
 from whet.terminal.redraws import Redraws
 from whet.terminal.reflow import erase_frame
@@ -115,7 +116,7 @@ class Terminal:
         self._prompt: PromptSession[str] = PromptSession(
             lambda: self._drawn.sign,
             multiline=True,
-            complete_while_typing=True,
+            complete_while_typing=Condition(lambda: has_completions(self._prompt.default_buffer.document)),
             completer=completer,
             history=open_history(history),
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
