@@ -19,7 +19,7 @@ PARTS = {
     "how long it lasts": r"until\s+you\s+quit\s+this\s+chat",
     "for good": r"like 2, in all chats of this folder; take back: whet approvals|\.git/hooks",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
-    "changing it": r"or Tab +edit the (new text|diff|command) in your editor; (the diff|what) you save is ",
+    "changing it": r"or Tab +edit the (new text|diff|command) in an editor; (the diff|what) you save is ",
     "a reason": r"or any text  no, and the model reads your text as the reason",
     "where to type": r"Type a number, then Enter. Enter alone is no:",
 }

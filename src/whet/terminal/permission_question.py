@@ -95,7 +95,7 @@ class TerminalDecision:
         saved = "the diff" if noun == "diff" else "what"
         used = "applied" if noun == "diff" else "written" if self.request.changes else "run"
         edit = "Tab" if self._has_keys else "edit"
-        answers.append((edit, f"edit the {noun} in your editor; {saved} you save is {used} at once"))
+        answers.append((edit, f"edit the {noun} in an editor; {saved} you save is {used} at once"))
         answers += [
             (option.name, f"like {number}, in all chats of this folder; {TAKE_BACK}")
             for option in self._lasting
