@@ -335,7 +335,7 @@ class TerminalPerson:
         if answer not in _GRANTS:
             return answer
         text = f"{_GRANTS[answer]} {decision.scope_text() or decision.request.subject}"
-        self._terminal.write(wording.clip(wording.printable(text), self._terminal.width()) + "\n")
+        self._say(wording.printable(text))
         return decision.reply(answer).short
 
     def _say(self, text: str) -> None:
