@@ -83,8 +83,8 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     assert [label_note(row) for row in question.notes] == [
         "Why asked: why",
         "To undo: not possible",
-        "this session or always: changing or deleting a.py (only with the tool patch)",
-        "this session: changing or deleting files below src/ (only with the tool patch)",
+        "this session or always, don't ask again to edit or delete a.py",
+        "this session, don't ask again to edit or delete any file below src/",
     ]
     command = ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w", intent="run make")
     plain = build_question(command)
@@ -95,21 +95,31 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
 @pytest.mark.parametrize(
     ("scope", "words"),
     [
-        (GrantScope("terminal", ("git commit *",)), "commands that begin with “git commit”"),
-        (GrantScope("terminal", ("make *", "npm run b *")), "commands that begin with “make” or “npm run b”"),
+        (GrantScope("terminal", ("git commit *",)), "run commands that begin with “git commit”"),
+        (
+            GrantScope("terminal", ("make *", "npm run b *")),
+            "run commands that begin with “make” or “npm run b”",
+        ),
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
-            "exactly “ls *.py” and output to a b by any command that only reads, or that you allowed",
+            "run exactly “ls *.py” and write to a b with commands that only read or print (others still ask)",
         ),
-        (GrantScope("terminal", ("x" * 99,)), "exactly this command"),
-        (GrantScope("read_file", (".env",), always=False), "reading .env (only with the tool read_file)"),
-        (GrantScope("web_fetch", ("docs.python.org",)), "pages of docs.python.org"),
-        (GrantScope("web_fetch", ("https://a.org/b",)), "exactly this page"),
-        (GrantScope("mcp__x__y", ("*",)), "any call of the tool mcp__x__y"),
-        (GrantScope("mcp__x__y", ('{"a": 1}',), always=False), "exactly this call of the tool mcp__x__y"),
+        (GrantScope("terminal", ("x" * 99,)), "run exactly this command"),
+        (GrantScope("terminal", ("rm a",), call="digest"), "run exactly “rm a” in this folder"),
+        (GrantScope("read_file", (".env",), always=False), "read .env"),
+        (GrantScope("patch", ("a.py", "b.py")), "edit or delete a.py or b.py"),
+        (GrantScope("web_fetch", ("docs.python.org",)), "read any page of docs.python.org"),
+        (GrantScope("web_fetch", ("https://a.org/b",)), "read exactly this page"),
+        (GrantScope("mcp__x__y", ("*",)), "use the tool mcp__x__y, whatever it is given"),
         (
-            GrantScope("sandbox", ("reach a.org",), words="commands that reach a.org"),
-            "commands that reach a.org",
+            GrantScope("mcp__x__y", ('{"a": 1}',), always=False),
+            "use the tool mcp__x__y, if it is given exactly the same",
+        ),
+        (
+            GrantScope(
+                "sandbox", ("reach a.org",), words="let any command reach a.org (other reasons still ask)"
+            ),
+            "let any command reach a.org (other reasons still ask)",
         ),
     ],
 )

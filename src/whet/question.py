@@ -18,6 +18,7 @@ import msgspec
 
 from whet.contract.changes import REPLACES, FileEdit, TextChange
 from whet.contract.protocols import ApprovalRequest, GrantScope
+from whet.contract.tags import BUILT_IN
 from whet.contract.texts import plural
 from whet.contract.tools import tags_of
 from whet.contract.wildcards import has_wildcard, unescape
@@ -48,6 +49,8 @@ _OUTPUT = re.compile(r"\d*[<>&|]+ ")
 _TAIL_SHARE = 4
 _MAX_NAMED_FILES, _MAX_QUOTED_CHARS = 3, 60
 FOLDED_ROWS = 40
+TAKE_BACK = "take back: whet approvals"
+"""What ends an "always", wherever it can be chosen."""
 LABELS: dict[RowKind, str] = {"folder": "Runs in", "reason": "Why asked", "undo": "To undo"}
 """What stands before the notes of each kind, in every interface."""
 
@@ -108,24 +111,24 @@ def _continue_hunk(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def describe_scope(scope: GrantScope) -> str:
-    """Return the calls that a lasting yes covers, as the object of "don't ask again for"."""
+    """Return what a lasting yes lets Whet do, as the end of "don't ask again to"."""
     if scope.words:
         return visible(scope.words, WHOLE)
     tags = tags_of(scope.tool)
     if "command" in tags:
-        text = _describe_commands(scope.patterns)
+        text = _describe_commands(scope.patterns, is_call=bool(scope.call))
     elif "path" in tags:
-        verb = "reading"
-        if "edits" in tags:
-            verb = "any change to" if "whole" in tags else "changing or deleting"
-        text = f"{verb} {' and '.join(map(_describe_file, scope.patterns))} (only with the tool {scope.tool})"
+        verb = "edit or delete" if "edits" in tags else "read"
+        text = f"{verb} {' or '.join(map(_describe_file, scope.patterns))}"
+        text += "" if scope.tool in BUILT_IN else f" with the tool {scope.tool}"
     elif "url" in tags:
         text = " and ".join(
-            "exactly this page" if "://" in pattern else f"pages of {unescape(pattern)}"
+            "read exactly this page" if "://" in pattern else f"read any page of {unescape(pattern)}"
             for pattern in scope.patterns
         )
     else:
-        text = f"{'any call' if '*' in scope.patterns else 'exactly this call'} of the tool {scope.tool}"
+        with_what = "whatever it is given" if "*" in scope.patterns else "if it is given exactly the same"
+        text = f"use the tool {scope.tool}, {with_what}"
     return visible(text, WHOLE)
 
 
@@ -173,25 +176,27 @@ def count_folded_lines(row: Row) -> int:
     return int(match[1].replace(",", "")) if match else 0
 
 
-def _describe_commands(patterns: Sequence[str]) -> str:
-    """Return the commands that patterns cover: by how they begin, word for word, and files of output."""
+def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
+    """Return the commands that patterns cover: by how they begin, word for word, and files of output.
+    `is_call`: only the same command in the same folder."""
     begins = [f"“{unescape(text.removesuffix(' *'))}”" for text in patterns if has_wildcard(text)]
     same = [unescape(text) for text in patterns if not has_wildcard(text)]
     outputs = [text.partition(" ")[2] for text in same if _OUTPUT.match(text)]
     same = [text for text in same if not _OUTPUT.match(text)]
-    parts = [f"commands that begin with {' or '.join(begins)}"] if begins else []
+    parts = [f"run commands that begin with {' or '.join(begins)}"] if begins else []
     if same:
         is_short = len(same) == 1 and len(same[0]) <= _MAX_QUOTED_CHARS
-        parts.append(f"exactly “{same[0]}”" if is_short else "exactly this command")
+        text = f"exactly “{same[0]}”" if is_short else "exactly this command"
+        parts.append(f"run {text}{' in this folder' if is_call else ''}")
     if outputs:
         files = " and ".join(dict.fromkeys(outputs))
-        parts.append(f"output to {files} by any command that only reads, or that you allowed")
+        parts.append(f"write to {files} with commands that only read or print (others still ask)")
     return " and ".join(parts)
 
 
 def _describe_file(pattern: str) -> str:
     text = unescape(pattern)
-    return f"files below {text.removesuffix('*')}" if has_wildcard(pattern) else text
+    return f"any file below {text.removesuffix('*')}" if has_wildcard(pattern) else text
 
 
 def _describe_changes(changes: Sequence[TextChange]) -> str:
@@ -276,7 +281,7 @@ def _notes(request: ApprovalRequest) -> list[Row]:
         rows.append(Row("undo", request.undo))
     for scope in request.scopes:
         lasts = "this session or always" if scope.always else "this session"
-        rows.append(Row("scope", f"{lasts}: {describe_scope(scope)}"))
+        rows.append(Row("scope", f"{lasts}, don't ask again to {describe_scope(scope)}"))
     return rows
 
 

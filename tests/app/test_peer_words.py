@@ -92,9 +92,9 @@ TYPED_AT_THE_SHELL = {
     "apply": "diff", "schedule": "cron", "web": "serve", "telegram": "gateway", "vscode": "acp",
     "prompts": "skills", "remember": "memory", "extensions": "plugins", "hook": "hooks", "tools": "mcp",
     "migrate": "import", "update": "git pull", "status": "doctor", "compact": "context compact",
-    "modle": "model", "install": "mcp add", "commit": 'whet "..."', "pr": 'whet "..."', "log": "logs",
+    "modle": "model", "install": "mcp add", "commit": 'whet "commit ..."', "pr": 'whet "pr ..."',
     "uninstall": "uv tool", "upgrade": "git pull", "session": "sessions", "attach": "--resume",
-    "key": "model login", "provider": "model set", "ps": "agents",
+    "log": "logs", "key": "model login", "provider": "model set", "ps": "agents",
 }  # fmt: skip
 TYPED_IN_THE_CHAT = {
     "signin": "/login", "color": "/theme", "settings": "/config", "setup": "doctor",
@@ -141,17 +141,27 @@ def test_what_peers_call_a_command_is_one() -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["chat", "-p", "hi"], "whet chat -q"),
-        (["chat", "--print"], "whet chat -q"),
+        (["chat", "-p", "hi"], '`whet "..."`'),
+        (["chat", "--print"], '`whet "..."`'),
+        (["--print", 'say "hi" to me'], "`whet \"say 'hi' to me\"`"),
+        (["--prompt-interactive", "fix the bug"], '`whet "fix the bug"`'),
+        (["run", "fix the bug"], '`whet "fix the bug"` does one task'),
+        (["exec", "fix the bug"], '`whet "fix the bug"`'),
+        (["fix", "the", "bug"], '`whet "fix the bug"` has it done'),
+        (["please", "help", "me"], 'to ask it: whet chat -q "please help me"'),
+        (["/init"], "type it in the chat: `whet`, then /init"),
+        (["-q", "fix", "the", "bug"], 'quote the question: whet chat -q "fix the bug"'),
+        (["--yes", "doctor", "--json"], 'the command is `whet doctor`; to ask it: whet chat -q "doctor"'),
+        (["--verbose", "fix it now"], "logs/whet.log"),
         (["chat", "--dangerously-skip-permissions"], "--yes"),
         (["chat", "--full-auto", "-q", "hi"], "--approvals"),
         (["goal", "start", "x", "--yolo"], "--yes"),
         (["chat", "--allowedTools", "Bash"], "--toolsets"),
-        (["chat", "--output-format", "json"], "--json"),
+        (["-p", "fix the bug", "--output-format", "json"], '`whet "fix the bug" --json`'),
         (["chat", "--unheard-of"], "whet chat --help"),
     ],
 )
-def test_an_option_of_a_peer_leads_to_the_one_that_does_the_same(
+def test_an_opening_of_a_peer_leads_to_the_one_that_does_the_same(
     arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 2

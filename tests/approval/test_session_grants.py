@@ -56,3 +56,12 @@ def test_a_granted_program_is_asked_about_in_folders_outside_the_workspace(
     assert verdicts(bench, ["pytest tests", "cd sub && pytest", "echo a; pytest -q"]) == ["allow"] * 3
     elsewhere = ["cd ../other && pytest", "cd link; pytest", 'cd "$X"; pytest', f"env -C {tmp_path} pytest"]
     assert verdicts(bench, elsewhere) == ["deny"] * 4
+
+
+@pytest.mark.parametrize("answer", ["session", "always"])
+def test_a_yes_to_an_edit_holds_for_its_file_whichever_tool_edits_it(tmp_path: Path, answer: Answer) -> None:
+    bench = Bench(tmp_path, Someone(answer))
+    assert bench.decide("patch", path="a.py", old_string="a", new_string="b").verdict == "allow"
+    assert bench.decide("write_file", path="a.py", content="c\n").verdict == "allow"
+    assert bench.decide("write_file", path="b.py", content="c\n").verdict == "deny"
+    assert bench.decide("read_file", path=".env").verdict == "deny"

@@ -61,7 +61,7 @@ class Tty:
         self.drawn = ""
         self.code: int | None = None
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self.pid, self._fd = pty.fork()
+        self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
             settings = {"TERM": "xterm-256color", "LANG": "C.UTF-8"} | dict(environ or {})
@@ -71,14 +71,14 @@ class Tty:
 
     def resize(self, columns: int, rows: int = 30) -> None:
         """Change the terminal's size."""
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str, *shown: str) -> None:
         """Type `text`, where return is \\r, and wait until each of `shown` was printed, in their order."""
         data = text.encode()
         while data:
             self.read(0.0)
-            data = data[os.write(self._fd, data[:1000]) :]
+            data = data[os.write(self.fd, data[:1000]) :]
         self.wait_for(*shown)
 
     def wait_for(self, *texts: str, timeout_s: float = 60.0) -> str:
@@ -128,7 +128,7 @@ class Tty:
         if self.code is None:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-        os.close(self._fd)
+        os.close(self.fd)
 
     def __enter__(self) -> Tty:
         return self
@@ -137,10 +137,10 @@ class Tty:
         self.close()
 
     def read(self, wait_s: float, *, ends: bool = False) -> bool:
-        if not select.select([self._fd], [], [], wait_s)[0]:
+        if not select.select([self.fd], [], [], wait_s)[0]:
             return True
         try:
-            data = os.read(self._fd, 65_536)
+            data = os.read(self.fd, 65_536)
         except OSError:
             return not ends
         text = self._decode(data)

@@ -22,7 +22,9 @@ def test_a_grant_is_listed_and_revoked(tmp_path: Path, clock: FixedClock) -> Non
     database = StateDatabase.open(home.database, clock)
     database.write_now(lambda db: grants.add(db, "terminal", "git commit *", "/w", "2026-11-21T09:00:00Z"))
     database.close()
-    assert "git commit *" in runner.invoke(approvals, ["list"], obj=home).output
+    for arguments in ([], ["list"]):
+        shown = runner.invoke(approvals, arguments, obj=home).output
+        assert "git commit *" in shown and "take one back: whet approvals revoke ID" in shown
     row = json.loads(runner.invoke(approvals, ["list", "--json"], obj=home).output)["grants"][0]
     assert row["tool"] == "terminal"
     assert runner.invoke(approvals, ["revoke", str(row["id"])], obj=home).exit_code == 0

@@ -117,9 +117,10 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
     with chatting(folder, script, columns=100) as (_, tty):
         tty.type("go\r")
         shown = tty.wait_for("Enter alone is no:")
-        assert "any change to src/a.py (only with the tool write_file)" in " ".join(shown.split())
+        assert "don't ask again to edit or delete src/a.py" in " ".join(shown.split())
         tty.type("always 3\r")
-        tty.wait_for("not asked again in this folder (undo: whet approvals): any change to files below src/")
+        shown = tty.wait_for("waiting for")
+        assert "Whet won't ask again to edit or delete any file below src/" in " ".join(shown.split())
         assert "c.py" in tty.wait_for("Enter alone is no:")
         tty.type("n", "All done.")
         tty.leave("/quit\r")
@@ -194,7 +195,7 @@ def test_a_small_screen_shows_every_answer_of_a_question(folder: Path) -> None:
         tty.resize(40, 20)
         tty.wait_for("Ctrl-D")
         tty.type("go\r", "(v shows all) ...", "1  Yes, once")
-        tty.wait_for("2  Yes, also for any change to docs/…", "No: nothing is changed (Enter and…")
+        tty.wait_for("2  Yes, and don't ask again to edit…", "No: nothing is changed (Enter and…")
         tty.wait_for("Enter alone")
         tty.type("n\r", "All done.")
 

@@ -128,9 +128,9 @@ def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(has_keys: bool,
     decision = TerminalDecision(request(), find_theme("dark", NONE), has_keys=has_keys)
     lines = [prefix + text for prefix, text in decision.other_answers()]
     assert lines == [
-        f"  or {edit:8}  edit the new text in your editor; what you save is written",
-        "  or always    like 2, and for good in this folder (undo: whet approvals)",
-        "  or always 3  like 3, and for good in this folder (undo: whet approvals)",
+        f"  or {edit:8}  edit the new text in an editor; what you save is written at once",
+        "  or always    like 2, in all chats of this folder; take back: whet approvals",
+        "  or always 3  like 3, in all chats of this folder; take back: whet approvals",
         "  or any text  no, and the model reads your text as the reason",
     ]
 

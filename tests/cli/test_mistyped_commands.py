@@ -49,7 +49,7 @@ def test_a_peer_s_word_means_the_same_in_the_chat_if_it_is_a_command_of_the_shel
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["run", "fix the tests"], '`whet "..."` does one task'),
+        (["run", "fix the tests"], '`whet "fix the tests"` does one task'),
         (["undo"], "`whet rewind` takes files and turns back"),
         (["sandbox", "docker"], "whet sandbox has: "),
         (["mcp", "install"], "whet mcp has: "),
@@ -65,7 +65,7 @@ def test_a_call_that_lacks_a_part_names_what_was_meant(
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
-        ("--print", '`whet chat -q "..."`'),
+        ("--print", '`whet "fix the tests"`'),
         ("--yolo", "`whet chat --yes`"),
         ("--permission-mode", "--approvals ask, plan, auto or deny"),
         ("--fork-session", "/fork"),

@@ -30,12 +30,9 @@ async def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(de
 
     def folder(options: list[PermissionOption]) -> str:
         names = {option.name: option.option_id for option in options}
-        this, below = (
-            f"any change to {what} (only with the tool write_file)"
-            for what in ("src/a.py", "files below src/")
-        )
-        assert f"Allow, and never ask again in this folder for {this}" in names
-        return names[f"Allow, and don't ask again in this session for {below}"]
+        this = "edit or delete src/a.py (take back: whet approvals)"
+        assert f"Allow, and never ask again in this folder to {this}" in names
+        return names["Allow, and don't ask again in this session to edit or delete any file below src/"]
 
     desk.editor.answer = folder
     await desk.ask(await desk.session(), "go")

@@ -234,16 +234,22 @@ async def test_a_decision_offers_what_may_be_decided() -> None:
             request(grant="rm", scopes=(scope,)),
             ["Allow once", "This conversation", "Always", "Deny"],
             [
-                "This conversation and always: not asked again for",
+                "This conversation (until Whet restarts) and always (in this folder; take back: whet"
+                " approvals): not asked again to",
                 "```",
-                "commands that begin with “rm”",
+                "run commands that begin with “rm”",
                 "```",
             ],
         ),
         (
             request(scopes=(scope,)),
             ["Allow once", "This conversation", "Deny"],
-            ["This conversation: not asked again for", "```", "commands that begin with “rm”", "```"],
+            [
+                "This conversation (until Whet restarts): not asked again to",
+                "```",
+                "run commands that begin with “rm”",
+                "```",
+            ],
         ),
     ):
         asking, chat = ChatQuestions(), Chat()

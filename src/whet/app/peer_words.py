@@ -1,11 +1,12 @@
 """Words that people bring from other agents and tools, and how the same is done here.
 
-A word that is not a command is looked up here before names that are spelled alike are suggested.
+A word that is not a command is looked up here before names that are spelled alike are suggested. In a hint
+`"..."` stands for the words after the one that was looked up, and `"WORD ..."` for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 SHELL_WORDS: dict[str, str] = {
     "login auth signin connect key keys apikey token setup-token": "`whet model login` gets a key",
@@ -39,7 +40,7 @@ SHELL_WORDS: dict[str, str] = {
     "plugin extension extensions marketplace": "`whet plugins`",
     "install add": "`whet plugins install`, `whet skills install` or `whet mcp add`",
     "commit push pull pr issue branch merge stage lint format fix build deploy refactor todo edit write": (
-        '`whet "..."` has it done, in words: whet "commit this"'
+        '`whet "WORD ..."` has it done, in words'
     ),
     "hook": "`whet hooks`",
     "mcps tools tool": "`whet mcp`",
@@ -49,7 +50,7 @@ SHELL_WORDS: dict[str, str] = {
     "status health check debug diagnose test": "`whet doctor`",
     "tutorial tour example": "`whet demo`",
     "compact compress": "`whet context compact`",
-    "help man": "`whet --help`",
+    "help man": "`whet --help`, and with a command before it",
     "benchmark bench": "`whet eval`",
 }
 SLASH_WORDS: dict[str, str] = {
@@ -117,8 +118,8 @@ SLASH_WORDS: dict[str, str] = {
 }
 # Options of other agents, for a command that has none of that name.
 OPTION_WORDS: dict[str, str] = {
-    "-p --print --prompt -m --message -i --prompt-interactive -e --exec --headless --non-interactive": (
-        '`whet chat -q "..."` answers one question'
+    "-p --print --prompt --message -i --prompt-interactive -e --exec --headless --non-interactive": (
+        '`whet "..."` answers one question'
     ),
     "--dangerously-skip-permissions --allow-dangerously-skip-permissions --yolo -y --full-auto --auto"
     " --dangerously-bypass-approvals-and-sandbox --auto-approve --always-approve --yes-always --approve"
@@ -130,7 +131,7 @@ OPTION_WORDS: dict[str, str] = {
     " --available-tools --exclude-tools": (
         "`whet chat --toolsets A,B` limits the tools; `whet approvals` keeps rules for their calls"
     ),
-    "--output-format --output --stream": "`whet chat -q ... --json` or --stream-json",
+    "--output-format --output --stream": '`whet "..." --json` or --stream-json',
     "-C --cd --cwd --dir --directory -d --project": "`whet chat --workspace DIR`",
     "--add-dir --include-directories": "`whet config set sandbox.write FOLDER`",
     "--system-prompt --append-system-prompt": "AGENTS.md in the folder is sent with each session",
@@ -146,6 +147,7 @@ OPTION_WORDS: dict[str, str] = {
     "--max-turns": "`whet chat --max-steps N`",
     "-r --session-id --last": "`whet --resume` picks a session, `whet -c` opens the latest one",
     "--sandbox -s": "`whet sandbox`",
+    "--verbose --debug -v": "what happened is in logs/whet.log, in the folder of `whet config path`",
 }
 # Commands of ours whose names mean something else in other tools, for a call that lacks a part.
 OTHER_MEANINGS: dict[str, str] = {
@@ -155,10 +157,13 @@ OTHER_MEANINGS: dict[str, str] = {
 }
 
 
-def find_meaning(word: str, table: dict[str, str]) -> str:
-    """Return what `table` says of a word, or ""."""
+def find_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) -> str:
+    """Return what `table` says of a word, or "". `words` are the word and what was typed after it."""
     wanted = {word, word.lower()}
-    return next((hint for words, hint in table.items() if wanted & set(words.split())), "")
+    hint = next((hint for names, hint in table.items() if wanted & set(names.split())), "")
+    rest = " ".join(words[1:]).replace('"', "'")
+    hint = hint.replace("WORD ...", f"{word} {rest or '...'}")
+    return hint.replace('"..."', f'"{rest}"') if rest else hint
 
 
 _MIN_PREFIX = 4

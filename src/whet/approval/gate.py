@@ -343,8 +343,8 @@ class PolicyGate:
         scope = scopes[reply.scope if 0 <= reply.scope < len(scopes) else 0]
         if reply.answer == "always" and scope.always:
             try:
-                for pattern in scope.patterns:
-                    await self._store.add(scope.tool, pattern, workspace)
+                for tool, pattern in scope.rules:
+                    await self._store.add(tool, pattern, workspace)
                 return
             except StoreError as error:
                 emit(Notice(f"The permission holds for this session only: {error.message}", must_show=True))
@@ -352,7 +352,7 @@ class PolicyGate:
         self._session_grants.move_to_end(root)
         if len(self._session_grants) > _MAX_SESSIONS:
             self._session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
-        grants = (PolicyGrant(scope.tool, pattern, workspace, scope.call) for pattern in scope.patterns)
+        grants = (PolicyGrant(tool, pattern, workspace, scope.call) for tool, pattern in scope.rules)
         session_grants.extend(grants)
 
     def root_of(self, session_id: str) -> str:

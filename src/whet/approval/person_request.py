@@ -59,10 +59,7 @@ class JailedCall(msgspec.Struct, frozen=True):
             return ()
         patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
         needs = " and ".join(opening.words for opening in self.wanted)
-        words = (
-            f"any command that leaves the sandbox only to {needs}; inside, it may read and change this folder"
-        )
-        return (GrantScope(OPENS, patterns, words=words),)
+        return (GrantScope(OPENS, patterns, words=f"let any command {needs} (other reasons still ask)"),)
 
 
 class GateCase(msgspec.Struct, frozen=True):

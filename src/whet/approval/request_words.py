@@ -62,7 +62,7 @@ def describe_sandbox(openings: Sequence[Opening]) -> str:
     if any(opening.kind == "run" for opening in openings):
         return "it can't run in the sandbox; a yes lets it touch all your files and connect anywhere"
     words = " or ".join(opening.words for opening in openings)
-    return f"the sandbox lets no command {words}; a yes lets this one"
+    return f"the sandbox lets no command {words}; a yes opens only that, for this one"
 
 
 def describe_mode(tool: Tool, *, has_changes: bool) -> str:
@@ -101,7 +101,9 @@ def describe_undo(
     if not lost:
         return f"{_REWIND} command"
     folder = visible(PurePath(call.workspace).name, WHOLE)
-    return f"/rewind takes back its changes in the folder {folder}, but {lost}"
+    is_inside = is_confined and not any(opening.kind in ("run", "write") for opening in openings)
+    only = ", the only one that it can change" if is_inside else ""
+    return f"/rewind takes back its changes in the folder {folder}{only}, but {lost}"
 
 
 def _describe_lost(action: ActionView, openings: Sequence[Opening], *, is_confined: bool) -> str:

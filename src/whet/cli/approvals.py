@@ -21,7 +21,14 @@ from whet.terminal.wording import printable
 T = TypeVar("T")
 
 
-approvals: click.Group = click.Group("approvals", help="List what was allowed for good, and take it back.")
+@click.group(
+    "approvals", invoke_without_command=True, help="List what was allowed for good, and take it back."
+)
+@click.pass_context
+def approvals(context: click.Context) -> None:
+    """List the permissions if no command follows: a question names only `whet approvals`."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, as_json=False)
 
 
 @approvals.command("list")
@@ -38,6 +45,8 @@ def list_(home: Home, as_json: bool) -> None:
     ]
     none = "Nothing was allowed for good. Rules are in: whet config get approval.allow"
     emit_rows(rows, shape, {"grants": rows}, none=none, as_json=as_json)
+    if rows and not as_json:
+        click.echo("take one back: whet approvals revoke ID")
 
 
 @approvals.command("revoke")

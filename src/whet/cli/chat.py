@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from whet.cli.command_table import COMMANDS
 from whet.cli.group import is_question
 from whet.cli.launch import ChatOptions, Output, load_settings, model_flags, model_options, refuse_empty
 from whet.config.paths import Home
@@ -33,7 +34,9 @@ from whet.contract.errors import ConfigError
     help="Go on with this session.",
 )
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with this folder's latest session.")
-@click.option("--resume", "picks", is_flag=True, help="Pick the session to go on with from a list.")
+@click.option(
+    "-r", "--resume", "picks", is_flag=True, help="Pick the session to go on with, or go on with [ID]."
+)
 @click.option("--yes", is_flag=True, help="Don't ask about what is not dangerous (--approvals auto).")
 @click.option(
     "--approvals", type=click.Choice(["ask", "plan", "auto", "deny"]), help="What runs without a question."
@@ -61,12 +64,8 @@ from whet.contract.errors import ConfigError
 @click.option("--title", callback=refuse_empty, default="", help="The new session's title.")
 @click.pass_context
 def chat(context: click.Context, /, **options: Any) -> None:
-    """Chat at the terminal, or ask one question with -q, or as one quoted argument."""
-    if words := options.pop("words"):
-        if options["question"] is not None or len(words) > 1 or not is_question(words[0]):
-            text = " ".join(words).replace('"', "'")
-            raise click.UsageError(f'a question is one quoted argument: whet chat -q "{text}"')
-        options["question"] = words[0]
+    """Chat at the terminal, or ask one question: with -q, or in words after the options."""
+    _read_words(options, options.pop("words"))
     if options["session_id"] and options["go_on"]:
         raise click.UsageError("--session and --continue exclude each other")
     if options["warm"] and (options["session_id"] or options["go_on"]):
@@ -76,6 +75,21 @@ def chat(context: click.Context, /, **options: Any) -> None:
     if options["as_json"] and options["stream_json"]:
         raise click.UsageError("--json and --stream-json exclude each other")
     context.exit(run(_options(context.obj, options)))
+
+
+def _read_words(options: dict[str, Any], words: tuple[str, ...]) -> None:
+    """Take the words of the command line as a question, after --resume first as a session. Raises UsageError
+    if they may mean something else."""
+    if words and options["picks"] and not is_question(words[0]):
+        options["session_id"], options["picks"], words = words[0], False, words[1:]
+    if not words:
+        return
+    text = " ".join(words).replace('"', "'")
+    if options["question"] is not None:
+        raise click.UsageError(f'quote the question: whet chat -q "{options["question"]} {text}"')
+    if words[0] in COMMANDS:
+        raise click.UsageError(f'the command is `whet {text}`; to ask it: whet chat -q "{text}"')
+    options["question"] = " ".join(words)
 
 
 def run(options: ChatOptions) -> int:

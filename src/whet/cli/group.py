@@ -62,7 +62,10 @@ class CommandTable(LateGroup):
     table: Mapping[str, tuple[str, str]] = COMMANDS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; an unknown option begins the default command: `whet --continue`."""
+        """Read the options; an unknown option begins the default command: `whet --continue`.
+
+        -p with several words, which name no profile, asks them: `whet -p "fix the bug"`.
+        """
         options = {
             name: option for option in self.get_params(ctx) for name in (*option.opts, *option.secondary_opts)
         }
@@ -75,6 +78,9 @@ class CommandTable(LateGroup):
                     args = [*args[:index], DEFAULT_COMMAND, *args[index:]]
                 break
             option = options[name]
+            if option.name == "profile" and not value and is_question(" ".join(args[index + 1 : index + 2])):
+                args = [*args[:index], DEFAULT_COMMAND, "--question", *args[index + 1 :]]
+                break
             index += 2 if isinstance(option, click.Option) and not option.is_flag and not value else 1
         return super().parse_args(ctx, args)
 
@@ -92,11 +98,13 @@ class CommandTable(LateGroup):
             return DEFAULT_COMMAND, self.get_command(ctx, DEFAULT_COMMAND), args
         from whet.app.peer_words import SHELL_WORDS, find_meaning  # noqa: PLC0415 - only a wrong word needs them
 
-        hint = find_meaning(args[0], SHELL_WORDS)
-        if not hint:
+        hint = find_meaning(args[0], SHELL_WORDS, args)
+        if not hint and args[0].startswith("/"):  # a command of the chat, or a prompt file
+            hint = f"type it in the chat: `whet`, then {args[0]}"
+        elif not hint:
             close = find_nearest(args[0], list(COMMANDS))
-            question = f"/{args[0]}" if args[0].startswith("/") else args[0]  # one slash calls a prompt file
-            hint = f"did you mean `whet {close}`?" if close else f'to ask it: whet chat -q "{question}"'
+            words = " ".join(args).replace('"', "'")
+            hint = f"did you mean `whet {close}`?" if close else f'to ask it: whet chat -q "{words}"'
         raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -130,6 +138,7 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
     ctx.obj = home
     if version:
         ctx.invoke(_command(ctx, "version"))
+        ctx.exit()
     elif ctx.invoked_subcommand is None:
         command = _command(ctx, DEFAULT_COMMAND)
         with command.make_context(DEFAULT_COMMAND, [], parent=ctx) as inner:
@@ -165,7 +174,7 @@ def run(arguments: list[str]) -> int:
         click.echo(error.format_message(), err=True)
         return 2
     except click.UsageError as error:
-        return _usage(error)
+        return _usage(error, arguments)
     except click.ClickException as error:
         return fail(error.format_message())
     except (click.Abort, EOFError):
@@ -199,18 +208,20 @@ def fail(message: str, hint: str = "") -> int:
     return 1
 
 
-def _usage(error: click.UsageError) -> int:
+def _usage(error: click.UsageError, arguments: list[str]) -> int:
+    """Print a usage error with its meaning elsewhere, filled in with the question of the `arguments`."""
+    questions = ["", *(text for text in arguments if is_question(text))]
     hint = f"{error.ctx.command_path if error.ctx else 'whet'} --help"
     if isinstance(error, click.NoSuchOption):
         from whet.app.peer_words import OPTION_WORDS, find_meaning  # noqa: PLC0415 - only a wrong option needs them
 
-        if meaning := find_meaning(error.option_name, OPTION_WORDS):
+        if meaning := find_meaning(error.option_name, OPTION_WORDS, questions):
             hint = meaning
             error = click.NoSuchOption(error.option_name, ctx=error.ctx)  # without near spellings
     elif isinstance(error, click.MissingParameter) and error.ctx is not None:
         from whet.app.peer_words import OTHER_MEANINGS, find_meaning  # noqa: PLC0415 - only a wrong call needs them
 
-        hint = find_meaning(error.ctx.info_name or "", OTHER_MEANINGS) or hint
+        hint = find_meaning(error.ctx.info_name or "", OTHER_MEANINGS, questions) or hint
     elif error.ctx is not None and error.ctx.parent and isinstance(group := error.ctx.command, click.Group):
         hint = f"{error.ctx.command_path} has: {', '.join(group.list_commands(error.ctx))}"
     fail(error.format_message(), hint)

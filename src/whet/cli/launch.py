@@ -55,7 +55,7 @@ def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 _OPTIONS = (
     click.option("--provider", callback=refuse_empty, help="The provider's name."),
     click.option("--base-url", callback=refuse_empty, help="The API's root."),
-    click.option("--model", callback=refuse_empty, help="The model's name."),
+    click.option("-m", "--model", callback=refuse_empty, help="The model's name."),
     click.option(
         "--api-key-env", callback=refuse_empty, metavar="NAME", help="The variable that holds the key."
     ),

@@ -1,8 +1,9 @@
 """The command `whet`: run a command, and handle exits and bugs.
 
 `whet --version` imports nothing beyond this module; `--help` imports click and no command. Exit codes: 0
-ok, 1 failed (one line and a hint on stderr), 2 usage, 130 interrupted, 143 terminated. A bug's traceback
-goes to the log file. A command is a click command with the `Home` as its context object.
+ok, 1 failed (one line and a hint on stderr), 2 usage, 130 interrupted, 129, 131 and 143 ended by SIGHUP,
+SIGQUIT and SIGTERM. A bug's traceback goes to the log file. A command is a click command with the `Home`
+as its context object.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from whet import __version__
 TYPE_CHECKING = False  # type checkers take it as true; `--version` runs without importing `typing`
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any, NoReturn, TypeVar
 
     T = TypeVar("T")
 
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""The signals that end a program once it has restored the terminal and ended what runs."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -37,7 +40,9 @@ def main() -> NoReturn:
     # A file name or a page may have characters that the terminal's encoding lacks; that must not end a run.
     if callable(reconfigure := getattr(sys.stdout, "reconfigure", None)):
         reconfigure(errors="backslashreplace")
-    signal.signal(signal.SIGTERM, _stop)
+    for number in ENDING_SIGNALS:
+        if number == signal.SIGTERM or signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _stop)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
     sys.excepthook = report_bug
@@ -108,7 +113,7 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
     is_main = threading.current_thread() is threading.main_thread()
     previous = {
         number: before
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, *ENDING_SIGNALS)
         if is_main
         and ((before := signal.getsignal(number)) is _stop or number == signal.SIGINT)
         and before is not signal.SIG_IGN
@@ -129,6 +134,30 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
         for number, before in previous.items():
             if signal.getsignal(number) is stopping:
                 signal.signal(number, before)
+
+
+async def run_until_signal(work: Coroutine[Any, Any, None], note: Callable[[int], object]) -> None:
+    """Run `work` until it ends, or until a signal of `ENDING_SIGNALS` cancels it, whatever it waits for.
+    `note` gets the signal's number first."""
+    import asyncio
+
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+
+    def stop(number: int) -> None:
+        note(number)
+        task.cancel()
+
+    numbers = [number for number in ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in numbers:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()
+    finally:
+        task.cancel()
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -155,8 +184,8 @@ class _Stopping:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         task = self.task
-        if number == signal.SIGTERM:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if number != signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
         if self.number or (task is not None and task.done()):
             _end(number)
         self.number = number
@@ -191,14 +220,15 @@ _early_signals: list[int] = []
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """End cleanly at SIGTERM or Ctrl-C: every `finally` runs. A second SIGTERM ends the process at once.
+    """End cleanly at Ctrl-C or a signal of `ENDING_SIGNALS`: every `finally` runs. The second such signal
+    ends the process at once.
 
     C code may drop an exception raised here and continue (msgspec does while it reads a type), so the
     signal is recorded, and `run_on_loop` then starts nothing.
     """
     _early_signals.append(number)
-    if number == signal.SIGTERM:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if number != signal.SIGINT:
+        signal.signal(number, signal.SIG_DFL)
     _end(number)
 
 

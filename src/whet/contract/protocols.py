@@ -307,18 +307,24 @@ Answer = Literal["once", "session", "always", "no"]
 class GrantScope(msgspec.Struct, frozen=True):
     """The patterns that a lasting approval would cover, and whether "always" may be chosen for them. `words`
     says it to a person if the patterns are not about calls of the tool. With `call`, the digest of a call,
-    it covers only calls with this digest."""
+    it covers only calls with this digest. `also` are other tools that it covers with the same patterns."""
 
     tool: str
     patterns: tuple[str, ...]
     always: bool = True
     words: str = ""
     call: str = ""
+    also: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> tuple[tuple[str, str], ...]:
+        """Each tool that it covers with each of the patterns."""
+        return tuple((tool, pattern) for tool in (self.tool, *self.also) for pattern in self.patterns)
 
     @property
     def text(self) -> str:
         """The rules as they would appear in a list of allow rules."""
-        return ", ".join(f"{self.tool}({pattern})" for pattern in self.patterns)
+        return ", ".join(f"{tool}({pattern})" for tool, pattern in self.rules)
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):

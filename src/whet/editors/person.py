@@ -29,7 +29,7 @@ from whet.editors.editor import Editor
 from whet.editors.options import Mode
 from whet.editors.tool_calls import Content
 from whet.editors.view import EditorTurnView, ShownCall
-from whet.question import describe_scope
+from whet.question import TAKE_BACK, describe_scope
 from whet.visible import WHOLE, visible
 
 _ANSWER = "answer"
@@ -205,10 +205,10 @@ def _options(request: ApprovalRequest, forms: Sequence[str]) -> list[PermissionO
     options = [PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
     for number, scope in enumerate(request.scopes):
         mark = f":{number}" if number else ""
-        name = f"Allow, and don't ask again in this session for {describe_scope(scope)}"
+        name = f"Allow, and don't ask again in this session to {describe_scope(scope)}"
         options.append(PermissionOption(option_id=f"session{mark}", name=name, kind="allow_always"))
         if scope.always:
-            name = f"Allow, and never ask again in this folder for {describe_scope(scope)}"
+            name = f"Allow, and never ask again in this folder to {describe_scope(scope)} ({TAKE_BACK})"
             options.append(PermissionOption(option_id=f"always{mark}", name=name, kind="allow_always"))
     if "change" in forms:
         options.append(PermissionOption(option_id="change", name="Change it first …", kind="allow_once"))

@@ -15,7 +15,7 @@ from whet.channels.pieces import split_message
 from whet.contract.channels import MessageButton, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.gateway.open_questions import DECISIONS, ChatQuestions, QuestionRoute
-from whet.question import QuestionText, Row, build_question, describe_scope, label_note
+from whet.question import TAKE_BACK, QuestionText, Row, build_question, describe_scope, label_note
 from whet.typed_answer import may_count
 from whet.visible import WHOLE, visible
 
@@ -93,8 +93,9 @@ class ChatPerson:
         buttons = [button for button in allowing if may_count(button[1], is_shown_whole=is_whole)] + [_NO]
         buttons += [_ALL] if rows != full_rows(question) else []
         if request.scopes and is_whole:
-            lasts = "This conversation and always" if request.grant else "This conversation"
-            lines += [f"{lasts}: not asked again for", code_block(describe_scope(request.scopes[0]))]
+            lasts = "This conversation (until Whet restarts)"
+            lasts += f" and always (in this folder; {TAKE_BACK})" if request.grant else ""
+            lines += [f"{lasts}: not asked again to", code_block(describe_scope(request.scopes[0]))]
         write = "Or write" if route.limits.has_buttons else "Write"
         name = f"{route.required_name} " if route.required_name else ""
         always = f", `{name}always`" if request.grant else ""

@@ -37,7 +37,11 @@ class FirstFrame:
 
     def __enter__(self) -> FirstFrame:
         if os.environ.get("TERM", "dumb") not in ("dumb", "unknown") and sys.stdout.isatty():
-            self._draw()
+            try:
+                self._draw()
+            except BaseException:  # a signal ended the program meanwhile
+                self.close()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -77,8 +81,8 @@ class FirstFrame:
         held = [*attributes]
         held[0] &= ~termios.ICRNL
         held[3] &= ~(termios.ECHO | termios.ICANON)
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, held)
         self._attributes = attributes
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, held)
 
     def _paint(self, text: str, style: str) -> str:
         codes = [_SGR[word] for word in self._theme.prompt.get(style, "").split()]

@@ -19,12 +19,13 @@ from prompt_toolkit.layout.layout import walk
 
 class FrameText(msgspec.Struct, frozen=True):
     """What a redraw shows: the live area with its rule, the sign before the input, the rule and the status
-    line below it."""
+    line below it. It was built for `columns` columns."""
 
     above: StyleAndTextTuples = []
     sign: StyleAndTextTuples = []
     rule: str = ""
     status: str = ""
+    columns: int = 0
 
 
 def add_frame(layout: Layout, frame: Callable[[], FrameText], is_done: Callable[[], bool]) -> None:

@@ -18,14 +18,17 @@ from prompt_toolkit.input.vt100 import Vt100Input
 # Its flags in kitty's protocol, and its name and version: both unknown to plain terminals, which ignore them.
 _QUESTION = "\x1b[?u\x1b[>q"
 _FLAGS = re.compile(r"\x1b\[\?\d+u")
+_VERSION = re.compile(r"\x1bP>\|([^\x1b\x07]*)")
 _HAS_MODIFIED_KEYS = re.compile(r"\x1bP>\|(?:XTerm|tmux)")
 _SWITCHES = {"kitty": ("\x1b[>1u", "\x1b[<u"), "xterm": ("\x1b[>4;1m", "\x1b[>4m")}
 
 
 class KeyProtocol:
-    """The protocol of one terminal. `note_reply` takes its replies."""
+    """The protocol of one terminal. `note_reply` takes its replies; `version` is its name and version, or
+    empty if it has not said them."""
 
     def __init__(self) -> None:
+        self.version: str = ""
         self._name = ""
         self._has_terminal = False
         self._is_on = False
@@ -49,6 +52,8 @@ class KeyProtocol:
 
     def note_reply(self, reply: str) -> None:
         """Note a reply of the terminal. Kitty's protocol is preferred, whichever reply comes first."""
+        if match := _VERSION.match(reply):
+            self.version = match[1]
         if _FLAGS.fullmatch(reply):
             name = "kitty"
         elif _HAS_MODIFIED_KEYS.match(reply) and not self._name:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import (
@@ -55,14 +55,11 @@ def _close_menu(event: KeyPressEvent) -> None:
     event.current_buffer.complete_state = None
 
 
-def _edit(event: KeyPressEvent) -> None:
-    event.current_buffer.open_in_editor()
-
-
 class InputKeys:
     """The keys of one terminal. `live` says whether something runs, `inputs` is what the person did;
     `typed_ahead` is what was typed on after a question came, for the input line that it took the place of;
-    `is_lent` whether another program has the terminal."""
+    `is_lent` whether another program has the terminal, `hold` waits for one
+    that a key started, which `lending` is."""
 
     def __init__(self) -> None:
         self.live: LiveLines = _no_lines
@@ -71,8 +68,14 @@ class InputKeys:
         self.question: TerminalQuestion | None = None
         self.typed_ahead: str = ""
         self.is_lent: bool = False
+        self.hold: Callable[[asyncio.Future[None]], Coroutine[object, object, None]] | None = None
+        self.lending: asyncio.Future[None] | None = None
         self.typing: TypingGuard = TypingGuard()
         self._escaped_s = 0.0
+
+    def _edit(self, event: KeyPressEvent) -> None:
+        if self.hold is not None:
+            self.lending = asyncio.ensure_future(self.hold(event.current_buffer.open_in_editor()))
 
     def bindings(self, prompt: Callable[[], Buffer]) -> KeyBindings:
         """Return the key bindings. `prompt` returns the input line's buffer."""
@@ -144,9 +147,9 @@ class InputKeys:
             keys.add(key, filter=~has_question & ~has_completions, eager=True)(send_signal(signal))
         keys.add("c-b", filter=running & ~has_question, eager=True)(send_signal(PromptSignal.BACKGROUND))
         # The library's own keys for this would also send the text, and so end the prompt.
-        keys.add("c-g", filter=~has_question & ~is_searching)(_edit)
-        keys.add("c-x", "c-e", filter=~has_question & emacs_insert_mode)(_edit)
-        keys.add("v", filter=~has_question & vi_navigation_mode)(_edit)
+        keys.add("c-g", filter=~has_question & ~is_searching)(self._edit)
+        keys.add("c-x", "c-e", filter=~has_question & emacs_insert_mode)(self._edit)
+        keys.add("v", filter=~has_question & vi_navigation_mode)(self._edit)
         keys.add("c-v", filter=~has_question & (emacs_insert_mode | vi_insert_mode))(
             send_signal(PromptSignal.IMAGE)
         )

@@ -14,6 +14,7 @@ from whet.contract.tools import tags_of
 from whet.question import (
     FOLDED_ROWS,
     LABELS,
+    TAKE_BACK,
     QuestionText,
     Row,
     build_question,
@@ -75,14 +76,14 @@ class TerminalDecision:
             noun, effect = "command", "it does not run"
         elif "url" in tags:
             noun, effect = "page", "the page is not read"
-        rows = [("  1  ", f"Yes, once: only this {noun}")]
-        scopes = [describe_scope(scope) for scope in self.request.scopes] or [f"calls of {self.request.tool}"]
+        rows = [("  1  ", f"Yes, once: only this {noun}; it allows nothing later")]
+        ends = "you quit this chat" if self._has_keys else "this run ends"
+        scopes = [describe_scope(scope) for scope in self.request.scopes]
         rows += [
-            (
-                f"  {option.number}  ",
-                f"Yes, also for {exact(scope)}, without asking again until you end this session",
+            (f"  {option.number}  ", f"Yes, and don't ask again to {exact(scope)} until {ends}")
+            for option, scope in zip(
+                self._sessions, scopes or [f"use the tool {self.request.tool}"], strict=True
             )
-            for option, scope in zip(self._sessions, scopes, strict=True)
         ]
         keys = "Enter and Esc mean no, too" if self._has_keys else "Enter means no, too"
         return [*rows, (f"› {self._no}  ", f"No: {effect} ({keys})")]
@@ -94,9 +95,9 @@ class TerminalDecision:
         saved = "the diff" if noun == "diff" else "what"
         used = "applied" if noun == "diff" else "written" if self.request.changes else "run"
         edit = "Tab" if self._has_keys else "edit"
-        answers.append((edit, f"edit the {noun} in your editor; {saved} you save is {used}"))
+        answers.append((edit, f"edit the {noun} in an editor; {saved} you save is {used} at once"))
         answers += [
-            (option.name, f"like {number}, and for good in this folder (undo: whet approvals)")
+            (option.name, f"like {number}, in all chats of this folder; {TAKE_BACK}")
             for option in self._lasting
             for number in [option.name.partition(" ")[2] or str(_FIRST_SCOPE)]
         ]

@@ -117,6 +117,12 @@ class InputCompleter(Completer):
             yield Completion(name + "/" * is_folder, start_position=-len(prefix))
 
 
+def has_completions(document: Document) -> bool:
+    """Return whether what is typed can have completions: others are not looked for at each key."""
+    before = document.text_before_cursor
+    return before.startswith("/") or _AT_WORD.search(before) is not None
+
+
 def _listed(typed: str, completions: Sequence[Completion]) -> set[str]:
     """Return the paths of completions of the last part of what was typed."""
     return {typed.rpartition("/")[0] + "/" * ("/" in typed) + each.text for each in completions}
@@ -261,12 +267,12 @@ class _PasteInput(ProtocolInput):
         return keys
 
 
-def open_input(set_pause: Callable[[float], object]) -> Input:
+def open_input(set_pause: Callable[[float], object], protocol: KeyProtocol) -> Input:
     """Open the terminal's input with a parser that handles long pastes, and with unambiguous keys if the
     terminal has them. After each read, `set_pause` gets the seconds until the keys must be flushed."""
     if not isinstance(create_input(), Vt100Input):
         return create_input()
-    return _PasteInput(KeyProtocol(), set_pause)
+    return _PasteInput(protocol, set_pause)
 
 
 class _File(FileHistory):

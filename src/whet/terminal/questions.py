@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.question import TAKE_BACK
 from whet.terminal import wording
 from whet.terminal.diff_view import PaintedRow
 from whet.terminal.permission_question import (
@@ -35,8 +36,8 @@ _BAR = "  | "
 _MIN_SHOWN = 4  # rows of what would run, before the reasons and the hint are left out
 _OWN_NUMBER = re.compile(r" *(\d+)  ")
 _GRANTS = {
-    "session": "not asked again in this session",
-    "always": "not asked again in this folder (undo: whet approvals)",
+    "session": "until you quit this chat, Whet won't ask again to",
+    "always": f"in this folder ({TAKE_BACK}), Whet won't ask again to",
 }
 
 
@@ -333,8 +334,8 @@ class TerminalPerson:
     def _report_grant(self, decision: TerminalDecision, answer: Answer) -> Answer | Reply:
         if answer not in _GRANTS:
             return answer
-        text = f"{_GRANTS[answer]}: {decision.scope_text() or decision.request.subject}"
-        self._terminal.write(wording.clip(wording.printable(text), self._terminal.width()) + "\n")
+        text = f"{_GRANTS[answer]} {decision.scope_text() or decision.request.subject}"
+        self._say(wording.printable(text))
         return decision.reply(answer).short
 
     def _say(self, text: str) -> None:

@@ -11,8 +11,10 @@ import asyncio
 import os
 import select
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +25,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -31,11 +34,13 @@ from prompt_toolkit.styles import DynamicStyle, Style
 from whet.contract.protocols import Person
 from whet.terminal.first_frame import FirstFrame
 from whet.terminal.frame_layout import FrameText, add_frame
+from whet.terminal.key_protocol import KeyProtocol
 from whet.terminal.keys import InputKeys
 from whet.terminal.pager import find_pager, is_long, run_pager
-from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, open_history, open_input
+from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, has_completions, open_history, open_input
 from whet.terminal.questions import PickQuestion, TerminalPerson, TerminalQuestion
 from whet.terminal.redraws import Redraws
+from whet.terminal.reflow import erase_frame
 from whet.terminal.render import Painter
 from whet.terminal.screen import LiveLines, PromptSignal, StatusLine, Typed, picked_choice
 from whet.terminal.signs import Fragment, Marks
@@ -106,11 +111,12 @@ class Terminal:
         self._written_meanwhile: list[str] = []
         self._status: StatusLine = lambda width: ""
         self._keys = InputKeys()
+        self._protocol = KeyProtocol()
         self._asking = asyncio.Lock()
         self._prompt: PromptSession[str] = PromptSession(
             lambda: self._drawn.sign,
             multiline=True,
-            complete_while_typing=True,
+            complete_while_typing=Condition(lambda: has_completions(self._prompt.default_buffer.document)),
             completer=completer,
             history=open_history(history),
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
@@ -120,7 +126,7 @@ class Terminal:
             prompt_continuation="  ",
             erase_when_done=True,
             reserve_space_for_menu=0,
-            input=open_input(self._set_pause),
+            input=open_input(self._set_pause, self._protocol),
             output=Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False),
         )
         self._prompt.default_buffer.on_text_changed += self._keys.note_typing
@@ -130,6 +136,7 @@ class Terminal:
         self._app.before_render += self._note_drawing
         self._app.after_render += self._redraws.note_end
         self._app.ttimeoutlen, self._app.timeoutlen = KEY_PAUSE_S, _ESCAPE_S
+        self._app.terminal_size_polling_interval = None  # a signal says so
         add_frame(self._app.layout, lambda: self._drawn, lambda: self._app.is_done)
         self._tasks: list[asyncio.Task[None]] = []
         self._drawn_rows: list[list[Fragment]] = []
@@ -145,6 +152,7 @@ class Terminal:
         `live` returns the lines above the input, `status` the line below it.
         """
         self._keys.live, self._status = live, status
+        self._keys.hold = self._while_lent
         if self._frame:
             self._frame.hand_over()
         ready = asyncio.Event()
@@ -157,6 +165,10 @@ class Terminal:
         first_render = asyncio.ensure_future(ready.wait())
         await asyncio.wait({self._tasks[0], first_render}, return_when=asyncio.FIRST_COMPLETED)
         first_render.cancel()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(
+            signal.SIGWINCH, self._app.invalidate
+        )  # `_note_drawing` erases, not the library
 
     def write(self, text: str) -> None:
         """Write finished text above the input line. The live area is erased in the same output."""
@@ -169,7 +181,7 @@ class Terminal:
             sys.stdout.write(text)
             sys.stdout.flush()
             return
-        self._app.renderer.erase()
+        erase_frame(self._app, self._protocol.version)
         self._app.output.write_raw(text)
         self._app.output.flush()
         self._app.invalidate()
@@ -251,11 +263,15 @@ class Terminal:
 
     async def lend(self, work: Callable[[], T]) -> T:
         """Release the terminal to another program while `work` runs on a thread. Text that is written
-        meanwhile is shown afterwards."""
+        meanwhile is shown afterwards. If this is cancelled, it waits for `work`, which has the terminal."""
+        return await self._while_lent(asyncio.ensure_future(run_in_terminal(work, in_executor=True)))
+
+    async def _while_lent(self, running: asyncio.Future[T]) -> T:
         self._keys.is_lent = True
         try:
-            return await run_in_terminal(work, in_executor=True)
+            return await asyncio.shield(running)
         finally:
+            await asyncio.wait({running})
             self._keys.is_lent = False
             self._keys.typing.end_line()
             texts, self._written_meanwhile = self._written_meanwhile, []
@@ -266,16 +282,14 @@ class Terminal:
         """Show a text of any length: in the person's pager if it is longer than the screen."""
         long = is_long(text, self.width(), self.height() - _ROWS_BELOW)
         command = find_pager(os.environ, str(self._folder())) if long else []
-        if command:
-            await self.lend(lambda: run_pager(command, text, os.environ))
-        else:
-            self.write(text)
+        if not command:
+            return self.write(text)
+        await self.lend(lambda: run_pager(command, text, os.environ))
 
     async def _run(self) -> None:
         try:
-            await self._prompt.prompt_async()
-        except EOFError:
-            pass
+            with suppress(EOFError):
+                await self._prompt.prompt_async()
         finally:
             self._keys.inputs.put_nowait(PromptSignal.END)
 
@@ -289,6 +303,8 @@ class Terminal:
     def _note_drawing(self, _: object) -> None:
         """Build what this redraw shows, once. Keys that wait now were typed before its question."""
         self._redraws.note_begin()
+        if self._drawn.columns != self.width():
+            erase_frame(self._app, self._protocol.version)
         self._drawn = self._build()
         self._prompt.color_depth = ColorDepth(f"DEPTH_{self._painter.theme.colour_bits}_BIT")
         question = self._keys.question
@@ -316,8 +332,8 @@ class Terminal:
         status = self._status(size.columns - 1)
         if question and question.keys:
             keys = "\n".join(wrap_lines(question.keys, size.columns))
-            return FrameText(above, [("class:ask", keys)], rule, status)
-        return FrameText(above, [("class:sign", self._marks.prompt)], rule, status)
+            return FrameText(above, [("class:ask", keys)], rule, status, size.columns)
+        return FrameText(above, [("class:sign", self._marks.prompt)], rule, status, size.columns)
 
     def _make_room(self, buffer: Buffer) -> None:
         """Reserve lines below the input only while there are completions."""

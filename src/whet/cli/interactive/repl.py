@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -29,7 +28,7 @@ from whet.cli.interactive.learning_commands import run_skill
 from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.cli.interactive.status import StatusBoard
 from whet.cli.launch import ChatOptions, forget_empty, open_session, start_app, workspace_of
-from whet.cli.main import run_on_loop
+from whet.cli.main import run_on_loop, run_until_signal
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
 from whet.contract.events import Event, ReviewFinished, ToolFinished, TurnEnd
@@ -197,24 +196,24 @@ class TerminalChat:
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
         """Handle the person's inputs until they leave."""
         self._key_actions.images = list(images)
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._terminate)
-        await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
         try:
-            greet(self)
-            await self._arrive()
-            self.services.reviews.get().start()
-            self.services.schedules.get().start()
-            if picks:
-                await self._handle_line(Typed("/resume", "/resume", "/resume"))
-            while not self._state.leaving:
-                await self._take(await self._screen.read())
+            await run_until_signal(self._talk(picks=picks), self._end_at_signal)
         finally:
-            loop.remove_signal_handler(signal.SIGTERM)
             await self._state.end_turn()
             self._key_actions.close()
             await self._screen.aclose()
         return self._state.code
+
+    async def _talk(self, *, picks: bool) -> None:
+        await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
+        greet(self)
+        await self._arrive()
+        self.services.reviews.get().start()
+        self.services.schedules.get().start()
+        if picks:
+            await self._handle_line(Typed("/resume", "/resume", "/resume"))
+        while not self._state.leaving:
+            await self._take(await self._screen.read())
 
     def say(self, text: str, style: str = "") -> None:
         """Show text of our own."""
@@ -407,10 +406,8 @@ class TerminalChat:
         """Show the sent line in the scroll-back."""
         self._screen.echo(person_text(self.painter, self._state.marks, text))
 
-    def _terminate(self) -> None:
-        self._state.code = 143
-        self.leave()
-        self._screen.wake(PromptSignal.END)
+    def _end_at_signal(self, number: int) -> None:
+        self._state.code, self._state.leaving = 128 + number, True
 
 
 def _interrupt(chat: TerminalChat, state: _TerminalState) -> None:
