@@ -21,7 +21,7 @@ INSTALLED = Path("/var/lib/whet-confirm")
 TOKEN = r"wct_[A-Za-z0-9_-]{43}"
 SECRETS = rf"{TOKEN}|whet-ed25519-[A-Za-z0-9_-]{{40,}}|whsec_[A-Za-z0-9+/=]{{16,}}"
 _DECIDING = late_pattern(
-    r"\bwhet(?:\s+-\S+(?:[= ]\S+)?)*\s+confirm\s+(?:approve|deny|serve|token|policy|prune|install)\b"
+    r"\bwhet(?:\s+-\S+(?:[= ]\S+)?)*\s+confirm\s+(?:approve|deny|serve|token|policy|prune|install|setup)\b"
     r"|/confirm/[0-9A-Za-z$\{\}_*]{1,40}/(?:approve|deny|amend)\b|whet[._]confirm\b(?!/)"
 )
 _FILES = ("approve.token", "signing.key", "webhook.secret", "confirmations.db")

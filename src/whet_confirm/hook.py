@@ -163,14 +163,14 @@ async def _ask_again(
         ticket = await client.submit(*_describe(event, title), event.details, again)
     call = KeptCall(ticket.id, name, event.session, event.folder, event.tool)
     kept = KeptCalls(ask.kept)
-    kept.add(call)
-    record = await client.wait(ticket.id, ask.timeout_s)
-    if record["status"] == "pending":
-        waits = f"nobody has answered yet; request {ticket.id} still waits"
-        advice = "End your turn: you are continued after the answer"
-        raise ConfirmationRefused(f"{waits}. {advice}", status="pending", request_id=ticket.id)
-    kept.remove(call)
-    used = await client.consume_approval(ticket, record)
+    with kept.hold(call):
+        record = await client.wait(ticket.id, ask.timeout_s)
+        if record["status"] == "pending":
+            waits = f"nobody has answered yet; request {ticket.id} still waits"
+            advice = "End your turn: you are continued after the answer"
+            raise ConfirmationRefused(f"{waits}. {advice}", status="pending", request_id=ticket.id)
+        kept.remove(call)
+        used = await client.consume_approval(ticket, record)
     return f"approved by {used.resolved_by}"
 
 

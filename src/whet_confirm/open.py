@@ -154,8 +154,9 @@ def open_database(paths: ServicePaths, patience_s: float = 10.0) -> ConfirmDatab
         return TeamConfirmDatabase.open_url(paths.url, patience_s=patience_s)
 
 
-def make_first_tokens(service: ConfirmService, paths: ServicePaths) -> list[Path]:
-    """Create a submit and an approve token if there has never been a token. Return their files (0600)."""
+def make_first_tokens(service: ConfirmService, paths: ServicePaths, owner: str = "owner") -> list[Path]:
+    """Create a submit token, and an approve token for `owner`, if there has never been a token. Return their
+    files (0600)."""
     if service.database.read_now(tokens.TOKENS.all):
         return []
 
@@ -163,7 +164,7 @@ def make_first_tokens(service: ConfirmService, paths: ServicePaths) -> list[Path
         tx = Tx(db, service.timeline.now_s(), service.key)
         if tokens.TOKENS.all(db):
             return {}
-        names = {"submit": "agent", "approve": "owner"}
+        names = {"submit": "agent", "approve": owner}
         return {role: tokens.create(tx, name, role, by=BY_START)[1] for role, name in names.items()}
 
     secrets = service.database.write_now(make)

@@ -1,14 +1,17 @@
 """Agents that ended before a person answered: what they asked for, and the commands that continue them.
 
 The hook stores a file for each request that may outlive its agent, and removes it once the agent got the
-answer. What is left belongs to agents that have ended.
+answer. While a hook waits it holds a lock, which the system releases if the hook is killed: a file without a
+lock belongs to an agent that has ended.
 """
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +89,31 @@ class KeptCalls:
     def remove(self, call: KeptCall) -> None:
         """Forget a call."""
         self._path(call).unlink(missing_ok=True)
+        self._path(call).with_suffix(".lock").unlink(missing_ok=True)
+
+    def has(self, call: KeptCall) -> bool:
+        """Return whether nobody has used the answer to a call yet."""
+        return self._path(call).exists()
+
+    @contextmanager
+    def hold(self, call: KeptCall) -> Generator[None]:
+        """Store a call, and mark its agent as alive while the block and its process run."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._path(call).with_suffix(".lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            self.add(call)
+            yield
+
+    def is_held(self, call: KeptCall) -> bool:
+        """Return whether a hook still waits for the answer to a call."""
+        try:
+            with self._path(call).with_suffix(".lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
 
     def __iter__(self) -> Iterator[KeptCall]:
         for path in sorted(self._folder.glob("*.json")):

@@ -136,20 +136,22 @@ class ConfirmService:
             )
         )
 
-    def get(self, request_id: str) -> ConfirmRequest | None:
+    def get(self, request_id: str, *, is_compared: bool = False) -> ConfirmRequest | None:
         """Return one request in its current state, or None.
+
+        `is_compared`: `authenticate` has compared memory with the database in this step of the loop.
 
         Raises StoreCorrupt for an approval that another program wrote: it gets no answer and no signature.
         """
-        row = self._row(requests.BY_ID, request_id)
+        row = self._row(requests.BY_ID, request_id, is_compared=is_compared)
         return self._read(row) if row else None
 
-    def _row(self, sql: str, key: str | bytes) -> tuple[Any, ...] | None:
+    def _row(self, sql: str, key: str | bytes, *, is_compared: bool = False) -> tuple[Any, ...] | None:
         """Return the current row of a key, from memory if nothing was committed since it was read."""
         database = self.database
         if not database.hears_of_writes_at_once:
             return database.read_one(sql, (key,))
-        now = database.change_counter()
+        now = self._fresh_at if is_compared else database.change_counter()
         if now != self._fresh_at or len(self._fresh) >= _CACHE_SIZE:
             self._fresh.clear()
             self._fresh_at = now

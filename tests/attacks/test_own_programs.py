@@ -53,6 +53,7 @@ OUTSIDE = {
     "whet/cli/interactive/own_programs.py": "whet itself, for slash commands",
     "whet_confirm/gateway/program.py": "the MCP server that the person names on the command line",
     "whet_confirm/commands/install.py": "the commands of an install that root confirms",
+    "whet_confirm/commands/background.py": "the service that a person starts with setup",
     "whet_confirm/commands/resume.py": "the agent that a person continues with --run",
 }
 """Files that start programs outside a sandbox, and why that is safe in a hostile workspace."""

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import apsw
+import httpx2
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse
+from tests.confirm.running import SUBMIT, Running, ToolUse, touch
 from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
 from whet_confirm.canonical import canonical, request_digest
 from whet_confirm.grants import GrantRefused, check_grant
 from whet_confirm.keys import PublicKey, SigningKey, load_key
 from whet_confirm.open import ServicePaths, StartTerms, open_service
+from whet_confirm.peers import Peers
+from whet_confirm.records import Caller
 from whet_confirm.service import CallerLimits
 
 
@@ -346,3 +351,20 @@ def test_every_documented_answer_fits_its_schema(shared):
     fits(agent.get("/confirm"), "/confirm", "get")
     fits(agent.post("/confirm", content=b"{"), "/confirm", "post")
     fits(shared.client().get("/confirm"), "/confirm", "get")
+
+
+@pytest.mark.parametrize("kind", ["token", "socket", "open"])
+def test_a_status_is_of_the_newest_commit_however_the_caller_is_known(tmp_path: Path, kind: str) -> None:
+    peers: Peers = {os.getuid(): Caller("agent", "submit", f"uid:{os.getuid()}")} if kind == "socket" else {}
+    with Running(
+        tmp_path, is_open=kind == "open", peers=peers, socket=tmp_path / "api.sock", upkeep=False
+    ) as server:
+        transport = httpx2.HTTPTransport(uds=str(tmp_path / "api.sock")) if kind == "socket" else None
+        with httpx2.Client(base_url=f"http://127.0.0.1:{server.port}", transport=transport) as agent:
+            if kind == "token":
+                agent.headers["authorization"] = f"Bearer {server.token('submit', 'agent')}"
+            request_id = agent.post("/confirm", json=SUBMIT).json()["id"]
+            for _ in range(2):
+                assert agent.get(f"/confirm/{request_id}").json()["status"] == "pending"
+            touch(server.places, "UPDATE requests SET description = 'other' WHERE id = ?", request_id)
+            assert agent.get(f"/confirm/{request_id}").json()["description"] == "other"

@@ -21,7 +21,7 @@ from tests.confirm.running import Running
 from tests.confirm.test_clients import Person
 from tests.support import within
 from whet.contract.errors import ConfigError
-from whet_confirm.gateway.messages import Unclear, parse_line, read_call
+from whet_confirm.gateway.messages import Unclear, encode_waiting, parse_line, read_call
 from whet_confirm.gateway.pins import ToolPins
 from whet_confirm.gateway.rules import GatewayRules, read_rules
 
@@ -297,6 +297,30 @@ def test_a_cancelled_call_and_a_closed_client_withdraw_their_requests(
         gate.process.stdin.close()
         assert gate.process.wait(20) == 0
         assert server.stored(second["id"]).status == "cancelled" and gate.ran() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("token", ["p1", 0])
+def test_a_client_that_follows_a_held_call_learns_that_it_waits(
+    server: Running, tmp_path: Path, token: str | int
+) -> None:
+    with Gate(server, tmp_path) as gate:
+        gate.start()
+        params = {"name": "delete_file", "arguments": {"path": "a"}, "_meta": {"progressToken": token}}
+        gate.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        progress = json.loads(gate.read())
+        assert progress["method"] == "notifications/progress" and "id" not in progress
+        assert progress["params"]["progressToken"] == token
+        assert progress["params"]["message"] == "waiting for a person's approval"
+        (request,) = until(lambda: pending(server), "the request")
+        approver = server.client("approve", "ann")
+        assert approver.post(f"/confirm/{request['id']}/deny").status_code == 200
+        assert json.loads(gate.read())["id"] == 1  # and nothing between
+
+
+def test_progress_of_a_held_call_increases_and_stays_below_the_servers() -> None:
+    values = [json.loads(encode_waiting("p", number))["params"]["progress"] for number in range(1, 100)]
+    assert values == sorted(set(values)) and values[-1] < 0
 
 
 @pytest.mark.slow

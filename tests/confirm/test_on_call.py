@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.confirm.notify.test_push import ask, shown, subscribe
+from tests.confirm.notify.test_push import ask, change, shown, subscribe, waits
 from tests.confirm.running import Running, ToolUse
 from tests.confirm.test_audit import look
 from tests.confirm.vendors.push import PushServer, press
@@ -80,9 +80,13 @@ def test_the_next_person_is_notified_until_one_answers(tmp_path: Path) -> None:
         pages = {name: server.signed_in(name) for name in ("ann", "bob", "carol")}
         phones = {name: subscribe(page, push, name) for name, page in pages.items()}
         auditor = server.client("audit", "auditor")
+        bobs_id = server.rows("SELECT id FROM devices WHERE label = 'bob'")[0][0]
+        quiet = {"do": "quiet", "device": bobs_id, "timezone": "Europe/Berlin"}
+        assert change(pages["bob"], **quiet, quiet="13:00-16:00").status_code == 303  # it is 14:00
         request = ask(server, timeout_seconds=3600)
-        for phone in phones.values():
-            shown(push, phone, request)
+        for name in ("ann", "carol"):
+            shown(push, phones[name], request)
+        assert waits(server, request)["bob"] == "waits: quiet hours until 16:00 Europe/Berlin"
         waits_s = {"bob": 361, "carol": 600, "ann": 600}
         for name, wait_s in waits_s.items():
             for phone in phones.values():

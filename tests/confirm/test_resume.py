@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,12 +39,15 @@ def call_tool(server: Running, folder: Path, call: str, command: str = "make") -
     return f"{answer['permissionDecision']}: {answer['permissionDecisionReason']}"
 
 
-def resume(server: Running, folder: Path, *options: str, path: str = "") -> forked.Done:
-    environ = {
+def variables(server: Running, folder: Path, path: str) -> dict[str, str]:
+    return {
         "WHET_HOME": str(folder), "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
         "CONFIRMATION_TOKEN": os.environ["CONFIRMATION_TOKEN"], "PATH": f"{path}:{os.environ['PATH']}",
     }  # fmt: skip
-    return forked.run(("confirm", "resume", *options), folder, environ=environ)
+
+
+def resume(server: Running, folder: Path, *options: str, path: str = "") -> forked.Done:
+    return forked.run(("confirm", "resume", *options), folder, environ=variables(server, folder, path))
 
 
 @pytest.mark.slow
@@ -63,11 +68,75 @@ def test_an_agent_that_ended_is_continued_with_the_answer(server: Running, tmp_p
     program.write_text('#!/bin/sh\necho "$(pwd) $2 ${CONFIRMATION_TOKEN:-no token}" > arguments\nexit 3\n')
     program.chmod(0o700)
     done = resume(server, tmp_path, "--wait", "--run", path=str(tmp_path))
-    assert done.code == 0 and "claude exited with 3" in done.out
+    assert done.code == 1 and "claude exited with 3. Run this again." in done.out
     assert (tmp_path / "arguments").read_text() == f"{tmp_path} s-1 no token\n"
     assert call_tool(server, tmp_path, "c2") == "allow: approved by alice"
     assert resume(server, tmp_path).out == "No request has outlived its agent.\n"
     assert server.rows("SELECT count(*) FROM requests") == [(1,)]
+
+
+def answer(server: Running, command: str, verdict: str = "approve") -> str:
+    """Decide the pending request for a command, and give its id."""
+    rows = server.rows("SELECT id, details FROM requests WHERE status = 'pending'")
+    (request_id,) = (str(row[0]) for row in rows if json.loads(str(row[1]))["command"] == command)
+    assert server.client("approve", "alice").post(f"/confirm/{request_id}/{verdict}").status_code == 200
+    return request_id
+
+
+def write_agent(folder: Path, script: str) -> None:
+    program = folder / "claude"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+
+
+@pytest.mark.slow
+def test_an_agent_that_could_not_be_continued_is_not_forgotten(server: Running, tmp_path: Path) -> None:
+    call_tool(server, tmp_path, "c1")
+    request = answer(server, "make", "deny")
+    missing = resume(server, tmp_path, "--run")
+    assert missing.code == 1 and "claude could not start: No such file or directory" in missing.err
+    write_agent(tmp_path, "exit 1")
+    assert resume(server, tmp_path, "--run", path=str(tmp_path)).code == 1
+    assert resume(server, tmp_path).out.startswith(f"{request}  Bash  denied\n")
+    write_agent(tmp_path, "exit 0")
+    assert resume(server, tmp_path, "--run", path=str(tmp_path)).code == 0
+    assert resume(server, tmp_path).out == "No request has outlived its agent.\n"
+
+
+@pytest.mark.slow
+def test_an_answer_is_used_while_another_request_waits_and_also_if_it_comes_later(
+    server: Running, tmp_path: Path
+) -> None:
+    for name in ("one", "two", "three"):
+        call_tool(server, tmp_path, name, name)
+    pending = [str(row[0]) for row in server.rows("SELECT id FROM requests ORDER BY id")]
+    commands = dict(server.rows("SELECT id, json_extract(details, '$.command') FROM requests"))
+    answer(server, str(commands[pending[-1]]))
+    os.mkfifo(tmp_path / "continued")
+    write_agent(tmp_path, 'echo "$4" > continued')
+    following = subprocess.Popen(
+        [sys.executable, "-m", "whet", "confirm", "resume", "--wait", "--run"],
+        env=os.environ | variables(server, tmp_path, str(tmp_path)), stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert "was approved" in (tmp_path / "continued").read_text()  # two still wait
+    another = resume(server, tmp_path, "--run")
+    assert another.code == 1 and "another" in another.err
+    call_tool(server, tmp_path, "four", "four")  # of an agent that ended only now
+    for name in (str(commands[pending[0]]), str(commands[pending[1]]), "four"):
+        answer(server, name, "deny")
+        assert "was not approved" in (tmp_path / "continued").read_text()
+    out, _ = following.communicate(timeout=30)
+    assert following.returncode == 0 and out.count("exited with 0") == 4
+
+
+def test_an_agent_whose_hook_still_waits_is_not_continued(server: Running, tmp_path: Path) -> None:
+    call_tool(server, tmp_path, "c1")
+    request = answer(server, "make")
+    kept = KeptCalls(tmp_path / "confirm" / "kept")
+    (call,) = kept
+    with kept.hold(call):
+        assert resume(server, tmp_path, "--run").out == f"{request}  Bash  approved: its agent still runs\n"
+    assert f"{request}  Bash  approved\n  cd " in resume(server, tmp_path).out
 
 
 @pytest.mark.slow

@@ -40,6 +40,7 @@ COMMANDS = [
     "whet -p work confirm approve ID",
     "whet confirm token create --role approve --name bob",
     "whet confirm policy allow deploy --principal agent --for 1h",
+    "whet confirm setup --yes --channel telegram --chat 1 --user-id 2",
     "whet confirm serve --insecure-no-auth --port 6001",
     "curl -X POST http://127.0.0.1:6000/confirm/Vbcxaq87vcBOtz6bZ2Lbhe/approve",
     "curl http://localhost:6080/login -d token=x",

@@ -84,6 +84,14 @@ def open_channel(
         return IsolatedChannel(name, error.reason), tokens
 
 
+def platform_secrets(kind: str) -> tuple[str, ...]:
+    """Return the variables that hold a platform's tokens unless the file names others. Raises ConfigError if
+    the platform is unknown or needs an extra, SendFailed if its package fails."""
+    platform = _load_ours(kind, kind) if kind in _OURS else _load_platform(kind)
+    fields = msgspec.structs.fields(platform.settings)
+    return tuple(str(field.default) for field in fields if field.name.endswith("_env"))
+
+
 def account_of(kind: str, fields: Mapping[str, object], tokens: Sequence[str]) -> tuple[object, ...]:
     """Return a key for a channel's account on its platform.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +13,13 @@ from whet.cli.main import run_on_loop
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet_confirm.client import ConfirmClient
+from whet_confirm.commands.files import find_program
 from whet_confirm.hook import HOOK_AGENTS
 from whet_confirm.resume import MAX_KEEP_S
+
+if TYPE_CHECKING:
+    from whet_confirm.adopt.adoption import Adoption
+    from whet_confirm.adopt.agents import HookCommand
 
 
 @click.command()
@@ -43,14 +49,8 @@ def adopt(
 
     AGENT is claude-code, codex, gemini, qwen-code, copilot, cursor, opencode or pi.
     """
-    # Only this command needs these modules.
-    from whet_confirm.adopt.adoption import Adoption  # noqa: PLC0415
-    from whet_confirm.adopt.agents import AGENTS, HookCommand, kept_environ  # noqa: PLC0415
-
-    agent = AGENTS[name]
-    path = agent.path(os.environ, Path.home())
-    adoption = Adoption(agent, path, home.root / "confirm" / "adopted")
-    command = HookCommand(name, _find_program(), kept_environ(), patterns, agent.free, **waits)
+    adoption, command = open_adoption(home, name, patterns, **waits)
+    agent, path = adoption.agent, adoption.path
     if is_removal:
         is_exact = adoption.remove()
         note = "" if is_exact else " It had been rewritten, so only the setting was removed."
@@ -58,21 +58,27 @@ def adopt(
     if not is_check:
         adoption.write(command)
         click.echo(f"Wrote the hook for {agent.title} into {path}. Restart {agent.title}.")
-    problems = [*adoption.find_problems(command)]
     problem = run_on_loop(_find_service_problem())
-    for line in (*problems, *([problem] if problem else [])):
+    problems = [*adoption.find_problems(command), *([problem] if problem else [])]
+    for line in problems:
         click.echo(f"problem: {line}")
-    if problems or problem:
+    if problems:
         sys.exit(1 if is_check else 0)
     click.echo(f"Calls of {agent.title} wait for a person. Undo: whet confirm adopt {name} --remove")
 
 
-def _find_program() -> tuple[str, ...]:
-    """Return how this program is started by its full path."""
-    script = Path(sys.argv[0])
-    if script.name == "whet" and script.is_absolute() and os.access(script, os.X_OK):
-        return (str(script),)
-    return (sys.executable, "-m", "whet")
+def open_adoption(
+    home: Home, name: str, patterns: tuple[str, ...] = (), **waits: int
+) -> tuple[Adoption, HookCommand]:
+    """Return an agent's setting, and the command that it runs before a tool."""
+    # They parse settings of several formats, which no other command needs.
+    from whet_confirm.adopt.adoption import Adoption  # noqa: PLC0415
+    from whet_confirm.adopt.agents import AGENTS, HookCommand, kept_environ  # noqa: PLC0415
+
+    agent = AGENTS[name]
+    path = agent.path(os.environ, Path.home())
+    adoption = Adoption(agent, path, home.root / "confirm" / "adopted")
+    return adoption, HookCommand(name, find_program(), kept_environ(), patterns, agent.free, **waits)
 
 
 async def _find_service_problem() -> str:

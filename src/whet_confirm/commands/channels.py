@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from secrets import token_bytes, token_hex
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +24,7 @@ from whet.visible import escape_characters
 from whet_confirm.commands.files import actor_name
 
 if TYPE_CHECKING:
-    from whet_confirm.notify.settings import ConfiguredNotifier
+    from whet_confirm.notify.settings import ChannelsText, ConfiguredNotifier
 
 _LIMIT_S = 45.0
 
@@ -58,24 +59,14 @@ def try_channels(home: Home, path: Path | None, as_json: bool) -> None:
     whet confirm try-channels
     """
     # The channels' modules take longer to import than all other commands together.
-    from whet_confirm.notify.settings import CHANNELS_HINT, open_channels, read_channels  # noqa: PLC0415
+    from whet_confirm.notify.settings import CHANNELS_HINT, read_channels  # noqa: PLC0415
     from whet_confirm.open import service_paths  # noqa: PLC0415
 
     file = path or service_paths(home).folder / "channels.toml"
     text = read_channels(file, path is not None)
     if not text.channel:
         raise NotFound(f"there is no channel in {file}", hint=CHANNELS_HINT)
-    # A button of this command would never be pressed, so its key may be any.
-    notifiers = open_channels(text, load_secrets(home, os.environ), secrets.token_bytes(32))
-
-    async def try_all() -> list[ChannelTrial]:
-        try:
-            return [*await asyncio.gather(*map(_try, notifiers))]
-        finally:
-            for notifier in notifiers:  # at the end, because the chats of one bot share its connections
-                await notifier.channel.aclose()
-
-    trials = run_on_loop(try_all())
+    trials = send_trials(text, load_secrets(home, os.environ))
     shape: list[Column[ChannelTrial]] = [
         Column("channel", lambda trial: trial.channel),
         Column("kind", lambda trial: trial.kind, rank=1),
@@ -87,11 +78,28 @@ def try_channels(home: Home, path: Path | None, as_json: bool) -> None:
         sys.exit(1)
 
 
+def send_trials(channels: ChannelsText, secrets: Mapping[str, str]) -> list[ChannelTrial]:
+    """Send a trial message to each channel and return what became of them. Raises ConfigError."""
+    from whet_confirm.notify.settings import open_channels  # noqa: PLC0415 - see above
+
+    # A button of this message would never be pressed, so its key may be any.
+    notifiers = open_channels(channels, secrets, token_bytes(32))
+
+    async def try_all() -> list[ChannelTrial]:
+        try:
+            return [*await asyncio.gather(*map(_try, notifiers))]
+        finally:
+            for notifier in notifiers:  # at the end, because the chats of one bot share its connections
+                await notifier.channel.aclose()
+
+    return run_on_loop(try_all())
+
+
 async def _try(notifier: ConfiguredNotifier) -> ChannelTrial:
     from whet_confirm.notify.telling import build_trial  # noqa: PLC0415 - see above
 
     channel = notifier.channel
-    notice = build_trial(f"trial-{secrets.token_hex(8)}", actor_name(), time.time())
+    notice = build_trial(f"trial-{token_hex(8)}", actor_name(), time.time())
     try:
         async with asyncio.timeout(_LIMIT_S):
             message = await channel.send(notice)

@@ -45,6 +45,7 @@ from whet_confirm.commands.record_text import (
     summarize,
 )
 from whet_confirm.commands.resume import resume
+from whet_confirm.commands.setup import setup
 from whet_confirm.commands.tokens import token
 from whet_confirm.hook import HOOK_AGENTS, HookAsk, interrupt_if_unread, run_hook
 from whet_confirm.tickets import Failed
@@ -67,6 +68,7 @@ def confirm() -> None:
     """Let people approve risky actions of agents.
 
     \b
+    whet confirm setup                 answer four questions: it starts, and reaches you
     whet confirm serve                 run the service; makes the first tokens
     whet confirm list                  what waits for a decision
     whet confirm approve ID            say yes
@@ -80,6 +82,7 @@ for _command in (
     audit,
     prune,
     install,
+    setup,
     away,
     people,
     try_channels,
@@ -145,6 +148,7 @@ for _command in (
 )
 @click.option("--approver", "approvers", multiple=True, metavar="USER", help="Decides over the socket.")
 @click.option("--submitter", "submitters", multiple=True, metavar="USER", help="Submits over the socket.")
+@click.option("--owner", default="owner", metavar="NAME", help="Whose the first approve token is.")
 @click.option("--no-first-tokens", is_flag=True, help="Make no tokens at the first start.")
 @click.option(
     "--insecure-no-auth", is_flag=True, help="No tokens: anybody on this machine approves anything."
@@ -193,7 +197,9 @@ def serve(home: Home, **options: Any) -> None:
     service.risks.reader = read_risk
     try:
         first_tokens = (
-            [] if settings.is_open or options["no_first_tokens"] else make_first_tokens(service, where)
+            []
+            if settings.is_open or options["no_first_tokens"]
+            else make_first_tokens(service, where, options["owner"])
         )
 
         def ready(ports: Sequence[int]) -> None:

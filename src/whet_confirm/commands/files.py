@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
+import sys
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,9 +13,11 @@ from typing import Any, TypeVar
 
 import click
 
-from whet.config.paths import Home
+from whet.config.paths import Home, read_small
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.forms import DATABASE_SCHEMES
+from whet.web.tokens import hash_secret
+from whet_confirm import tokens
 from whet_confirm.database import ConfirmDatabase
 from whet_confirm.keys import load_key
 from whet_confirm.ledger import Tx
@@ -89,6 +93,26 @@ def change(database: ConfirmDatabase, where: ServicePaths, work: Callable[[Tx], 
     return database.write_now(lambda db: work(Tx(db, timeline.now_s(), key)))
 
 
+def find_approver(home: Home) -> str:
+    """Return the name of the home's first approve token, or an empty string if there is none in use."""
+    where = service_paths(home)
+    secret = (read_small(where.token_path("approve")) or "").strip()
+    if not secret or not where.database.exists():
+        return ""
+    key = hash_secret(secret)
+    with closing(open_database(where)) as database:
+        row = database.read_now(lambda db: tokens.TOKENS.find(db, tokens.TOKENS.by_hash, key))
+    return row.name if row is not None and row.revoked_at is None else ""
+
+
 def actor_name() -> str:
     """Return the name under which the audit log records this user."""
     return f"cli:{getpass.getuser()}"
+
+
+def find_program() -> tuple[str, ...]:
+    """Return how this program is started by its full path."""
+    script = Path(sys.argv[0])
+    if script.name == "whet" and script.is_absolute() and os.access(script, os.X_OK):
+        return (str(script),)
+    return (sys.executable, "-m", "whet")

@@ -24,11 +24,13 @@ class Unclear(ValueError):
 
 
 class HeldCall(msgspec.Struct, frozen=True):
-    """A call of a tool, with the id that its answer must have (None if it expects no answer)."""
+    """A call of a tool, with the id that its answer must have (None if it expects no answer), and the token
+    under which the client follows its progress (None if it does not)."""
 
     tool: str
     arguments: dict[str, Any]
     id: object
+    progress_token: int | str | None = None
 
 
 def parse_line(line: bytes) -> dict[str, Any] | None:
@@ -60,7 +62,13 @@ def read_call(message: dict[str, Any]) -> HeldCall | None:
     name, arguments = fields.get("name"), fields.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, dict | None):
         raise Unclear("tools/call without a name, or with arguments that are not an object")
-    return HeldCall(name, cast("dict[str, Any]", arguments or {}), message.get("id"))
+    return HeldCall(name, cast("dict[str, Any]", arguments or {}), message.get("id"), _find_token(fields))
+
+
+def _find_token(params: dict[str, Any]) -> int | str | None:
+    meta: object = params.get("_meta")
+    token: object = cast("dict[str, Any]", meta).get("progressToken") if isinstance(meta, dict) else None
+    return token if isinstance(token, int | str) and not isinstance(token, bool) else None
 
 
 def id_key(request_id: object) -> str:
@@ -72,6 +80,16 @@ def encode_refusal(request_id: object, text: str) -> bytes:
     """Return the answer to a call that is not run, as a line. The model reads the text."""
     result = {"content": [{"type": "text", "text": text}], "isError": True}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "result": result}) + b"\n"
+
+
+def encode_waiting(token: int | str, number: int) -> bytes:
+    """Return the line that tells the client for the `number`th time that a call waits for a person.
+
+    Progress must increase. Servers begin with 0, so this stays below.
+    """
+    params = {"progressToken": token, "progress": -1 / number, "message": "waiting for a person's approval"}
+    message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+    return msgspec.json.encode(message) + b"\n"
 
 
 def encode_error(line: bytes, text: str) -> bytes:

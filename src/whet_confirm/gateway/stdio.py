@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import sys
@@ -26,12 +27,14 @@ from whet_confirm.gateway.messages import (
     Unclear,
     encode_error,
     encode_refusal,
+    encode_waiting,
     id_key,
     parse_line,
     read_call,
 )
 from whet_confirm.gateway.program import CHUNK, GRACE_S, GatedServer, split_lines
 
+_PROGRESS_S = 20.0  # clients give up after a minute without progress, or later
 _logger = logging.getLogger("whet_confirm.gateway")
 
 
@@ -106,10 +109,13 @@ class StdioGateway:
         await self._server.send(line)
 
     async def _hold(self, line: bytes, call: HeldCall) -> None:
+        telling = asyncio.create_task(_tell_waiting(call))
         try:
             result = await self._gate.decide(call)
         except ConfigError as error:  # the accepted definition can't be stored
             result = GateResult(False, why=error.message)
+        finally:
+            telling.cancel()
         if not result.may_run:
             _write_client(encode_refusal(call.id, f"Not run: {result.why}."))
             return
@@ -155,6 +161,15 @@ class StdioGateway:
             report = asyncio.create_task(self._gate.report(ticket_id, is_failed=is_failed))
             self._reports.add(report)
             report.add_done_callback(self._reports.discard)
+
+
+async def _tell_waiting(call: HeldCall) -> None:
+    """Send the client progress of a held call if it follows that: many extend their time limit by it."""
+    if call.progress_token is None:
+        return
+    for number in itertools.count(1):
+        _write_client(encode_waiting(call.progress_token, number))
+        await asyncio.sleep(_PROGRESS_S)
 
 
 def _read_stdin() -> asyncio.Queue[bytes]:

@@ -96,6 +96,7 @@ class Api:
             if operation.roles:
                 require_role(call.who, *operation.roles)
             if operation.takes is None:
+                call.is_compared = not operation.looks_again and guard.has_looked_up(call.who)
                 response = await operation.handler(call)
             else:
                 call.fields = await _read_fields(operation, call, receive)

@@ -105,9 +105,23 @@ class Backend:
 
 
 class Exchange:
-    """A call and its caller. `fields` is the decoded body, for checks that cover all of it."""
+    """A call and its caller. `fields` is the decoded body, for checks that cover all of it.
 
-    __slots__ = ("_value", "backend", "fields", "scope", "send", "service", "size_bytes", "who")
+    `is_compared`: the token was looked up in the database's current state, and the call has waited for
+    nothing since.
+    """
+
+    __slots__ = (
+        "_value",
+        "backend",
+        "fields",
+        "is_compared",
+        "scope",
+        "send",
+        "service",
+        "size_bytes",
+        "who",
+    )
 
     def __init__(self, backend: Backend, scope: Scope, send: Send, value: bytes) -> None:
         self.backend: Backend = backend
@@ -117,6 +131,7 @@ class Exchange:
         self.who: Caller = NO_CALLER
         self.fields: dict[str, Any] = {}
         self.size_bytes: int = 0
+        self.is_compared: bool = False
         self._value = value
 
     @property

@@ -60,6 +60,10 @@ class ApiGuard:
             return None
         return self._service.authenticate(secret.strip(), is_remembered=is_remembered)
 
+    def has_looked_up(self, caller: Caller) -> bool:
+        """Return whether a caller was found in the database, not by a socket's peer or in open mode."""
+        return bool(caller.token_id) and caller not in self._peers.values()
+
     async def require_caller(self, scope: Scope, *, is_remembered: bool = False) -> Caller:
         """Return the caller. Raises HttpRefusal: 401 without a valid token, 429 after too many failures."""
         if (caller := self.find_caller(scope, is_remembered=is_remembered)) is not None:

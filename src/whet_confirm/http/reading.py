@@ -117,8 +117,11 @@ async def metrics(call: Exchange) -> Answer:
 
 
 def _find_visible(call: Exchange) -> ConfirmRequest:
-    """Return the request if the caller may see it (a submitter: its own). Raises HttpRefusal (404)."""
-    request = call.service.get(call.request_id)
+    """Return the request if the caller may see it (a submitter: its own); called before anything is awaited.
+
+    Raises HttpRefusal (404).
+    """
+    request = call.service.get(call.request_id, is_compared=call.is_compared)
     if request is None or (call.who.role == "submit" and request.principal != call.who.name):
         raise HttpRefusal(404, "there is no such request")
     return request

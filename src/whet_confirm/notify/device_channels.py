@@ -94,7 +94,7 @@ class DeviceChannels:
 
     def choose(self, plan: ApprovalPlan, escalation: Escalation | None) -> list[tuple[str, float]]:
         """Return the channels of the devices that get a request, each with the seconds left of its quiet
-        hours."""
+        hours; the person on call has none."""
         if not self._channels:
             return []
         from whet_confirm.push.devices import may_receive, quiet_left_s
@@ -102,8 +102,9 @@ class DeviceChannels:
         service, now_s = self._service, self._service.timeline.now_s()
         base_policy = service.policy_file.policy
         policy = service.database.read_now(lambda db: apply_stand_ins(db, base_policy, now_s))
+        is_call = escalation is not None and bool(escalation.person)
         return [
-            (name, quiet_left_s(channel.device, now_s))
+            (name, 0.0 if is_call else quiet_left_s(channel.device, now_s))
             for name, channel in self._channels.items()
             if may_receive(channel.device, plan, policy, escalation)
         ]

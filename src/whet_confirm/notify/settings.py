@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from whet.channels.loading import account_of, open_channel, read_secret
+from whet.channels.loading import account_of, open_channel, platform_secrets, read_secret
 from whet.channels.tables import Ids, check_ids, convert_tables, ids_of, written_id
 from whet.config.paths import read_small
 from whet.contract.channels import Channel
@@ -109,12 +109,26 @@ def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
     text = read_small(path)
     if text is None and is_named:
         raise ConfigError(f"there is no channels file {path}", hint=CHANNELS_HINT)
-    if text is None:
-        return ChannelsText()
+    return parse_channels(text or "", path)
+
+
+def parse_channels(text: str, path: Path) -> ChannelsText:
+    """Parse the text of the file `path`. Raises ConfigError."""
     try:
         return convert_tables(tomllib.loads(text), ChannelsText, NotifyChannelText, NotifyPersonText)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}", hint=CHANNELS_HINT) from error
+
+
+def secret_names(kind: str) -> tuple[str, ...]:
+    """Return the variables that a channel of this kind reads unless its entry names others.
+
+    Raises ConfigError if there is no such platform, or its extra is not installed.
+    """
+    if kind not in _ONE_WAY:
+        return platform_secrets(kind)
+    text = _OneWayText()
+    return (text.urls_env if kind == "apprise" else text.secret_env,)
 
 
 def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:

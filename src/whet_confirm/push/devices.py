@@ -28,6 +28,7 @@ from whet_confirm.tokens import TOKENS, as_principal
 MAX_DEVICES = 20
 _QUIET = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 _COLUMNS = "id, name, account_key, label, endpoint, public_key, secret, quiet, timezone, created_at"
+_RESCHEDULE = "UPDATE deliveries SET run_after = ? WHERE channel = ? AND status = 'queued' AND attempts = 0"
 Receipt = Literal["delivered", "seen"]
 
 
@@ -100,7 +101,8 @@ def remove(tx: Tx, device_id: str, *, by: str, why: str = "removed", owner: str 
 
 
 def set_quiet(tx: Tx, device_id: str, owner: str, hours: tuple[str, str]) -> None:
-    """Set the quiet hours (like 22:00-07:00, or empty) and time zone of a person's device.
+    """Set the quiet hours (like 22:00-07:00, or empty) and time zone of a person's device. What waits for the
+    end of the old ones waits for that of the new ones.
 
     Raises ValueError or NotFound.
     """
@@ -109,6 +111,9 @@ def set_quiet(tx: Tx, device_id: str, owner: str, hours: tuple[str, str]) -> Non
         raise NotFound(f"there is no device {device_id}")
     check_quiet(*hours)
     tx.connection.execute("UPDATE devices SET quiet = ?, timezone = ? WHERE id = ?", (*hours, device_id))
+    changed = msgspec.structs.replace(device, quiet=hours[0], timezone=hours[1])
+    due_s = tx.now_s + quiet_left_s(changed, tx.now_s)
+    tx.connection.execute(_RESCHEDULE, (due_s, device.channel))
     tx.record("device_changed", principal=owner, data={"device": device_id, "quiet": hours[0]})
 
 

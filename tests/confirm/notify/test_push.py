@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.running import Running, ToolUse, field_of
 from tests.confirm.vendors.push import Phone, PushServer, acknowledge, decode, encode, press
-from tests.support import each
+from tests.support import each, wait_until
 from whet_confirm import tokens
 from whet_confirm.push.devices import PushDevice, check_quiet, quiet_left_s
 from whet_confirm.push.encryption import encrypt_with
@@ -272,6 +272,28 @@ def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
         hands.pass_by(8 * 3600 + 21 * 60)
         shown(push, asleep, long)
         assert short not in asleep.shown
+
+
+def test_what_waits_for_the_end_of_quiet_hours_is_sent_if_they_are_changed(
+    tmp_path: Path, push: PushServer
+) -> None:
+    hands = ToolUse()
+    push.clock = lambda: hands.wall_s
+    hands.wall_s = 1_790_028_000.0  # midnight in Berlin
+    with Running(tmp_path, private_callbacks=True, hands=hands) as server:
+        server.agent = server.client("submit", "agent")
+        ann = server.signed_in("ann")
+        phone = subscribe(ann, push)
+        device_id = server.rows("SELECT id FROM devices")[0][0]
+        quiet = {"do": "quiet", "device": device_id, "timezone": "Europe/Berlin"}
+        assert change(ann, **quiet, quiet="22:00-07:00").status_code == 303
+        request = ask(server)
+        wait_until(lambda: waits(server, request))
+        assert waits(server, request) == {"phone": "waits: quiet hours until 07:00 Europe/Berlin"}
+        assert change(ann, **quiet, quiet="23:00-06:00").status_code == 303
+        assert waits(server, request) == {"phone": "waits: quiet hours until 06:00 Europe/Berlin"}
+        assert change(ann, **quiet, quiet="").status_code == 303
+        shown(push, phone, request)
 
 
 @pytest.mark.slow
