@@ -5,15 +5,22 @@ Ids sort by creation: milliseconds since the epoch, then random bits, in Crockfo
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import secrets
+import struct
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _owner_zone = ""
+_ZONE_RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d{1,3}(?::\d\d){0,2}")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -73,21 +80,52 @@ def use_zone(name: str) -> None:
 
 
 def local_zone() -> str:
-    """Return the name of the owner's or this machine's time zone, or UTC if it is unknown."""
+    """Return the owner's or this machine's time zone: a name, or a rule as in TZ (CET-1CEST,M3.5.0,M10.5.0/3)
+    if it has none; UTC if it is unknown."""
     if _owner_zone:
         return _owner_zone
+    variable = os.environ.get("TZ", "").removeprefix(":")
+    named = name_zone_file(Path(variable)) if variable.startswith("/") else variable
+    for name in filter(None, (named, name_zone_file(Path("/etc/localtime")))):
+        with suppress(KeyError, ValueError, OSError):
+            return str(read_zone(name).key)
+    return "UTC"
+
+
+def name_zone_file(path: Path, names: Path = Path("/etc/timezone")) -> str:
+    """Return the zone of a time zone file: the system's name of the file that it links to; the name in the
+    file `names` if that zone is the same (a container may have another machine's file); else the rule at its
+    end. Return an empty string if nothing says it."""
+    from zoneinfo import TZPATH  # noqa: PLC0415 - 5 ms of a start
+
+    if name := os.path.realpath(path).partition("zoneinfo/")[2]:
+        return name
+    with suppress(OSError, UnicodeDecodeError):
+        name = names.read_text("ascii").strip()
+    with suppress(OSError, UnicodeDecodeError):
+        content = path.read_bytes()
+        for folder in TZPATH if name else ():
+            with suppress(OSError):
+                if Path(folder, name).read_bytes() == content:
+                    return name
+        return content.removesuffix(b"\n").rpartition(b"\n")[2].decode("ascii")
+    return name
+
+
+def read_zone(name: str) -> ZoneInfo:
+    """Return a time zone by its name, or by a rule as in TZ. Raises KeyError, ValueError or OSError."""
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - 5 ms of a start
 
-    candidates = [os.environ.get("TZ", "").removeprefix(":")]
-    with suppress(OSError, UnicodeDecodeError):
-        candidates.append(Path("/etc/timezone").read_text("ascii").strip())
-    candidates.append(os.path.realpath("/etc/localtime").partition("zoneinfo/")[2])
-    for name in filter(None, candidates):
-        try:
-            return ZoneInfo(name).key
-        except (KeyError, ValueError, OSError):
-            continue
-    return "UTC"
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        if not _ZONE_RULE.match(name):
+            raise
+    # a file of one type and no changes, which ends with the rule; a summer time without dates has America's
+    summer = _ZONE_RULE.sub("", name, count=1)
+    rule = f"{name},M3.2.0,M11.1.0" if summer and "," not in summer else name
+    table = b"TZif2" + bytes(15) + struct.pack(">6l", 0, 0, 0, 0, 1, 4) + bytes(6) + b"UTC\0"
+    return ZoneInfo.from_file(io.BytesIO(table * 2 + b"\n" + rule.encode("ascii") + b"\n"), key=name)
 
 
 def local_time(moment: datetime, zone: str = "") -> datetime:
@@ -95,12 +133,9 @@ def local_time(moment: datetime, zone: str = "") -> datetime:
     zone = zone or _owner_zone
     if not zone and set(time.tzname) == {"UTC"}:
         return moment.astimezone(UTC)
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - 5 ms of a start
-
     if zone:
-        return moment.astimezone(ZoneInfo(zone))
-    local, named = moment.astimezone(), moment.astimezone(ZoneInfo(local_zone()))
-    # TZ may hold a rule of its own (CET-1CEST), which has no name
+        return moment.astimezone(read_zone(zone))
+    local, named = moment.astimezone(), moment.astimezone(read_zone(local_zone()))
     return named if named.utcoffset() == local.utcoffset() else local
 
 

@@ -144,3 +144,14 @@ def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_th
     for tags, is_wrapped in (((), False), (("path",), True), (("command",), True), (("path", "mcp"), False)):
         made = Tool(ToolSpec("t", "", {}), "t", frozenset(), run, tags=frozenset(tags))
         assert (nested.wrap(made) is not made) is is_wrapped, tags
+
+
+@pytest.mark.parametrize("rules", ["", "WEB RULES"])
+def test_a_result_is_capped_with_and_without_instructions_behind_it(tmp_path: Path, rules: str) -> None:
+    """https://github.com/openclaw/openclaw/issues/128967"""
+    write(tmp_path / "work" / "web" / "rows.txt", "".join(f"{number:09d}\n" for number in range(6_000)))
+    if rules:
+        write(tmp_path / "work" / "web" / "AGENTS.md", rules)
+    arguments = '{"pattern": "0", "path": "web/rows.txt", "limit": 6000}'
+    (text,) = results(tmp_path, [calls(("search_files", arguments)), ScriptedReply("done")])
+    assert "characters cut ...]" in text and 29_000 < len(text) < 30_200 and (rules in text[-200:])

@@ -107,6 +107,39 @@ def test_a_hook_before_a_call_refuses_it_and_fails_closed(work: Path, command: s
     assert "nothing was run" in said[1] and reason in said[1] and not (work / "a.txt").exists()
 
 
+@pytest.mark.parametrize(
+    "printed",
+    [
+        '{"decision": "deny", "reason": "never"}',
+        '{"permissionDecision": "deny", "reason": "never"}',
+        '{"hookSpecificOutput": {"permissionDecision": "defer", "permissionDecisionReason": "never"}}',
+        'loading\\n{"decision": "block", "reason": "never"}',
+        '{"decision": "approve"}\\n{"decision": "block", "reason": "never"}',
+        'loading\\n{\\n "decision": "block",\\n "reason": "never"\\n}\\ndone',
+    ],
+)
+def test_a_decision_that_is_not_a_yes_is_a_no_wherever_it_is_printed(work: Path, printed: str):
+    """https://github.com/anthropics/claude-code/issues/84656"""
+    _, said, _ = turn(work, {"guard": hook("PreToolUse", f"printf '{printed}'")}, WRITE)
+    assert "nothing was run: never" in said[1] and not (work / "a.txt").exists()
+
+
+@pytest.mark.parametrize(("content", "runs"), [("hi", True), ("bye", False)])
+def test_a_call_that_a_hook_wants_changed_does_not_run_as_it_was(work: Path, content: str, runs: bool):
+    """https://github.com/anthropics/claude-code/issues/90725"""
+    specific = {"permissionDecision": "allow", "updatedInput": {"content": content}}
+    answer = msgspec.json.encode({"hookSpecificOutput": specific}).decode()
+    _, said, _ = turn(work, {"rewrite": hook("PreToolUse", f"echo '{answer}'")}, WRITE)
+    assert (work / "a.txt").exists() is runs
+    assert runs or "the hook rewrite did not agree: it wants to change the call" in said[1]
+
+
+def test_what_a_hook_prints_beside_json_is_no_decision(work: Path):
+    command = """printf '[1]\\n{not json}\\n{"reason": null}\\n {"decision": "block"}\\n'"""
+    turn(work, {"chatty": hook("PreToolUse", command)}, WRITE)
+    assert (work / "a.txt").read_text() == "hi"
+
+
 def test_a_hook_s_yes_allows_nothing(work: Path):
     yes = """echo '{"decision": "approve", "hookSpecificOutput": {"permissionDecision": "allow"}}'"""
     removing = calls(("terminal", '{"command":"rm -rf /"}'))

@@ -55,6 +55,40 @@ def test_a_deny_rule_matches_any_command_within(tmp_path: Path) -> None:
     assert "rm *" in bench.sh("rm a").reason
 
 
+def test_a_deny_rule_holds_behind_programs_that_nothing_is_known_of(tmp_path: Path) -> None:
+    """https://github.com/anthropics/claude-code/issues/92542"""
+    bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(git push *)", "terminal(curl *)"])
+    hidden = [
+        "faketime now git push",
+        "./with-lock.sh -v git push origin",
+        "python3 wrap.py git push",
+        "bash wrap.sh git push",
+        "perhaps --run=x /usr/bin/git push",
+        "with-retry git -C . push",
+        "perhaps curl a.org",
+    ]
+    assert [command for command in hidden if "forbids it" not in bench.sh(command).reason] == []
+    known = ["git stash push", "echo git push", "grep curl a", "pip install curl", "make curl", "npm test"]
+    assert [command for command in known if "forbids it" in bench.sh(command).reason] == []
+
+
+def test_a_deny_rule_holds_with_options_between_a_program_and_its_verb(tmp_path: Path) -> None:
+    """https://github.com/anthropics/claude-code/issues/18613"""
+    rules = ["terminal(git push *)", "terminal(npm publish *)", "terminal(rm build)"]
+    bench = Bench(tmp_path, Someone("once"), mode="auto", deny=rules)
+    hidden = [
+        "git -C . push",
+        "git --no-pager push origin",
+        "git -c a.b=c -C x push",
+        "git --git-dir x push -f",
+        "npm --prefix x publish",
+        "rm -rf build",
+    ]
+    assert [command for command in hidden if "forbids it" not in bench.sh(command).reason] == []
+    others = ["git -C . pull", "npm run publish", "git push-all", "git " + "-c a=b " * 3_000 + "status"]
+    assert [command for command in others if "forbids it" in bench.sh(command).reason] == []
+
+
 def test_an_allow_rule_must_cover_every_command(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone(), allow=["terminal(make *)", "terminal(npm test)"])
     assert verdicts(bench, ["make", "make all", "cd x && make | tail", "make && npm test"]) == ["allow"] * 4

@@ -74,6 +74,26 @@ def test_ordinary_work_does_not_need_the_service(tmp_path: Path, command: str) -
     assert name_of(tmp_path, command) == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("faketime now npm publish", "publish_package"),
+        ("npm --prefix pkg publish", "publish_package"),
+        ("./with-lock.sh kubectl -n shop delete deployment web", "delete_data"),
+        ("python3 retry.py ssh web1 reboot", "exec_remote"),
+        ("echo npm publish", ""),
+        ("npm --prefix pkg run publish", ""),
+        ("faketime now npm test", ""),
+    ],
+)
+def test_a_command_behind_options_or_an_unknown_program_counts_too(
+    tmp_path: Path, command: str, name: str
+) -> None:
+    """https://github.com/anthropics/claude-code/issues/92542"""
+    assert name_of(tmp_path, command) == name
+    assert name_of(tmp_path, command, f"terminal({command}) = none") == ""
+
+
 def test_what_is_typed_into_a_process_counts_too(tmp_path: Path) -> None:
     typed = action(tmp_path, "process", action="write", id="p1", text="cd x && npm publish\n")
     assert HighRisk(()).name_of(typed) == "publish_package"

@@ -121,6 +121,25 @@ def test_an_edit_of_one_part_of_an_act_is_read_by_its_turn(tmp_path: Path) -> No
         assert asked(w.model)[1].endswith("</edited>\nis it wrong?")
 
 
+def test_an_edit_that_changes_no_word_is_none(tmp_path: Path) -> None:
+    """https://github.com/NousResearch/hermes-agent/pull/81183"""
+    with world(tmp_path, replies(4, 1)) as w:
+        w.telegram.ask("delete the logs", "Answer 0.")
+        first = w.telegram.newest
+        w.telegram.rewrite(first, "delete the logs", sender_tag="admin")
+        w.telegram.write("and now?")
+        w.model.wait_for_stall()
+        same = w.telegram.rewrite(w.telegram.newest, "and now?", link_preview_options={"is_disabled": True})
+        w.telegram.wait(lambda: w.telegram.acknowledged > same, "the edit taken in")
+        w.model.release()
+        w.telegram.wait_said("Answer 1.")
+        w.telegram.rewrite(first, "delete nothing")
+        w.telegram.wait_said("read only until it is answered")
+        w.telegram.rewrite(first, "delete nothing", sender_tag="member")
+        w.telegram.ask("next", "Answer 2.")
+        assert len(w.telegram.said()) == 4 and asked(w.model) == ["delete the logs", "and now?", "next"]
+
+
 def test_a_live_location_that_moves_is_no_edit(tmp_path: Path) -> None:
     with world(tmp_path, replies(2)) as w:
         place: dict[str, Any] = {"latitude": 1.5, "longitude": 2.5, "live_period": 600}

@@ -73,6 +73,19 @@ def test_a_secret_is_known_by_its_value_too() -> None:
     assert command_environment(source, ["DB_PASS"])["DB_PASS"] == "hunter2"
 
 
+def test_no_file_that_a_shell_runs_first_brings_secrets_back(tmp_path: Path) -> None:
+    """https://github.com/openai/codex/issues/14774"""
+    (tmp_path / "rc").write_text("export DEPLOY_TOKEN=hunter2\necho noise\n")
+    first = {name: str(tmp_path / "rc") for name in ("BASH_ENV", "ENV")}
+    source = {"PATH": os.environ["PATH"], "DEPLOY_TOKEN": "hunter2", **first}
+    for shell in (["bash", "-c"], ["sh", "-c"], ["sh", "-ic"]):
+        ran = subprocess.run(
+            [*shell, "env; env"], env=command_environment(source), capture_output=True, text=True, check=True
+        )
+        assert "hunter2" not in ran.stdout and "noise" not in ran.stdout, shell
+    assert command_environment(source, ["BASH_ENV"])["BASH_ENV"] == first["BASH_ENV"]
+
+
 def test_what_builds_need_is_passed() -> None:
     source = {
         "PATH": "/usr/bin:/root/.nvm/versions/node/v18.2.1/bin",

@@ -378,3 +378,21 @@ def test_a_glob_with_too_many_alternatives_is_refused(tmp_path: Path) -> None:
         Desk(tmp_path).text("search_files", pattern="*a" * 1_000, target="names")
     with pytest.raises(BadInput, match="z-a is not a range"):
         Desk(tmp_path).text("search_files", pattern="[z-a]", target="names")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_search_without_a_match_names_the_links_that_lead_out(tmp_path: Path, engine: str | None) -> None:
+    """https://github.com/anthropics/claude-code/issues/67526"""
+    folder, drive = tmp_path / "work", tmp_path / "drive"
+    (folder / "src").mkdir(parents=True)
+    drive.mkdir()
+    (drive / "plan.txt").write_text("needle\n")
+    (folder / "src" / "a.py").write_text("other\n")
+    for name, end in (("drive", drive), ("src/plan", drive / "plan.txt"), ("src/gone", drive / "none")):
+        (folder / name).symlink_to(end)
+    (folder / "same").symlink_to("src")
+    desk = Desk(folder, ripgrep=engine)
+    note = "not searched: drive (a link out of the workspace), src/plan (a link out of the workspace)"
+    assert desk.text("search_files", pattern="needle") == f"[no matches; {note}]"
+    assert desk.text("search_files", pattern="plan.*", target="names") == f"[no matches; {note}]"
+    assert desk.text("search_files", pattern="other") == "src/a.py\n1|other\n[1 match in 1 file]"

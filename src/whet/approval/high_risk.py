@@ -85,6 +85,22 @@ class HighRisk:
             piece_name = self._by_rules(action, (piece.text, *piece.also)) or self._by_default(action, piece)
             if piece_name and piece_name != "none":
                 return piece_name
+        if tags_of(action.tool) & {"command", "background"}:
+            return self._by_lines(action)
+        return ""
+
+    def _by_lines(self, action: ActionView) -> str:
+        """Return the name by what a command may run besides its pieces: behind options, or a program that
+        nothing is known of."""
+        from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+        for part in read(action.full_text).parts:
+            if self._by_rules(action, (part.line, part.text)) == "none":
+                continue
+            for line in part.lines[1:]:
+                line_name = self._by_rules(action, (line,)) or self._by_table((line,))
+                if line_name and line_name != "none":
+                    return line_name
         return ""
 
     def _by_rules(self, action: ActionView, texts: Sequence[str]) -> str:
@@ -101,8 +117,10 @@ class HighRisk:
             # The client's statements may come from a pipe or a here-document elsewhere in the command.
             texts = (action.full_text, action.subject)
             return next((name for name, statement in _STATEMENTS if any(map(statement.search, texts))), "")
-        texts = (piece.text, _LAUNCHER.sub("", piece.text, count=1))
-        for name, patterns in read_high_risk_table().items():
+        return self._by_table((piece.text, _LAUNCHER.sub("", piece.text, count=1)))
+
+    def _by_table(self, texts: Sequence[str]) -> str:
+        for name, patterns in read_high_risk_table().items() if self._defaults else ():
             if any(matches(pattern, text) for pattern in patterns for text in texts):
                 return name
         return ""

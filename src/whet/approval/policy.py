@@ -107,14 +107,14 @@ def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
 
 def _first(rules: Sequence[PatternRule], action: ActionView) -> PatternRule | None:
     """Return the first rule that matches the whole action, one of its pieces, or one of its commands with the
-    variables that it sets filled in."""
+    variables that it sets filled in, in each way that a program may take its words."""
     if not rules:
         return None
     texts = [action.full_text, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
     if tags_of(action.tool) & {"command", "background"}:
         from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
-        texts += (part.line for part in read(action.full_text).parts)
+        texts += (line for part in read(action.full_text).parts for line in part.lines)
     return next((rule for rule in rules if rule.fits(action.tool, texts)), None)
 
 

@@ -208,11 +208,10 @@ class NestedInstructions:
 
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
             output = await tool.run(context, arguments)
-            if output.error_kind in ("bad_input", "denied"):
-                return output
-            instructions = "\n\n".join(self._read_new(_list_paths(arguments)))
+            is_refused = output.error_kind in ("bad_input", "denied")
+            instructions = "" if is_refused else "\n\n".join(self._read_new(_list_paths(arguments)))
             if not instructions:
-                return output
+                return msgspec.structs.replace(output, text=clip(output.text, tool.output_cap_chars))
             room = max(tool.output_cap_chars - len(instructions) - 200, 2_000)
             return msgspec.structs.replace(output, text=f"{clip(output.text, room)}\n\n{instructions}")
 

@@ -141,9 +141,14 @@ class UpdateIntake:
 
     def _handle_edit(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> tuple[int, Verdict]:
         """Replace an edited message that still waits, and drop a deleted one. If a turn works on it, the
-        change is read by the turn. If it was answered, post a message that says so."""
+        change is read by the turn. If it was answered, post a message that says so. An edit that changes no
+        word is none: platforms send one for a preview or a new tag of the member."""
         chat_id = chats.get_or_create_chat(connection, update.place).id
         has_contents = bool(update.text or update.files)
+        if has_contents and (latest := chat_changes.read_latest_update(connection, chat_id, update.ref)):
+            former = from_json(latest, Incoming)
+            if (former.text, former.files) == (update.text, update.files):
+                return 0, "known"
         body = _encode(msgspec.structs.replace(update, verb="message"))
         waits = chat_changes.replace_waiting_update(
             connection, chat_id, update.ref, body if has_contents else ""

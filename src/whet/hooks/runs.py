@@ -2,15 +2,19 @@
 
 The format is that of Claude Code's hooks. The hook runs in the sandbox of the session's workspace, without
 secrets in its environment and with a time limit. Exit code 2 blocks the action, with the error output as
-the reason; so does `{"decision": "block", "reason": ...}`. A hook that runs before an action must succeed:
-if it can't be started, takes too long or fails, the action is blocked as well.
+the reason; so does `{"decision": "block", "reason": ...}`, and every other decision that is not a yes: a hook
+that answers in the format of another agent, or in a later one, must not let through what it refuses. A hook
+that runs before an action must succeed: if it can't be started, takes too long or fails, the action is
+blocked as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
 _OUTPUT_BYTES = 64_000
 _REASON_CHARS = 2_000
 BLOCKS = 2
+_YES = frozenset({"", "allow", "approve"})
+_DECIDING = frozenset({"decision", "permissionDecision", "continue", "hookSpecificOutput"})
+_OBJECT = re.compile(r"^\{", re.MULTILINE)
+_CHANGED = "it wants to change the call, and Whet runs a call as it is or not at all"
 MakeJail = Callable[[], "Jail | None"]
 
 
@@ -50,10 +58,12 @@ class _Specific(msgspec.Struct, frozen=True):
     permission_decision: str = msgspec.field(default="", name="permissionDecision")
     permission_reason: str = msgspec.field(default="", name="permissionDecisionReason")
     context: str = msgspec.field(default="", name="additionalContext")
+    updated_input: dict[str, Any] = msgspec.field(default={}, name="updatedInput")
 
 
 class _Printed(msgspec.Struct, frozen=True):
     decision: str = ""
+    permission_decision: str = msgspec.field(default="", name="permissionDecision")
     reason: str = ""
     goes_on: bool = msgspec.field(default=True, name="continue")
     stop_reason: str = msgspec.field(default="", name="stopReason")
@@ -87,7 +97,7 @@ async def run_hook(
         raise
     except (OSError, ToolError, ValueError) as error:
         return HookVerdict(trouble=f"the hook {name} could not be run: {error}")
-    return _read_verdict(name, hook, code, out.strip(), err.strip())
+    return _read_verdict(name, hook, (code, out.strip(), err.strip()), facts.get("tool_input") or {})
 
 
 class _Running:
@@ -117,26 +127,50 @@ class _Running:
                 os.killpg(self._group, signal.SIGKILL)
 
 
-def _read_verdict(name: str, hook: HookSettings, code: int | None, out: str, err: str) -> HookVerdict:
+def _read_verdict(
+    name: str, hook: HookSettings, ended: tuple[int | None, str, str], tool_input: Mapping[str, Any]
+) -> HookVerdict:
+    code, out, err = ended
     if code is None:
         return HookVerdict(trouble=f"the hook {name} passed its limit of {hook.timeout_s:g} s")
     if code == BLOCKS:
         return HookVerdict(blocked=clip(err or out, _REASON_CHARS) or f"the hook {name} said no")
     if code:
         return HookVerdict(trouble=f"the hook {name} failed with exit {code}: {clip(err or out, 300)}")
-    if not out.startswith("{"):
-        return HookVerdict(output=out)
     try:
-        printed = from_json(out, _Printed)
+        answers = [from_json(text, _Printed) for text in _find_objects(out)]
     except (msgspec.ValidationError, RecursionError, UnicodeError):
         return HookVerdict(trouble=f"the hook {name} printed JSON that can't be read: {clip(out, 300)}")
-    except msgspec.DecodeError:
-        return HookVerdict(output=out)
+    for printed in answers:
+        if reason := _find_objection(printed, tool_input):
+            return HookVerdict(blocked=clip(reason, _REASON_CHARS).replace("the hook", f"the hook {name}", 1))
+    return HookVerdict(output="\n".join(printed.specific.context for printed in answers) if answers else out)
+
+
+def _find_objects(out: str) -> list[str]:
+    """Return the answers in a hook's output: the object that it begins with, and later ones that decide. What
+    a hook starts may print, too."""
+    objects: list[str] = []
+    decoder, end = json.JSONDecoder(), 0
+    for match in _OBJECT.finditer(out):
+        start = match.start()
+        if start < end:
+            continue
+        with contextlib.suppress(ValueError):
+            fields, end = decoder.raw_decode(out, start)
+            if start == 0 or not _DECIDING.isdisjoint(fields):
+                objects.append(out[start:end])
+    return objects
+
+
+def _find_objection(printed: _Printed, tool_input: Mapping[str, Any]) -> str:
+    """Return why a hook's answer is a no, or an empty string."""
     specific = printed.specific
-    if printed.decision == "block" or specific.permission_decision in ("deny", "ask") or not printed.goes_on:
-        reason = printed.reason or specific.permission_reason or printed.stop_reason
-        return HookVerdict(blocked=clip(reason, _REASON_CHARS) or f"the hook {name} said no")
-    return HookVerdict(output=specific.context)
+    decisions = (printed.decision, printed.permission_decision, specific.permission_decision)
+    if not _YES.issuperset(decisions) or not printed.goes_on:
+        return printed.reason or specific.permission_reason or printed.stop_reason or "the hook said no"
+    changed = {key: value for key, value in specific.updated_input.items() if tool_input.get(key) != value}
+    return f"the hook did not agree: {_CHANGED}" if changed else ""
 
 
 def _run(

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import msgspec
 from cronsim import CronSim, CronSimError
 
+from whet.clock import read_zone
 from whet.contract.errors import ConfigError
 from whet.store.schedules import Schedule
 
@@ -48,9 +49,9 @@ class RunWindow(msgspec.Struct, frozen=True):
 
 
 def find_zone(name: str) -> ZoneInfo:
-    """Return the time zone with this name. Raises ConfigError."""
+    """Return the time zone with this name or rule. Raises ConfigError."""
     try:
-        return ZoneInfo(name)
+        return read_zone(name)
     except (KeyError, ValueError, OSError) as error:
         near = [
             candidate for candidate in sorted(available_timezones()) if name.lower() in candidate.lower()

@@ -16,11 +16,13 @@ import msgspec
 from whet.late import late_pattern
 from whet.shell.code import find_interpreter_code
 from whet.shell.parse import parse
+from whet.shell.programs import UNKNOWN, program
 from whet.shell.state import Invocation
 from whet.shell.words import Word, fill_variables, name_of
 from whet.shell.wrappers import unwrap
 
 _MAX_NESTING, _MAX_COMMANDS = 6, 50
+_MAX_STARTS = 40
 _LONGEST = 100_000
 # The characters of a path in code. Parts filled in at run time may be anything.
 _IN_CODE = late_pattern(
@@ -57,6 +59,21 @@ class ReadPart(msgspec.Struct, frozen=True):
     def line(self) -> str:
         """Its words in one line, starting with the program's bare name."""
         return " ".join((self.name, *self.words[1:]))
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that a rule which forbids must look at: the words as they are; without the options before
+        the first operand (`git -C DIR push`), which may take a value or not; and, of a script or a program
+        that nothing is known of, each command that it may have been given to run."""
+        starts = [0]
+        facts = program(re.sub(r"[\d.]+$", "", self.name))
+        if facts == UNKNOWN or facts.code is not None or "shell" in facts.kinds:
+            starts += range(1, len(self.words))
+        lines: list[str] = []
+        for start in starts[:_MAX_STARTS]:
+            name, words = self.words[start].rpartition("/")[2], self.words[start + 1 :]
+            lines += (" ".join((name, *words[at:])) for at in _find_operands(words))
+        return lines
 
 
 class CommandReading(msgspec.Struct, frozen=True):
@@ -158,6 +175,19 @@ class _Reader:
             if not part.guessed and "/" not in part.words[0] and part.words[0] in words:
                 words.remove(part.words[0])
         return file_names(words)
+
+
+def _find_operands(words: Sequence[str]) -> list[int]:
+    """Return where the words go on after none, or all, of the options at their beginning. An option may take
+    the next word."""
+    positions, waiting = {0}, [0]
+    while waiting and len(positions) < _MAX_STARTS:
+        at = waiting.pop()
+        if words[at : at + 1] and words[at].startswith("-"):
+            following = {at + 1, at + 2} - positions
+            positions |= following
+            waiting += following
+    return [at for at in sorted(positions) if not at or (at < len(words) and not words[at].startswith("-"))]
 
 
 def _find_inner_commands(invocation: Invocation) -> tuple[list[tuple[Sequence[Word], bool]], list[str]]:

@@ -12,7 +12,7 @@ from whet.store import chats
 from whet.store.chats import ChatRecord
 
 _MAX_REACTIONS = 20
-_MAX_SEARCHED = 5_000  # the newest sent messages, among which a reaction's message is looked up
+_MAX_SEARCHED = 5_000  # the newest messages, among which that of a reaction or an edit is looked up
 # The condition of the index on open rows; a query without it reads every stored row.
 _OPEN = "state IN ('waiting', 'begun')"
 _WAITING_REACTION = f"{_OPEN} AND state = 'waiting' AND json_extract(body, '$.verb') = 'reaction'"
@@ -53,6 +53,17 @@ def read_begun_update(connection: apsw.Connection, chat_id: int, ref: str) -> st
         " (SELECT 1 FROM json_each(json_extract(body, '$.joined')) WHERE value = ?))"
         " ORDER BY id DESC LIMIT 1",
         (chat_id, ref, ref),
+    ).fetchone()
+    return row[0] if row else ""
+
+
+def read_latest_update(connection: apsw.Connection, chat_id: int, ref: str) -> str:
+    """Return the latest body of the message `ref`, answered or not, or an empty string if it is not among the
+    newest updates."""
+    row = connection.execute(
+        "SELECT body FROM gateway_inbox WHERE id > (SELECT max(id) FROM gateway_inbox) - ? AND chat = ?"
+        " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1",
+        (_MAX_SEARCHED, chat_id, ref),
     ).fetchone()
     return row[0] if row else ""
 

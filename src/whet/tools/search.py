@@ -70,6 +70,7 @@ _WILD = re.compile(r"[*?\[{]")
 
 
 _NAMES_AT_ONCE = 200
+_LINK_FOLDERS = 200
 
 
 class _Hangs(Exception):
@@ -108,7 +109,10 @@ async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str
         result = await look(target, query, None)
     if not query.names:
         _drop_closed(result, target, query.is_closed)
-    return _report(await _filter_by_glob(result, query.glob), target, query.offset, query.limit)
+    shown = await _filter_by_glob(result, query.glob)
+    if not shown.count and kind(target) == "folder":
+        shown.unread += await asyncio.to_thread(_find_links_out, target)
+    return _report(shown, target, query.offset, query.limit)
 
 
 async def _names(target: ConfinedPath, query: Query, program: str | None) -> SearchResult:
@@ -247,6 +251,27 @@ def _drop_closed(result: SearchResult, target: ConfinedPath, is_closed: Callable
         result.count -= len(result.rows.pop(name))
     result.binary = {name for name in result.binary if not is_closed(os.path.join(folder, name))}
     result.unread.append("files that a deny rule closes")
+
+
+def _find_links_out(target: ConfinedPath) -> list[str]:
+    """Return the links out of the workspace in the first folders, breadth first: what they lead to is not
+    searched, and a reader would take "no matches" for "nowhere"."""
+    links: list[str] = []
+    folders, root = [Path()], os.path.realpath(target.root)
+    for number, folder in enumerate(folders):
+        if number == _LINK_FOLDERS:
+            break
+        with suppress(OSError), os.scandir(target.path / folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_symlink():
+                    end = os.path.realpath(entry.path)
+                    if os.path.exists(end) and os.path.commonpath((root, end)) != root:
+                        links.append(f"{folder / entry.name} (a link out of the workspace)")
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(folder / entry.name)
+    return sorted(links)
 
 
 async def _filter_by_glob(result: SearchResult, glob: str) -> SearchResult:

@@ -42,6 +42,7 @@ _QUIET = {
     "PYTHONUNBUFFERED": "1",
     "DEBIAN_FRONTEND": "noninteractive",
 }
+_STARTS_SHELLS = frozenset({"BASH_ENV", "ENV"})
 # Drivers with custom names can't be set here; for those the gate reads a repository's settings.
 _GIT_SETTINGS = (
     ("core.fsmonitor", "false"),
@@ -93,10 +94,13 @@ def _environment(
 def _withheld(
     items: tuple[tuple[str | bytes, str | bytes], ...], pass_variables: frozenset[str]
 ) -> frozenset[str]:
-    """Return the names of the variables that look like secrets and are not among those to pass."""
+    """Return the names of the variables that look like secrets, or that name a file which a shell runs first
+    and which may set them again, and are not among those to pass."""
     source = {os.fsdecode(name): os.fsdecode(value) for name, value in items}
     return frozenset(
-        name for name, value in source.items() if name not in pass_variables and is_secret(name, value)
+        name
+        for name, value in source.items()
+        if name not in pass_variables and (name in _STARTS_SHELLS or is_secret(name, value))
     )
 
 
