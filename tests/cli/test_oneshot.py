@@ -93,6 +93,17 @@ def test_json_prints_the_one_object(folder: Path) -> None:
     assert (row["text"], row["end_reason"], row["steps"]) == ("ok", "answered", 2)
 
 
+@pytest.mark.parametrize(("flag", "kind"), [("--json", {}), ("--stream-json", {"type": "result"})])
+def test_an_error_before_the_turn_is_the_object(folder: Path, flag: str, kind: dict[str, str]) -> None:
+    """https://github.com/google-gemini/gemini-cli/issues/20183"""
+    code, out, err = run(["chat", "-q", "do it", flag, "--provider", "zzz"], folder)
+    row = json.loads(out)
+    assert row == kind | {"session_id": "", "text": "", "end_reason": "failed"} | {
+        key: row[key] for key in ("error", "hint")
+    }
+    assert code == 1 and f"error: {row['error']}\nhint: {row['hint']}" in err and "zzz" in row["error"]
+
+
 def test_stream_json_prints_each_event_and_the_object_last(folder: Path) -> None:
     script = [ScriptedReply("hm", tool_calls=(write("a.txt"),)), ScriptedReply("all done", pieces=3)]
     with PracticeServer(script=script) as server:

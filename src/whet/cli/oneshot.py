@@ -14,7 +14,7 @@ import signal
 import stat
 import sys
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -61,8 +61,21 @@ def run(options: ChatOptions) -> int:
     """Answer `options.question` and return the exit code.
 
     The code is 0 if answered, 1 if failed or out of steps or time, and 128 + the signal's number if a signal
-    ended it.
+    ended it. An error before the turn is printed as an object, too, if one is wanted, and raised.
     """
+    try:
+        return _run_question(options)
+    except WhetError as error:
+        if options.output != "text":
+            row = {"type": "result"} if options.output == "stream-json" else {}
+            row |= {"session_id": "", "text": "", "end_reason": "failed"}
+            row |= {"error": mask(error.message), "hint": mask(error.hint)}
+            with suppress(WhetError):
+                _write(msgspec.json.encode(row).decode() + "\n")
+        raise
+
+
+def _run_question(options: ChatOptions) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     settings = load_settings(options, _ask if is_interactive else None)
     folder = workspace_of(settings)
