@@ -80,6 +80,11 @@ class WorkspaceLinks:
             self._whole_at = now + max(_WHOLE_S, pause_s) if is_whole else self._whole_at
             return replaced
 
+    def expect_changes(self) -> None:
+        """Let the next command look at every file, however short ago the last look was."""
+        with self._lock:
+            self._whole_at = self._next_at = float("-inf")
+
     def _list(self, root: str, known: dict[str, _SeenFolder]) -> bool:
         """Look at every folder below a root; return whether any was listed anew."""
         waiting, is_new = [root], False
