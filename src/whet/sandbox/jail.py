@@ -94,8 +94,7 @@ class Jail:
 
     @property
     def received_bytes(self) -> int | None:
-        """The number of bytes that its commands received from the network, or None if they are not
-        counted."""
+        """The bytes that its commands received from the network, or None if they are not counted."""
         if self.plan.engine.name in ("seatbelt", "ssh"):
             return None
         return self._received_bytes + (self._proxy.received_bytes if self._proxy is not None else 0)
