@@ -162,10 +162,8 @@ class Jail:
         return started
 
     def run(self, command: JailedCommand, timeout_s: float) -> tuple[int, str]:
-        """Run a command without input and return its exit code and output. Blocks.
-
-        A command that exceeds the limit is killed with its process group and returns code 124.
-        """
+        """Run a command without input and return its exit code and output. Blocks. A command that exceeds the
+        limit is killed with its process group and returns code 124."""
         with tempfile.TemporaryFile() as printed, open(os.devnull, "rb") as nothing:
             out = printed.fileno()
             started = self.spawn(command, (nothing.fileno(), out, out))
