@@ -157,8 +157,7 @@ class Contents:
         """Store an open file by a link to it. Return None if its content must be copied."""
         if self._linked is None or not self._linked.takes(status):
             return None
-        data = _read(handle, status.st_size + 1)
-        os.lseek(handle, 0, os.SEEK_SET)
+        data = os.pread(handle, status.st_size + 1, 0)
         hash_ = hashlib.sha256(data).digest()
         if hash_ not in self._held:
             if not self._linked.add(handle, hash_):

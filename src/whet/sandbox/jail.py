@@ -84,8 +84,7 @@ class Jail:
         if not self.plan.can_reach:
             return self.plan.environment(source)
         self.open()
-        proxy = self._proxy
-        return self.plan.environment(source, proxy.port if proxy is not None else 0)
+        return self.plan.environment(source, self._proxy.port if self._proxy is not None else 0)
 
     @property
     def launcher_pid(self) -> int:
