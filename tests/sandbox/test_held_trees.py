@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,6 +136,27 @@ def test_packages_that_are_linked_anew_meanwhile_are_copied(jail: Jail, tmp_path
     os.link(tmp_path / "cache/1.py", again)
     jail.links.expect_changes()
     assert run(jail, f"echo more >> {_PACKAGES}/p1/1.py; cat {_PACKAGES}/p1/1.py") == (0, "safe\nmore\n")
+    assert cached_texts(jail) == {("safe\n", 0o644)}
+
+
+@pytest.mark.slow
+def test_what_another_program_linked_there_since_is_copied_too(jail: Jail, tmp_path: Path) -> None:
+    run(jail, "echo x > own")
+    os.link(tmp_path / "cache/1.py", jail.policy.workspace / _PACKAGES / "again.py")
+    assert run(jail, f"echo x > {_PACKAGES}/new; echo EVIL >> {_PACKAGES}/again.py") == (0, "")
+    assert cached_texts(jail) == {("safe\n", 0o644)}
+
+
+@pytest.mark.slow
+def test_a_folder_with_an_outside_socket_is_copied_first_so_that_its_mount_stays(jail: Jail) -> None:
+    path = jail.policy.workspace / _PACKAGES / "p1" / "s"
+    with socket.socket(socket.AF_UNIX) as outside:
+        outside.bind(str(path))
+        outside.listen()
+        connect = f"import socket; socket.socket(1).connect('{_PACKAGES}/p1/s')"
+        for text in ("echo x > own", f"echo x > {_PACKAGES}/p1/new"):
+            run(jail, text)
+            assert run(jail, f'python3 -c "{connect}"')[0] == 1
     assert cached_texts(jail) == {("safe\n", 0o644)}
 
 

@@ -90,7 +90,10 @@ class WorkspaceLinks:
         """Replace the linked files of a folder, in which a command is about to write. Raises ToolError."""
         with self._lock:
             self._trees = tuple(path for path in self._trees or () if path != tree)
-            self._replace_shared(self._held - {tree})
+            self._next_at = float("-inf")  # another program may have linked more
+            self._look_again()
+            self._held -= {tree}
+            self._replace_shared(self._held)
 
     def _look_again(self) -> bool:
         """Look at what may have changed, if it is time to; return whether anything has."""

@@ -25,6 +25,7 @@ from whet.contract.errors import ToolError
 from whet.sandbox.hardlinks import WorkspaceLinks
 from whet.sandbox.nofollow import parent_of
 from whet.sandbox.policy import SandboxPolicy, is_below
+from whet.sandbox.sockets import find_foreign_sockets
 from whet.sandbox.watch import RECEIVE, SEND
 from whet.sandbox.write_calls import moves, named_paths, removes
 
@@ -183,6 +184,7 @@ class HeldTrees:
             return {}
         policy = self._policy
         others = (*policy.protected_paths(), *policy.hidden_paths(), *policy.write, *policy.aliases)
+        others += tuple(find_foreign_sockets(policy))
         return {
             tree: folder_id(tree) for tree in trees if not any(is_below(path, Path(tree)) for path in others)
         }
