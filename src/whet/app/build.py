@@ -234,10 +234,11 @@ def _create_grants(base: BaseParts) -> GrantRepository:
 def _create_recordings(
     launch: LaunchArguments, clock: Clock, pool: ToolPool, confinement: LatePart[Confinement]
 ) -> Recordings:
-    from whet.app.confining import guards_links  # noqa: PLC0415 - the first request changes no file
-    from whet.rewind.recordings import Recordings  # noqa: PLC0415 - as above
+    from whet.rewind.recordings import Recordings  # noqa: PLC0415 - the first request changes no file
 
     def guards(workspace: Path) -> bool:
+        from whet.app.confining import guards_links  # noqa: PLC0415 - 8 ms, and most turns change no file
+
         return guards_links(confinement.get(), workspace)
 
     return Recordings(launch.home, launch.settings.rewind, clock, pool, guards)
