@@ -25,6 +25,7 @@ CONFINED = {
     "whet/sandbox/launcher.py": "is the sandbox's inside",
     "whet/sandbox/remote_sandboxes.py": "docker or podman, and ssh: programs outside the workspace",
     "whet/sandbox/remote.py": "the same, in a process of its own",
+    "whet/sandbox/tree_gate.py": "this interpreter, isolated, with our own text: takes off a mount",
     "whet/sandbox/syncing.py": "ssh: the same command line as the sandbox's",
     "whet/tools/spawn.py": "a command, in its session's sandbox",
     "whet/mcp/stdio.py": "an MCP server, in its own sandbox; the person's settings name it",

@@ -223,6 +223,17 @@ def test_a_person_may_let_one_call_out(confined: Confinement, workspace: Path, t
     assert (tmp_path / "out").read_text() == "out\n"
 
 
+def test_a_command_that_is_let_out_writes_no_file_of_a_cache(
+    confined: Confinement, workspace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "cached").write_text("safe\n")
+    os.link(tmp_path / "cached", workspace / "linked")
+    confined.set_call_openings("s1", "c1", [Opening("run", "unconfined")])
+    run(confined, workspace, "echo more >> linked")
+    assert (workspace / "linked").read_text() == "safe\nmore\n"
+    assert (tmp_path / "cached").read_text() == "safe\n"
+
+
 def test_strict_runs_nothing_where_nothing_holds(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,7 +186,7 @@ def _create_base(launch: LaunchArguments, helpers: LatePart[HelperRuns]) -> Base
         clock=clock,
         database=database,
         learning=learning,
-        recordings=LatePart(lambda: _create_recordings(home, settings, clock, pool)),
+        recordings=LatePart(lambda: _create_recordings(launch, clock, pool, confinement)),
         warm_starts=WarmStarts(home, settings.warm, database, clock),
         pool=pool,
         processes=SharedProcesses(confine=confinement.get),
@@ -231,10 +231,17 @@ def _create_grants(base: BaseParts) -> GrantRepository:
     return GrantRepository(base.database, base.clock)
 
 
-def _create_recordings(home: Home, settings: Settings, clock: Clock, pool: ToolPool) -> Recordings:
+def _create_recordings(
+    launch: LaunchArguments, clock: Clock, pool: ToolPool, confinement: LatePart[Confinement]
+) -> Recordings:
     from whet.rewind.recordings import Recordings  # noqa: PLC0415 - the first request changes no file
 
-    return Recordings(home, settings.rewind, clock, pool)
+    def guards(workspace: Path) -> bool:
+        from whet.app.confining import guards_links  # noqa: PLC0415 - 8 ms, and most turns change no file
+
+        return guards_links(confinement.get(), workspace)
+
+    return Recordings(launch.home, launch.settings.rewind, clock, pool, guards)
 
 
 def _create_contexts(

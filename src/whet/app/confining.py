@@ -70,6 +70,17 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
     return confinement.jail(workspace, key)
 
 
+def guards_links(confinement: Confinement, workspace: Path) -> bool:
+    """Return whether no command can write a file of the workspace that another folder holds by a hard link,
+    from now on: the next command looks for such files again."""
+    if not confinement.is_local or (status := confinement.known_status) is None or not status.holds:
+        return False
+    from whet.sandbox.hardlinks import links_of  # noqa: PLC0415 - a record's beginning needs it
+
+    links_of(confinement.policy(workspace)).expect_changes()
+    return True
+
+
 def named_by(server: McpServerSettings) -> list[Opening]:
     """Return the openings for what a server's command line names: a folder, or a program or script with the
     folders that it is installed in. A folder that contains the person's home is never opened."""

@@ -20,6 +20,7 @@ import msgspec
 from whet.rewind import database
 from whet.rewind.database import RecordFile
 from whet.rewind.folders import lock, open_folder, unlock
+from whet.rewind.linked import CODEC, LinkedFiles, read_linked
 from whet.rewind.states import KnownState, PathState, make_left_out, make_stamp, read_mode, split_path
 
 _PART_BYTES = 4_000_000
@@ -34,9 +35,16 @@ _COARSE_NS = 2_000_000_000
 
 class Contents:
     """The contents read during one look. `began_ns`: when it began. `budget_bytes`: how much it may add to
-    the file."""
+    the file. `linked` takes files that need no copy."""
 
-    def __init__(self, file: RecordFile, root_fd: int, began_ns: int, budget_bytes: int) -> None:
+    def __init__(
+        self,
+        file: RecordFile,
+        root_fd: int,
+        began_ns: int,
+        budget_bytes: int,
+        linked: LinkedFiles | None = None,
+    ) -> None:
         self._file = file
         self._root_fd = root_fd
         self._began_ns = began_ns
@@ -47,6 +55,7 @@ class Contents:
         self._held: set[bytes] = set()
         self._held_bytes = 0
         self._folder = ("", -1)
+        self._linked = linked
 
     def read(
         self, path: str, status: os.stat_result, max_bytes: int, old: KnownState | None
@@ -91,8 +100,10 @@ class Contents:
             self._held.clear()
 
     def close(self) -> None:
-        """Give back the threads and the folder that are in use."""
+        """Give back the threads and the folders that are in use."""
         self._packer.close()
+        if self._linked is not None:
+            self._linked.close()
         if self._folder[1] >= 0:
             os.close(self._folder[1])
             self._folder = ("", -1)
@@ -120,6 +131,9 @@ class Contents:
             return KnownState(make_left_out("too large", status), make_stamp(status))
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
+            known = self._link_file(handle, status)
+            if known is not None:
+                return known
             state: PathState | None = None
             for _ in range(_TRIES):
                 before = os.fstat(handle)
@@ -138,6 +152,24 @@ class Contents:
             return None if state is None else KnownState(state, None)
         finally:
             os.close(handle)
+
+    def _link_file(self, handle: int, status: os.stat_result) -> KnownState | None:
+        """Store an open file by a link to it. Return None if its content must be copied."""
+        if self._linked is None or not self._linked.takes(status):
+            return None
+        data = os.pread(handle, status.st_size + 1, 0)
+        hash_ = hashlib.sha256(data).digest()
+        if hash_ not in self._held:
+            if not self._linked.add(handle, hash_):
+                return None
+            self._blobs.append((hash_, CODEC, b""))
+            self._held.add(hash_)
+        after = os.fstat(handle)
+        if (after.st_size, after.st_mtime_ns, after.st_ino) != (len(data), status.st_mtime_ns, status.st_ino):
+            return None
+        # the link has changed its ctime
+        stamp = make_stamp(after) if self._safe_stamp(status) is not None else None
+        return KnownState(PathState("file", read_mode(after), len(data), hash_), stamp)
 
     def _read_content(self, handle: int) -> tuple[bytes | None, int]:
         """Read an open file to its end and return its hash and size. The hash is None if the record has no
@@ -267,7 +299,10 @@ def pack(data: bytes) -> tuple[int, bytes]:
 def unpack_blob(connection: apsw.Connection, hash_: bytes) -> Iterator[bytes]:
     """Yield a stored content in pieces."""
     for codec, data in database.blob_rows(connection, hash_):
-        yield zlib.decompress(data) if codec else data
+        if codec == CODEC:
+            yield read_linked(connection, hash_)
+        else:
+            yield zlib.decompress(data) if codec else data
 
 
 def read_content(connection: apsw.Connection, state: PathState) -> bytes | None:

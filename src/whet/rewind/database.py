@@ -43,7 +43,7 @@ CREATE INDEX entries_by_since ON entries (since);
 CREATE TABLE blobs (
   id INTEGER PRIMARY KEY,
   hash BLOB NOT NULL UNIQUE,
-  codec INTEGER NOT NULL,                  -- 0 as it is, 1 zlib
+  codec INTEGER NOT NULL,                  -- 0 as it is, 1 zlib, 2 in linked/
   data BLOB NOT NULL
 );
 CREATE TABLE parts (                       -- a large file is a row of blobs

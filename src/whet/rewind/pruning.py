@@ -13,6 +13,7 @@ import apsw
 
 from whet.rewind import database
 from whet.rewind.database import OPEN, RecordFile
+from whet.rewind.linked import remove_unused
 from whet.rewind.states import RecordLimits
 
 _DAY_MS = 86_400_000
@@ -21,7 +22,10 @@ _KEPT = 0.7
 
 def prune_old(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
     """Delete the records that are older than the limit, and return how many there were."""
-    return file.write_now(partial(_drop, where="at_ms < ?", value=now_ms - limits.days * _DAY_MS))
+    gone = file.write_now(partial(_drop, where="at_ms < ?", value=now_ms - limits.days * _DAY_MS))
+    if gone:
+        file.read_now(remove_unused)
+    return gone
 
 
 def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
@@ -33,6 +37,7 @@ def prune(file: RecordFile, limits: RecordLimits, now_ms: int) -> int:
         if middle is None:
             break
         gone += file.write_now(partial(_drop, where="id <= ?", value=middle))
+        file.read_now(remove_unused)
     return gone
 
 
@@ -46,6 +51,7 @@ def forget_sessions(file: RecordFile, sessions: Collection[str]) -> int:
     gone = sum(file.write_now(partial(_drop, where="session = ?", value=session)) for session in sessions)
     if gone:
         file.write_now(_clear_without_records)
+        file.read_now(remove_unused)
         file.compact()
     return gone
 

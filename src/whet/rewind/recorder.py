@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from whet.rewind import database
 from whet.rewind.contents import Contents
 from whet.rewind.database import Record, RecordFile
 from whet.rewind.folders import lock, open_root
+from whet.rewind.linked import LinkedFiles
 from whet.rewind.look import Look, Looker, LookIsShort
 from whet.rewind.pruning import prune, prune_old
 from whet.rewind.states import (
@@ -60,11 +61,20 @@ class LookStopped(Exception):
 class Workspace:
     """The record of one workspace. Can be used from any thread. Every call takes one look or needs none."""
 
-    def __init__(self, root: Path, home: Path, limits: RecordLimits, clock: Clock) -> None:
-        """`home` is Whet's home, which is never recorded."""
+    def __init__(
+        self,
+        root: Path,
+        home: Path,
+        limits: RecordLimits,
+        clock: Clock,
+        guards_links: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`home` is Whet's home, which is never recorded. `guards_links` returns whether no command can write
+        a file that has another name outside from now on."""
         self.root: str = os.path.realpath(root)
         self.limits = limits
         self.clock = clock
+        self._guards_links = guards_links
         self._folder = home / "rewind" / hashlib.sha256(os.fsencode(self.root)).hexdigest()[:24]
         self._skipped = _inside(self.root, os.path.realpath(home))
         self._lock = threading.RLock()
@@ -165,9 +175,10 @@ class Workspace:
                 return self._version
             budget_bytes = self._budget()
             is_filled = self._version == 0 and sum(item[1].st_size for item in look.to_read) > _FILL_BYTES
+            linked = self._links(look) if is_filled else None
             with (
                 self.file.without_log() if is_filled else nullcontext(),
-                closing(Contents(self.file, root_fd, began_ns, budget_bytes)) as contents,
+                closing(Contents(self.file, root_fd, began_ns, budget_bytes, linked)) as contents,
             ):
                 states = self._read(contents, look, budget_bytes)
                 contents.flush()
@@ -197,6 +208,12 @@ class Workspace:
         result = looker.look()
         self._looked_s, self._linked = now_s, result.linked
         return result
+
+    def _links(self, look: Look) -> LinkedFiles | None:
+        """Return what links files into a new record; None if commands can write through their other names."""
+        if not self._guards_links():
+            return None
+        return LinkedFiles(self._folder, (status for _, status in look.to_read))
 
     def _budget(self) -> int:
         """Return how many bytes may be added. Old records are pruned first, and more of them if space is

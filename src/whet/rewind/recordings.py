@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,13 +59,21 @@ def may_change_files(tool: Tool) -> bool:
 
 
 class Recordings:
-    """The records of the workspaces that one process works in."""
+    """The records of the workspaces that one process works in. `guards_links`: see `Workspace`."""
 
-    def __init__(self, home: Home, settings: RewindSettings, clock: Clock, pool: ToolPool) -> None:
+    def __init__(
+        self,
+        home: Home,
+        settings: RewindSettings,
+        clock: Clock,
+        pool: ToolPool,
+        guards_links: Callable[[Path], bool] = lambda _: False,
+    ) -> None:
         self.home = home
         self.settings = settings
         self.pool = pool
         self._clock = clock
+        self._guards_links = guards_links
         self._open: dict[Path, Workspace] = {}
         self._too_large: set[Path] = set()
         self._looked_ahead: dict[Path, asyncio.Task[None]] = {}
@@ -81,7 +90,8 @@ class Recordings:
             limits = RecordLimits(
                 settings.file_mb * _MB, settings.total_mb * _MB, settings.max_files, settings.keep_days
             )
-            workspace = Workspace(folder, self.home.root, limits, self._clock)
+            guards = partial(self._guards_links, folder)
+            workspace = Workspace(folder, self.home.root, limits, self._clock, guards)
         self._open[folder] = workspace
         for oldest in list(self._open)[:-_MAX_OPEN]:
             self._open.pop(oldest).close()

@@ -194,6 +194,7 @@ class Restorer:
             try:
                 size = self._workspace.file.read_now(lambda db: _copy(db, then, handle))
                 if size != then.size:
+                    os.unlink(temporary, dir_fd=folder)
                     raise StoreCorrupt("its recorded content is gone", hint="whet doctor")
                 os.fchmod(handle, then.mode)
                 if self._synced_one_by_one:

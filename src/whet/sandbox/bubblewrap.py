@@ -6,6 +6,7 @@ Only granted paths are mounted; everything else doesn't exist inside. This modul
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from whet.sandbox.mounts import make_closed, plan_guards
@@ -21,8 +22,10 @@ def find_bubblewrap(workspace: Path) -> str | None:
     return find_trusted_program("bwrap", workspace)
 
 
-def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, home: Path) -> list[str]:
-    """Return the command line up to the program that runs inside."""
+def bubblewrap_arguments(
+    program: str, policy: SandboxPolicy, scratch: Scratch, home: Path, held: Sequence[str] = ()
+) -> list[str]:
+    """Return the command line up to the program that runs inside. `held` folders are read-only."""
     arguments = [program, *_NAMESPACES, "--cap-drop", "ALL", "--hostname", "sandbox"]
     for name in sorted(os.listdir("/")):
         path = "/" + name
@@ -38,7 +41,7 @@ def bubblewrap_arguments(program: str, policy: SandboxPolicy, scratch: Scratch, 
     # A path that disappears before the mount is skipped, and then guarded like a path that never existed.
     for path in anchors:
         arguments += ["--bind-try", str(path), str(path)]
-    for path in protected:
+    for path in (*protected, *held):
         arguments += ["--ro-bind-try", str(path), str(path)]
     for alias in policy.aliases:
         target = os.path.realpath(alias)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from whet.sandbox.write_calls import CHANGES, OPENS
+
 _ALLOW, _ERRNO, _ASK = 0x7FFF0000, 0x00050000, 0x7FC00000
 _EPERM, _ENOSYS, _ENOTSUP, _EAFNOSUPPORT, _ENETUNREACH = 1, 38, 95, 97, 101
 _LOAD, _AND, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
@@ -171,8 +173,8 @@ def has_filter(machine: str) -> bool:
     return machine in _ARCHES
 
 
-def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> bytes:
-    """Build the seccomp filter.
+def filter_program(machine: str, *, own_network: bool, unix: bool = True, asks: bool = False) -> bytes:
+    """Build the seccomp filter. `asks`: calls that change a path wait until Whet has seen them.
 
     With its own network and mount namespaces, a sandbox may make internet sockets, which end inside it,
     and Unix sockets if no foreign socket is mounted (`unix`). Without, it may only make socket pairs, file
@@ -204,6 +206,8 @@ def filter_program(machine: str, *, own_network: bool, unix: bool = True) -> byt
             program.refuse_bits(pair[which], argument, _FAST_OPEN)
     if not (own_network and unix):
         program.allow_connected_pairs(_SOCKETPAIR[which])
+    if asks:
+        _ask_about_changes(program, which)
     program.add(_RETURN, _ALLOW)
     return program.data()
 
@@ -215,6 +219,13 @@ def _keep_ids(program: _Program, which: int) -> None:
     for flags, mode, pair in _OPEN_CALLS:
         if (number := pair[which]) is not None:
             program.refuse_both(number, (flags, _MAKES), (mode, _SET_IDS))
+
+
+def _ask_about_changes(program: _Program, which: int) -> None:
+    for pair, argument, flags in OPENS:
+        program.ask_about_bits(pair[which], argument, flags)
+    for pair in CHANGES:
+        program.ask_about(pair[which])
 
 
 def _watch_files(program: _Program, which: int) -> None:
@@ -253,6 +264,14 @@ class _Program:
         if number is not None:
             self.add(_JUMP_EQUAL, number, 0, 1)
             self.add(_RETURN, _ASK)
+
+    def ask_about_bits(self, number: int | None, argument: int, bits: int) -> None:
+        if number is not None:
+            self.add(_JUMP_EQUAL, number, 0, 4)
+            self.load(_ARGUMENTS_AT + 8 * argument)
+            self.add(_JUMP_BITS, bits, 0, 1)
+            self.add(_RETURN, _ASK)
+            self.load(_NUMBER_AT)
 
     def refuse_above(self, value: int, error: int) -> None:
         self.add(_JUMP_ABOVE, value, 0, 1)

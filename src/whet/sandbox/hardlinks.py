@@ -5,7 +5,8 @@ A command that may write such a file in the workspace writes the others, too, fo
 file with more links than the workspace holds is replaced by a copy before a command can reach it: same bytes,
 mode, times and attributes, atomically. Links within the workspace stay links to each other.
 
-A command that only reads runs with the workspace read-only, so nothing is copied for it.
+A command that only reads runs with the workspace read-only, so nothing is copied for it. Folders with many
+linked files are held read-only until a command is about to write there (`tree_gate.py`).
 
 A whole look takes a stat of every path: another program may link a file of the workspace elsewhere, which
 changes no folder in it. Between whole looks, only folders whose times changed are listed.
@@ -18,7 +19,8 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -30,6 +32,8 @@ from whet.sandbox.policy import SandboxPolicy, shorten
 _WHOLE_S, _AGAIN_S, _SHARE = 60.0, 1.0, 50
 """Look at all files at most once in `_WHOLE_S`, at folders at most once in `_AGAIN_S`, and each at most
 once in `_SHARE` times as long as the last look took."""
+_MANY, _MAX_SPLIT = 200, 8
+"""Copying fewer linked files takes next to no time. A folder with more folders that hold some is a whole."""
 _CHUNK_BYTES = 1 << 30
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -58,27 +62,60 @@ class WorkspaceLinks:
         self._folders: dict[str, _SeenFolder] = {}
         self._lock = threading.Lock()
         self._whole_at = self._next_at = float("-inf")
+        self._held = frozenset[str]()
+        self._trees: tuple[str, ...] | None = None
+        self._is_pending = False
 
-    def separate(self) -> int:
-        """Replace the files that other places hold, too; return how many names were replaced.
+    def separate(self, held: frozenset[str] = frozenset()) -> int:
+        """Replace the files that other places hold, too; return how many names were replaced. Those in
+        `held` folders stay as they are: no command can write there.
 
         Raises ToolError if a file can't be copied."""
         with self._lock:
-            began = self._clock()
-            is_whole = began >= self._whole_at
-            if began < self._next_at:
-                return 0
-            known = {} if is_whole else self._folders
-            self._folders = {}
-            is_new = False
-            for root in self._roots:
-                is_new |= self._list(root, known)
-            replaced = self._replace_shared() if is_new else 0
-            now = self._clock()
-            pause_s = _SHARE * (now - began)
-            self._next_at = now + max(_AGAIN_S, pause_s)
-            self._whole_at = now + max(_WHOLE_S, pause_s) if is_whole else self._whole_at
-            return replaced
+            is_due = self._look_again() or self._is_pending or not self._held <= held
+            self._held, self._is_pending = held, False
+            return self._replace_shared(held) if is_due else 0
+
+    def find_trees(self) -> tuple[str, ...]:
+        """Return the folders that hold so many linked files that copying them takes long, as the first look
+        has found them."""
+        with self._lock:
+            if self._trees is None:
+                self._is_pending = self._look_again()
+                shared = [folder for folder, _, _ in self._shared(frozenset())]
+                self._trees = tuple(_large_trees(self._roots[0], Counter(shared)))
+            return self._trees
+
+    def release(self, tree: str) -> None:
+        """Replace the linked files of a folder, in which a command is about to write. Raises ToolError."""
+        with self._lock:
+            self._trees = tuple(path for path in self._trees or () if path != tree)
+            self._next_at = float("-inf")  # another program may have linked more
+            self._look_again()
+            self._held -= {tree}
+            self._replace_shared(self._held)
+
+    def _look_again(self) -> bool:
+        """Look at what may have changed, if it is time to; return whether anything has."""
+        began = self._clock()
+        is_whole = began >= self._whole_at
+        if began < self._next_at:
+            return False
+        known = {} if is_whole else self._folders
+        self._folders = {}
+        is_new = False
+        for root in self._roots:
+            is_new |= self._list(root, known)
+        now = self._clock()
+        pause_s = _SHARE * (now - began)
+        self._next_at = now + max(_AGAIN_S, pause_s)
+        self._whole_at = now + max(_WHOLE_S, pause_s) if is_whole else self._whole_at
+        return is_new
+
+    def expect_changes(self) -> None:
+        """Let the next command look at every file, however short ago the last look was."""
+        with self._lock:
+            self._whole_at = self._next_at = float("-inf")
 
     def _list(self, root: str, known: dict[str, _SeenFolder]) -> bool:
         """Look at every folder below a root; return whether any was listed anew."""
@@ -98,17 +135,34 @@ class WorkspaceLinks:
             waiting.extend(f"{path}/{name}" for name in seen.folders)
         return is_new
 
-    def _replace_shared(self) -> int:
+    def _replace_shared(self, held: frozenset[str]) -> int:
         names: dict[FileId, list[str]] = {}
-        links: dict[FileId, int] = {}
-        for folder, seen in self._folders.items():
-            for name, file, count in seen.files:
-                names.setdefault(file, []).append(f"{folder}/{name}")
-                links[file] = max(count, links.get(file, 0))
+        for folder, name, file in self._shared(held):
+            names.setdefault(file, []).append(f"{folder}/{name}")
         with _Parents(self._roots) as parents:
-            return sum(
-                _replace(parents, paths, file) for file, paths in names.items() if links[file] > len(paths)
-            )
+            return sum(_replace(parents, paths, file) for file, paths in names.items())
+
+    def _shared(self, held: frozenset[str]) -> list[tuple[str, str, FileId]]:
+        """Return folder, name and file of each name of the files that have one outside the workspace, and one
+        outside the `held` folders."""
+        counts: Counter[FileId] = Counter()
+        links: dict[FileId, int] = {}
+        inside: list[_SeenFolder] = []
+        for folder, seen in self._folders.items():
+            if held and _is_in(folder, held):
+                inside.append(seen)
+                continue
+            for _, file, count in seen.files:
+                counts[file] += 1
+                links[file] = max(count, links.get(file, 0))
+        counts.update(file for seen in inside for _, file, _ in seen.files if file in links)
+        shared = {file for file, count in links.items() if count > counts[file]}
+        return [
+            (folder, name, file)
+            for folder, seen in (self._folders.items() if shared else ())
+            for name, file, _ in seen.files
+            if file in shared
+        ]
 
 
 class _Parents:
@@ -155,6 +209,31 @@ def _replace(parents: _Parents, paths: list[str], file: FileId) -> int:
             ) from error
         first = first or (path if is_replaced else "")
     return len(paths) if first else 0
+
+
+def _large_trees(root: str, shared: Mapping[str, int]) -> Iterator[str]:
+    """Yield the lowest folders that hold many linked files; `shared` has their number in each folder."""
+    below: Counter[str] = Counter()
+    children: dict[str, set[str]] = {}
+    for lowest, count in shared.items():
+        folder = lowest
+        while folder.startswith(f"{root}/"):
+            below[folder] += count
+            above = folder.rpartition("/")[0]
+            children.setdefault(above, set()).add(folder)
+            folder = above
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        if folder != root and (folder in shared or len(children[folder]) > _MAX_SPLIT):
+            if below[folder] >= _MANY:
+                yield folder
+        else:
+            waiting += children.get(folder, ())
+
+
+def _is_in(folder: str, held: frozenset[str]) -> bool:
+    return any(folder == tree or folder.startswith(f"{tree}/") for tree in held)
 
 
 def links_of(policy: SandboxPolicy) -> WorkspaceLinks:

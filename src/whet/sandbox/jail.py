@@ -9,23 +9,22 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
-import re
 import signal
 import socket
 import struct
 import subprocess
 import tempfile
 import threading
-import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.late import late_pattern
+from whet.sandbox.command_channel import JailedCommand as JailedCommand
+from whet.sandbox.command_channel import await_start, pid_of, send_command
 from whet.sandbox.descriptors import receive_descriptors
 from whet.sandbox.guard import Guard, PathStates
 from whet.sandbox.hardlinks import WorkspaceLinks, links_of
@@ -36,28 +35,13 @@ from whet.sandbox.proxy import Proxy
 from whet.sandbox.restoring import ProtectedRestorer
 from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
 from whet.sandbox.setup import LAUNCHER_IMPORTS, JailPlan
+from whet.sandbox.tree_gate import HeldTrees
 
 _START_S = 20.0
 _STARTS = 3
-_ANSWER_S, _LOOK_S = 20.0, 0.5
 _RUN_CAP_BYTES = 4_000_000
-_PID = late_pattern(rb"^Pid:\s*(-?\d+)", re.MULTILINE)
 Handles = tuple[int, int, int]
 """A command's input, output and error output, as descriptors of this process."""
-
-
-class JailedCommand(msgspec.Struct, frozen=True):
-    """A command to run. `environment` is complete; `cwd` is inside a granted folder.
-
-    With `tty`, its output is a terminal that becomes its controlling terminal. `is_probe`: it only shows
-    that the sandbox works, so files with hard links elsewhere stay as they are.
-    """
-
-    argv: Sequence[str]
-    environment: Mapping[str, str]
-    cwd: Path
-    tty: bool = False
-    is_probe: bool = False
 
 
 Started = JailedProcess | subprocess.Popen[bytes]
@@ -82,6 +66,7 @@ class Jail:
         self._received_bytes = 0
         self._inside = 0
         self._state = self._inside_fd = -1
+        self._trees = HeldTrees(plan.policy, self.links, has_mounts=plan.engine.own_network)
         self._ends = ProtectedRestorer(self._guard, self._holding, self._has_leftovers)
 
     @property
@@ -95,13 +80,11 @@ class Jail:
         return any(command.poll() is None for command in list(self._commands))
 
     def environment(self, source: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a command inside: without addresses of outside sockets, with the private
-        folders."""
+        """Return a command's environment: no addresses of outside sockets, and the private folders."""
         if not self.plan.can_reach:
             return self.plan.environment(source)
         self.open()
-        proxy = self._proxy
-        return self.plan.environment(source, proxy.port if proxy is not None else 0)
+        return self.plan.environment(source, self._proxy.port if self._proxy is not None else 0)
 
     @property
     def launcher_pid(self) -> int:
@@ -110,8 +93,7 @@ class Jail:
 
     @property
     def received_bytes(self) -> int | None:
-        """The number of bytes that its commands received from the network, or None if they are not
-        counted."""
+        """The bytes that its commands received from the network, or None if they are not counted."""
         if self.plan.engine.name in ("seatbelt", "ssh"):
             return None
         return self._received_bytes + (self._proxy.received_bytes if self._proxy is not None else 0)
@@ -138,15 +120,18 @@ class Jail:
         argument. Raises OSError as Popen does, and ToolError if the sandbox can't be started.
         """
         descriptors = handles if more < 0 else (*handles, more)
-        if not command.is_probe:
-            self.links.separate()
         if self.plan.engine.name == "seatbelt":
+            self.links.separate()
             return _under_sandbox_exec(self.plan, command, descriptors)
         with self._lock:
             self._ends.settle()
+            if not command.is_probe:
+                self._separate_links()
             before = self._guard.record()
             try:
                 before.mounted = self._ensure_launcher(before.looked)
+                if not command.is_probe:
+                    self._trees.separate()  # if it was started again
                 started = self._start_command(command, descriptors)
             except BaseException:
                 self._guard.forget(before)
@@ -176,10 +161,8 @@ class Jail:
         return started
 
     def run(self, command: JailedCommand, timeout_s: float) -> tuple[int, str]:
-        """Run a command without input and return its exit code and output. Blocks.
-
-        A command that exceeds the limit is killed with its process group and returns code 124.
-        """
+        """Run a command without input and return its exit code and output. Blocks. A command that exceeds the
+        limit is killed with its process group and returns code 124."""
         with tempfile.TemporaryFile() as printed, open(os.devnull, "rb") as nothing:
             out = printed.fileno()
             started = self.spawn(command, (nothing.fileno(), out, out))
@@ -199,25 +182,25 @@ class Jail:
             self._shut()
         self._ends.settle()
 
+    def _separate_links(self) -> None:
+        if self._trees.is_due:
+            self._ensure_launcher(self._guard.read_states())
+        elif self._trees.is_over and not self.is_busy and not self._has_leftovers():
+            self._shut()  # the next one need not ask
+        self._trees.separate()
+
     def _has_leftovers(self) -> bool:
-        """Whether processes run in here that are neither commands nor children of one."""
-        if self._launcher is None:
-            return False
-        children = _children_of(self._inside)
-        if children is None:
-            return self._launcher.poll() is None  # unknown, so assume yes while the launcher runs
-        commands = {command.pid for command in list(self._commands) if command.returncode is None}
-        return bool(children - commands)
+        return self._launcher is not None and _runs_others(self._launcher, self._inside, self._commands)
 
     def _start_command(self, command: JailedCommand, handles: Sequence[int]) -> JailedProcess:
         try:
-            channel = _request(self._control, command, handles)
+            channel = send_command(self._control, command, handles)
         except (BrokenPipeError, ConnectionResetError):
             self._shut()
             self._start_launcher()
-            channel = _request(self._control, command, handles)
+            channel = send_command(self._control, command, handles)
         try:
-            return _await_start(channel, command, self._is_stopped)
+            return await_start(channel, command, self._is_stopped)
         except BaseException as error:
             channel.close()
             if isinstance(error, ToolError):
@@ -229,6 +212,8 @@ class Jail:
         # a path that disappears while it is mounted ends bubblewrap before it reports anything
         while not report and starts_left:
             (report, why), starts_left = self._try_start(), starts_left - 1
+        if report != b"+" and self._trees.release():
+            report, why = self._try_start()
         if report != b"+":
             raise ToolError(
                 f"the sandbox can't be started: {why.decode(errors='replace').strip()}",
@@ -240,17 +225,21 @@ class Jail:
         ours, theirs = socket.socketpair()
         ours.settimeout(_START_S)
         self._holding.plan()
-        setup, inside = self.plan.setup(), 0
+        trees = self._trees.plan()
+        plan = msgspec.structs.replace(self.plan, held=tuple(trees))
+        setup, inside = plan.setup(), 0
         with tempfile.TemporaryFile() as script, theirs:
             script.write(_compiled_code())
             script.seek(0)
-            self._launcher = _start(self.plan.command(), script.fileno(), theirs.fileno())
+            self._launcher = _start(plan.command(), script.fileno(), theirs.fileno())
         try:
             ours.sendall(struct.pack("!I", len(setup)) + setup)
-            report, handles = receive_descriptors(ours, 1024, 2)
+            report, handles = receive_descriptors(ours, 1024, 4)
             if handles:
-                self._inside = inside = _pid_of(handles[0])
+                self._inside = inside = pid_of(handles[0])
                 self._inside_fd = handles[0]
+            if trees and handles:
+                self._trees.start(trees, handles.pop(1), handles.pop(1))
             if handles[1:]:
                 self._proxy = Proxy(socket.socket(fileno=handles[1]), self.policy.hosts)
         except TimeoutError as error:
@@ -293,6 +282,7 @@ class Jail:
         if self._control is not None:
             self._control.close()
             self._control = None
+        self._trees.close()
         if self._proxy is not None:
             self._proxy.close()
             self._received_bytes += self._proxy.received_bytes
@@ -308,6 +298,14 @@ class Jail:
         for command in list(self._commands):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 command.wait(1)
+
+
+def _runs_others(launcher: subprocess.Popen[bytes], inside: int, commands: Iterable[JailedProcess]) -> bool:
+    """Whether processes run in a launcher that are neither commands nor children of one."""
+    children = _children_of(inside)
+    if children is None:
+        return launcher.poll() is None  # unknown, so assume yes while the launcher runs
+    return bool(children - {command.pid for command in list(commands) if command.returncode is None})
 
 
 def _children_of(pid: int) -> set[int] | None:
@@ -376,29 +374,6 @@ def _start(command: Sequence[str], script: int, control: int) -> subprocess.Pope
     )
 
 
-def _request(control: socket.socket | None, command: JailedCommand, handles: Sequence[int]) -> socket.socket:
-    """Send a command and return the socket for its answer. Raises OSError if the launcher can't have
-    received it."""
-    assert control is not None
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    message = _encode_request(command)
-    try:
-        with theirs:
-            sent = socket.send_fds(control, [message], [*handles[:3], theirs.fileno(), *handles[3:]])
-            if sent < len(message):  # otherwise it has everything, and may already have started and ended
-                control.sendall(message[sent:])
-        return ours
-    except BaseException:
-        ours.close()
-        raise
-
-
-def _encode_request(command: JailedCommand) -> bytes:
-    argv, env = list(command.argv), dict(command.environment)
-    body = marshal.dumps(dict(argv=argv, env=env, cwd=str(command.cwd), tty=command.tty))
-    return struct.pack("!I", len(body)) + body
-
-
 def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
     with contextlib.suppress(subprocess.TimeoutExpired):
         launcher.wait(2)
@@ -406,45 +381,3 @@ def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
     os.set_blocking(launcher.stderr.fileno(), False)
     lines = (launcher.stderr.read() or b"").strip().splitlines()
     return lines[-1] if lines else b"it ended without a word"
-
-
-def _await_start(ours: socket.socket, command: JailedCommand, is_over: Callable[[], bool]) -> JailedProcess:
-    """Wait for the launcher to confirm that the command runs, and return its handle.
-
-    Raises OSError if the command can't be run, and ToolError if the launcher ends or stops first. The
-    command may have caused that, so it is not run again.
-    """
-    answer, handles = b"", list[int]()
-    ours.settimeout(_LOOK_S)
-    deadline = time.monotonic() + _ANSWER_S
-    while not answer:
-        try:
-            answer, handles = receive_descriptors(ours, 64, 1)
-        except TimeoutError:
-            if not is_over() and time.monotonic() < deadline:
-                continue
-        if not answer:
-            raise ToolError(
-                "the sandbox ended as the command began; whether it ran is not known",
-                hint="look what it did before you run it again",
-            )
-    ours.settimeout(None)
-    if answer.startswith(b"P") and handles:
-        pid = _pid_of(handles[0])
-        with contextlib.suppress(OSError):  # ended meanwhile: the command's end reports that
-            ours.send(b"+")
-        return JailedProcess(ours, pid, handles[0])
-    number = int(answer[1:] or b"5")
-    raise OSError(number, os.strerror(number), str(command.argv[0]))
-
-
-def _pid_of(pidfd: int) -> int:
-    """Return the outside process id of a process. Its id in the launcher's namespace differs."""
-    handle = os.open(f"/proc/self/fdinfo/{pidfd}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        info = os.read(handle, 4096)
-    finally:
-        os.close(handle)
-    if (match := _PID.search(info)) is not None:
-        return int(match[1])
-    raise ToolError("the kernel does not say which process a descriptor is")

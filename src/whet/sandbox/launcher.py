@@ -107,8 +107,9 @@ def mirror(child: int) -> NoReturn:
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def confine(setup: dict[str, Any]) -> None:
-    """Apply the confinement of the policy to this process. Raises OSError if the kernel can't enforce it."""
+def confine(setup: dict[str, Any]) -> int:
+    """Apply the confinement of the policy to this process. Returns the descriptor on which the kernel asks
+    Whet about calls, -1 if it does not. Raises OSError if the kernel can't enforce it."""
     if setup.get("namespaces"):
         enter_namespaces(setup["namespaces"])
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -127,12 +128,13 @@ def confine(setup: dict[str, Any]) -> None:
     if setup.get("scoped"):
         # Rules that say nothing of REFER forbid it: a file could not be moved from one folder into another.
         restrict_files((REFER, 0, setup["scoped"]), (("/", REFER),))
-    listener = filter_calls(setup["filter"], supervised["listen"] if supervised else 0)
+    listener = filter_calls(setup["filter"], supervised["listen"] if supervised else setup.get("asks", 0))
     if supervised:
         send_descriptors(theirs, b"+", [listener])
         os.close(listener)
     ours.close()
     theirs.close()
+    return listener if setup.get("asks") else -1
 
 
 def split_supervisor(channel: _socket.socket | None, supervised: dict[str, Any]) -> None:
@@ -351,12 +353,14 @@ def main() -> None:
     if setup is None:
         return
     try:
-        confine(setup)
+        listener = confine(setup)
     except OSError as error:
         control.sendall(b"!" + str(error).encode())
         return
     # Through this handle, Whet can see from outside which mounts are still in place.
     handles = [os.pidfd_open(os.getpid())]
+    if listener >= 0:
+        handles += [os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC), listener]
     if setup.get("proxy"):
         # The socket belongs to this network namespace permanently. Whet accepts its connections from outside.
         listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
@@ -366,7 +370,8 @@ def main() -> None:
         listener.close()
     else:
         send_descriptors(control, b"+", handles)
-    os.close(handles[0])
+    for handle in handles:
+        os.close(handle)
     try:
         serve(control)
     finally:

@@ -4,6 +4,7 @@ paths."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -39,8 +40,8 @@ def plan_guards(policy: SandboxPolicy) -> tuple[list[Path], list[Path]]:
     return list(anchors), protected
 
 
-def plan_mounts(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPlan:
-    """Plan the mounts.
+def plan_mounts(policy: SandboxPolicy, scratch: Scratch, home: Path, held: Sequence[str] = ()) -> MountPlan:
+    """Plan the mounts. `held` folders are read-only.
 
     A grant below a private folder is mounted into that folder before the folder is mounted. Ungranted
     folders are covered as well: Landlock protects their files, but a socket can be connected to by its
@@ -80,7 +81,7 @@ def plan_mounts(policy: SandboxPolicy, scratch: Scratch, home: Path) -> MountPla
         tuple(binds),
         (*anchors, *map(str, guarded_folders)),
         (*writable, *map(str, guarded_folders)),
-        tuple(map(str, protected)),
+        (*map(str, protected), *held),
     )
 
 

@@ -60,6 +60,7 @@ for name, code in modules:
 exec(launcher)
 """
 _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
+_LISTEN = (317, 277)  # the number of `seccomp`
 _NO_PROXY_HOSTS = "localhost,127.0.0.1,::1"
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP")
 
@@ -68,7 +69,8 @@ class JailPlan(msgspec.Struct, frozen=True):
     """The plan of one sandbox. `home` is the person's home.
 
     `aside_folder` receives files that are moved aside and outlives the session. If None, the private
-    folder is used, which does not.
+    folder is used, which does not. `held` folders of the workspace are read-only until a command is about to
+    write there.
     """
 
     engine: Engine
@@ -76,6 +78,7 @@ class JailPlan(msgspec.Struct, frozen=True):
     scratch: Scratch
     home: Path
     aside_folder: Path | None = None
+    held: tuple[str, ...] = ()
 
     @property
     def aside(self) -> Path:
@@ -87,14 +90,19 @@ class JailPlan(msgspec.Struct, frozen=True):
         bare = [_interpreter(), "-I", "-S", "-c", LAUNCH]
         if self.engine.name != "bubblewrap":
             return bare
-        inside = bubblewrap_arguments(self.engine.program, self._mount_policy(), self.scratch, self.home)
+        inside = bubblewrap_arguments(
+            self.engine.program, self._mount_policy(), self.scratch, self.home, self.held
+        )
         return [*inside, *bare]
 
     def setup(self) -> bytes:
         """Return the launcher's first message."""
         message: dict[str, Any] = {
             "filter": filter_program(
-                platform.machine(), own_network=self.engine.own_network, unix=self.policy.unix
+                platform.machine(),
+                own_network=self.engine.own_network,
+                unix=self.policy.unix,
+                asks=bool(self.held),
             ),
             "limits": self._limits(),
         }
@@ -107,7 +115,7 @@ class JailPlan(msgspec.Struct, frozen=True):
             which = 0 if platform.machine() == "x86_64" else 1
             message["supervised"] = {
                 "calls": {str(pair[which]): name for name, pair in SUPERVISED.items() if pair[which]},
-                "listen": (317, 277)[which],
+                "listen": _LISTEN[which],
                 "roots": [
                     str(path) for path in (self.policy.workspace, *self.policy.write, *self._private())
                 ],
@@ -115,8 +123,10 @@ class JailPlan(msgspec.Struct, frozen=True):
             }
         if self.can_reach:
             message["proxy"] = True
+        if self.held:
+            message["asks"] = _LISTEN[0 if platform.machine() == "x86_64" else 1]
         if self.engine.namespaces:
-            plan = plan_mounts(self._mount_policy(), self.scratch, self.home)
+            plan = plan_mounts(self._mount_policy(), self.scratch, self.home, self.held)
             message["namespaces"] = msgspec.to_builtins(plan)
         return marshal.dumps(message)
 

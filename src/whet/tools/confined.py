@@ -50,4 +50,9 @@ class Confined:
         jail = self._confinement.shell_jail(ctx.workspace, ctx.session_id, ctx.call_id)
         if jail is not None:
             jail.open()
+        elif self._confinement.is_local and self._confinement.status().holds:
+            from whet.sandbox.hardlinks import links_of  # noqa: PLC0415 - few commands run outside
+
+            # the record may keep what another folder holds by a link, which this command could write through
+            links_of(self._confinement.policy(ctx.workspace)).separate()
         return jail
