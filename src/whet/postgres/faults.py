@@ -7,12 +7,13 @@ import re
 import psycopg
 from psycopg import errors
 
-from whet.contract.errors import QueueFull, StoreBusy, StoreError, StoreFull, StoreUnwritable
+from whet.contract.errors import ClaimRefused, QueueFull, StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.postgres.driver import has_password, hide_password, is_ambiguous
 from whet.sqlite.faults import has_no_descriptors, no_descriptors_error
 
 FENCE_LOST = "WF001"
 _QUEUE_FULL = "WF003"
+_CLAIM_REFUSED = "WF004"
 # If connecting fails, the server's message is the only information.
 _ADDRESS_HINT = (
     "write postgresql://user@host/database, and in a name or password %40 for @, %2F for /, %20 for a space"
@@ -50,6 +51,8 @@ def translate_error(error: psycopg.Error, url: str) -> StoreError:
     where = hide_password(url)
     if error.sqlstate == FENCE_LOST:
         return fence_error()
+    if error.sqlstate == _CLAIM_REFUSED:
+        return ClaimRefused(_first_line(error), hint="open the session again to go on")
     if error.sqlstate == _QUEUE_FULL:
         return QueueFull(_first_line(error), hint="ask again when some of them have ended")
     if _POOLER.search(str(error)):
