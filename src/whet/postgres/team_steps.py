@@ -287,6 +287,28 @@ CREATE FUNCTION whet_add_message(
   INSERT INTO messages (id, turn, role, at, content, extra)
   VALUES (number, in_turn, from_role, sent, body, more)
 $$;
+
+CREATE FUNCTION whet_mark_indexed(which bigint, reached bigint, turn_count bigint)
+RETURNS void LANGUAGE sql AS $$
+  UPDATE sessions SET indexed_seq = reached, dirty = CASE turns WHEN turn_count THEN 0 ELSE dirty END
+  WHERE key = which
+$$;
+
+CREATE FUNCTION whet_store_words(ids bigint[], texts text[]) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO message_words (id, words)
+  SELECT n.id, n.words::tsvector FROM unnest(ids, texts) AS n (id, words)
+  ON CONFLICT (id) DO UPDATE SET words = excluded.words
+$$;
+
+CREATE FUNCTION whet_title_session(new_title text, session_id text) RETURNS void LANGUAGE sql AS $$
+  UPDATE sessions SET title = new_title WHERE id = session_id AND title = ''
+$$;
+
+CREATE FUNCTION whet_freeze_texts(first_hash bytea, first text, second_hash bytea, second text)
+RETURNS void LANGUAGE sql AS $$
+  INSERT INTO frozen_texts (hash, text) VALUES (first_hash, first), (second_hash, second)
+  ON CONFLICT (hash) DO NOTHING
+$$;
 """
 
 TEAM_STEPS: dict[str, str] = {

@@ -180,7 +180,10 @@ def sum_open_turn(connection: apsw.Connection, key: int, row: tuple[Any, ...] | 
 def title_session(connection: apsw.Connection, session_id: str, title: str) -> None:
     """Set the title of a session that has none."""
     values = replace_surrogates(title), session_id
-    connection.execute("UPDATE sessions SET title = ? WHERE id = ? AND title = ''", values)
+    if rows.is_team(connection):
+        connection.execute("SELECT whet_title_session(?, ?)", values)
+    else:
+        connection.execute("UPDATE sessions SET title = ? WHERE id = ? AND title = ''", values)
 
 
 def read_last_reason(connection: apsw.Connection, key: int) -> str:
