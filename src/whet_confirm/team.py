@@ -241,7 +241,7 @@ def _check(raw: psycopg.Connection) -> None:
     """Raise StoreError if the tables don't fit; log a warning if the role has more rights than it needs."""
     team_schema.check(raw)
     schemas = (team_schema.HOME, team_schema.NOTED)
-    if excess := roles.describe_excess(roles.list_excess_rights(raw, schemas), "confirm"):
+    if excess := roles.describe_excess(raw, schemas, "confirm"):
         _LOG.warning("%s", excess)
 
 

@@ -92,6 +92,21 @@ def test_what_a_program_says_that_can_not_use_its_database(
         assert "has no connection left" in said(by(guest, url))
 
 
+@pytest.mark.parametrize("command", ["worker --turns 1", "serve --port 0", "gateway run"])
+def test_a_process_that_serves_others_refuses_to_start_without_a_model(
+    given: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    home = Path(given["WHET_HOME"])
+    home.mkdir()
+    channel = 'kind = "webhook"\nlisten = "127.0.0.1:0"\nurl = "http://127.0.0.1:9/whet"\n'
+    (home / "gateway.toml").write_text(f"[[channel]]\n{channel}")
+    given |= {"WHET_MODEL_PROVIDER": "", "WHET_MODEL_MODEL": "", "OPENAI_API_KEY": ""}
+    given["GATEWAY_WEBHOOK_SECRET"] = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+    assert "no model is named for 127.0.0.1" in refused(given, tmp_path, command)
+    given |= {"WHET_MODEL_PROVIDER": "openai", "WHET_MODEL_BASE_URL": ""}
+    assert "no key for openai" in refused(given, tmp_path, command)
+
+
 def test_workers_of_two_versions_work_beside_each_other(
     url: str, given: dict[str, str], tmp_path: Path
 ) -> None:

@@ -85,8 +85,10 @@ def test_what_is_in_use_or_has_other_rows_is_refused(tmp_path: Path, url: str, c
     try:
         asyncio.run(talk(own, clock, "mine", "x"))
         asyncio.run(talk(team, clock, "theirs", "y"))
-        with pytest.raises(StoreError, match="differs after the copy"):
+        before = [team.read_now(lambda db, t=table: digest(db, t)) for table in own.read_now(tables)]
+        with pytest.raises(StoreError, match="rows of its own"):
             copy(own, team, quiet)
+        assert before == [team.read_now(lambda db, t=table: digest(db, t)) for table in own.read_now(tables)]
         log = asyncio.run(new_log(own, clock, "open"))
         asyncio.run(log.begin_turn(user("x")))
         with pytest.raises(StoreBusy, match="in use"):

@@ -164,6 +164,7 @@ def test_the_team_starts_as_the_compose_file_and_the_units_start_it(team: Root) 
         '[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:7001"\nurl = "http://127.0.0.1:9/whet"\n'
     )
     environment = dict(start_of(services["worker"], team).environment)
+    environment["WHET_CONFIRM_URL"] = environment["WHET_STORE_URL"]
     environment["GATEWAY_WEBHOOK_SECRET"] = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
     ready = {"whet-worker@": ("0", "http://127.0.0.1:9100/ready"), "whet-api@": ("6095", "http://127.0.0.1:6095/ready"),
         "whet-confirm@": ("6005", "http://127.0.0.1:6005/health"), "whet-gateway": ("", "")}  # fmt: skip

@@ -56,7 +56,9 @@ def refused(url: str, kind: type[StoreError], *, patience_s: float = 1.0) -> Sto
 def test_an_address_where_nobody_listens_or_no_database_is(url, cluster):
     found = refused(f"postgresql://whet:secret@127.0.0.1:{quiet_port()}/whet", StoreUnwritable)
     assert "can't reach" in found.message and "secret" not in found.message + found.hint
-    assert "does not exist" in refused(cluster.url_of("nowhere"), StoreUnwritable).message
+    found = refused(cluster.url_of("nowhere"), StoreUnwritable)
+    assert "refused the connection: database" in found.message and "does not exist" in found.message
+    assert "the database's name" in found.hint
 
 
 @pytest.mark.slow

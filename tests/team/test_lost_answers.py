@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.store.support import USAGE, answer, begin_session, new_log
+from tests.store.support import USAGE, answer, begin_session, new_log, user
 from tests.support import wait_until
 from whet.clock import SystemClock
 from whet.postgres import schema
@@ -125,3 +128,63 @@ async def test_a_commit_that_was_answered_to_nobody_counts_once(url, cluster):
             "x",
             *map(str, range(30)),
         ]
+
+
+class Line:
+    """A way to the database that can swallow the server's next answer and then end that connection."""
+
+    def __init__(self, port: int) -> None:
+        self.swallows_next = False
+        self._server_port = port
+        self._threads: list[threading.Thread] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        self._threads.append(threading.Thread(target=self._accept))
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with self._socket, suppress(OSError):
+            while True:
+                client, _ = self._socket.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                back = threading.Thread(target=self._copy, args=(server, client))
+                there = threading.Thread(target=self._copy, args=(client, server))
+                self._threads += [back, there]
+                back.start()
+                there.start()
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        with source, suppress(OSError):
+            while data := source.recv(65_536):
+                if self.swallows_next and source.getpeername()[1] == self._server_port:
+                    self.swallows_next = False
+                    break
+                target.sendall(data)
+            target.shutdown(socket.SHUT_RDWR)
+            source.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Accept nothing more and wait for the connections to end."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(30)
+
+
+@pytest.mark.slow
+async def test_a_turn_goes_on_whose_beginning_was_committed_and_not_answered(url):
+    """The claim's number is in the answer that was lost: the session is claimed again under a new one."""
+    port = urlsplit(url).port
+    assert port is not None
+    with (
+        closing(Line(port)) as line,
+        closing(TeamDatabase.open_url(url.replace(f":{port}/", f":{line.port}/"), lease_s=600.0)) as db,
+    ):
+        log, turn = await begin_session(db, SystemClock(), "x")
+        await log.end_turn(turn, "answered", "")
+        line.swallows_next = True
+        turn = await log.begin_turn(user("y"))
+        assert not line.swallows_next and turn.number == 2
+        await log.append_reply(turn, answer("z"), USAGE, "m")
+        await log.end_turn(turn, "answered", "")
+        stored = await Transcript.open(db, "s1", SystemClock())
+        assert [message.text for message in stored.messages] == ["x", "y", "z"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,7 @@ def test_a_worker_runs_turns_with_a_role_of_its_own(granted, tmp_path):
         status = run_whet(given, tmp_path, "team", "status")
         queue.close()
     assert ended is not None and (ended.reason, ended.error) == ("answered", "")
-    assert "0 turns wait" in status
+    assert "0 turns wait," in status
     refused(
         agent_url,
         "SELECT * FROM whet_confirm.events",
@@ -87,7 +88,7 @@ def test_a_role_with_more_rights_than_it_needs_is_named(granted, tmp_path, caplo
     url, agent_url, confirm_url = granted[0], as_role(granted[0], "agent"), as_role(granted[0], "confirm")
     with opened(url) as (db, _), opened(agent_url) as (agent_db, _):
         agent_db.keep_claims()
-        assert agent_db.list_excess_rights() == [] and caplog.text == ""
+        assert agent_db.describe_excess() == "" and caplog.text == ""
         db.keep_claims()
         db.keep_claims()
     assert caplog.text.count("owns the tables") == 1 and "reads tables of other schemas" in caplog.text
@@ -95,7 +96,7 @@ def test_a_role_with_more_rights_than_it_needs_is_named(granted, tmp_path, caplo
     with opened_service(service_paths(Home(tmp_path / "confirm"), confirm_url), ToolUse()):
         assert caplog.text == ""
     with opened_service(service_paths(Home(tmp_path / "confirm"), url), ToolUse()):
-        assert "..._confirm" in caplog.text
+        assert "_confirm, which does not" in caplog.text
     with PracticeServer() as server:
         given = environment(url, tmp_path / "home", server, "practice")
         assert "whet team init URL --roles" in run_whet(given, tmp_path, "doctor")
@@ -116,6 +117,18 @@ def test_the_confirmation_service_decides_with_a_role_of_its_own(granted, tmp_pa
         "UPDATE whet_confirm_noted.events SET is_new = false",
         "DROP TRIGGER noted ON whet_confirm.events",
     )
+
+
+@pytest.mark.slow
+def test_init_and_status_count_the_same_steps(url, cluster, tmp_path):
+    empty = cluster.database(empty=True)
+    with PracticeServer() as server:
+        given = environment(empty, tmp_path / "home", server, "practice")
+        printed = run_whet(given, tmp_path, "team", "init", empty)
+        status = run_whet(given, tmp_path, "team", "status")
+    cluster.drop(empty)
+    (count,) = re.findall(r"the team's database applied (\d+) steps", printed)
+    assert f"schema     {count} steps" in status and "confirmation service's tables there applied" in printed
 
 
 def test_an_owner_who_may_create_no_roles_is_told_what_an_administrator_runs(url, cluster):

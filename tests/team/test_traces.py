@@ -4,6 +4,7 @@ process to the calls at another, nothing of what was said in it; off, nothing of
 from __future__ import annotations
 
 import gzip
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import msgspec
 import pytest
 
 from tests.support import wait_until
-from tests.team.processes import environment, served, worker
+from tests.team.processes import environment, served, start, worker
 from tests.team.test_workers import ask, has_ended, opened
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply, terminal_reply
@@ -135,6 +136,19 @@ def test_a_turn_that_a_killed_worker_began_is_told_whole_by_the_one_that_ended_i
     assert names == ["chat practice", "execute_tool terminal", "chat practice"]
     (call,) = collector.named("execute_tool terminal")
     assert facts(call)["error.type"] == "interrupted" and not turn.parent_span_id
+
+
+@pytest.mark.slow
+def test_a_collector_that_does_not_answer_is_one_line_of_the_log(tmp_path: Path) -> None:
+    with PracticeServer(script=[ScriptedReply("done")]) as model, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        home = tmp_path / "home"
+        given = environment("", home, model, "practice")
+        given["WHET_TRACES_URL"] = f"http://me:secret@127.0.0.1:{closed.getsockname()[1]}/v1/traces"
+        process = start(["chat", "-q", "hi"], given, tmp_path)
+        output, _ = process.communicate(timeout=120)
+    log = (home / "logs" / "whet.log").read_text()
+    assert output.endswith("\ndone\n") and log.count("traces can't be sent to http://127.0.0.1:") == 1
 
 
 @pytest.mark.slow

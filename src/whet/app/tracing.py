@@ -9,6 +9,7 @@ traced. This module and its packages are imported only if `traces.url` names a c
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import time
@@ -24,6 +25,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from whet.agent.session import Session, TurnObserver
 from whet.contract.events import TurnEnd
+from whet.contract.texts import strip_credentials
 from whet.store import spans
 from whet.store.database import StateDatabase
 from whet.store.spans import TurnSpan
@@ -34,6 +36,7 @@ _SENT_EVERY_MS = 1_000
 _PATIENCE_S = 5
 _Value = str | int | float
 _NS = 1_000_000
+_logger = logging.getLogger("whet.traces")
 
 
 class RequestTrace(msgspec.Struct, frozen=True):
@@ -54,6 +57,9 @@ class Tracing(TurnObserver):
             OTLPSpanExporter(endpoint=url, timeout=_PATIENCE_S), schedule_delay_millis=_SENT_EVERY_MS
         )
         self._parents: dict[str, str] = {}
+        exporter_logger = logging.getLogger("opentelemetry")
+        exporter_logger.propagate = False
+        exporter_logger.handlers = [_FailureLog(url)]
 
     def begin_request(self) -> RequestTrace:
         """Begin a request whose turn runs in another process."""
@@ -134,6 +140,23 @@ class Tracing(TurnObserver):
     def close(self) -> None:
         """Send pending spans and stop, even if the collector does not answer."""
         self._sent.shutdown()
+
+
+class _FailureLog(logging.Handler):
+    """Logs that a collector does not answer, once, in place of the exporter's lines about each attempt."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(logging.ERROR)
+        self._url = url
+        self._is_logged = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log the first failure."""
+        if not self._is_logged:
+            self._is_logged = True
+            _logger.warning(
+                "traces can't be sent to %s, and are dropped until it answers", strip_credentials(self._url)
+            )
 
 
 def _failure(reason: str) -> str:

@@ -162,6 +162,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
         app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source="api")
         hosted = SessionHost(app.sessions, people)
         try:
+            app.services.models.require_model()
             token_path = tokens.make_first(app.database, home, app.clock)
             pace = SiteTimings(answer_wait_s=options["answer_wait_s"])
             async with limit_memory():

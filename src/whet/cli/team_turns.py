@@ -76,6 +76,7 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
         )
         hosted = SessionHost(app.sessions, people, max_turns=options.most)
         try:
+            app.services.models.require_model()
             queue = team_queue(app.database)
             _check_lease(queue, settings.store.lease_s)
             questions = WorkerQuestions(queue.database, app.clock)

@@ -151,6 +151,10 @@ class QueueFull(StoreBusy):
     """Too many turns of this person wait for a worker already."""
 
 
+class ClaimRefused(StoreBusy):
+    """A session's turn can't begin: another process has the session, or has changed it."""
+
+
 class StoreFull(StoreError):
     """The disk that holds the database is full."""
 

@@ -267,6 +267,7 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
         loop.add_signal_handler(number, stop.set)
     besides = [asyncio.create_task(beside(hosted, stop))] if beside is not None else []
     try:
+        app.services.models.require_model()
         server = GatewayServer(hosted, configured_channels, setup.text, say, setup.secrets)
         async with limit_memory():
             ended = await server.run(commander, stop)

@@ -17,7 +17,7 @@ from psycopg import errors, pq
 from psycopg.adapt import Buffer, Dumper, Loader
 
 from whet.contract.errors import StoreBusy
-from whet.postgres.rows import StatementRows, StatementSender
+from whet.postgres.rows import StatementRows, StatementSender, join_rows
 from whet.postgres.statements import translate
 from whet.sqlite.lane import RowStatement
 
@@ -30,6 +30,12 @@ SELECT a.attname, coalesce(a.attnum = ANY (i.indkey), false) FROM pg_attribute a
 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
 WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
+
+
+# Neighbouring calls of functions are one statement: they run in their order, and each sees what those before
+# it did.
+_CALL = re.compile(rb"SELECT (whet_\w+\([^()]*\))")
+_CALLS = re.compile(rb"SELECT (?:(?:pg_advisory_xact_lock|whet_)\w*\([^()]*\)(?:, )?)+")
 
 
 class _IntegerDumper(Dumper):
@@ -119,6 +125,7 @@ class PostgresConnection:
         self._is_deferring = False
         self._last: StatementRows | None = None
         self._conflicts: dict[int, RowStatement] = {}
+        self._joined: dict[tuple[str, tuple[RowStatement, ...]], bytes] = {}
 
     @property
     def raw(self) -> psycopg.Connection:
@@ -151,6 +158,20 @@ class PostgresConnection:
         for values in rows:
             self._conflicts[len(self._queued)] = statement
             self.execute(statement.sql, values)
+
+    def write_joined(
+        self, sql: str, values: Sequence[Any], rows: Sequence[tuple[RowStatement, Sequence[Any]]]
+    ) -> None:
+        """Queue a SELECT and, in the same statement, rows of different tables. If one already exists, a later
+        call raises the StoreBusy of the first one's statement."""
+        statements = tuple(statement for statement, _ in rows)
+        text = self._joined.get((sql, statements))
+        if text is None:
+            parts = [self.translate_sql(part) for part in (sql, *(statement.sql for statement in statements))]
+            text = self._joined[sql, statements] = join_rows(parts)
+        if statements:
+            self._conflicts[len(self._queued)] = statements[0]
+        self._add(text, [value for part in (values, *(row for _, row in rows)) for value in part])
 
     def begin(self, statement: bytes = b"BEGIN") -> None:
         """Queue statements from now on. The transaction begins with the first result that is read; without
@@ -208,6 +229,10 @@ class PostgresConnection:
         return text
 
     def _add(self, text: bytes, values: Sequence[Any]) -> StatementRows:
+        if self._is_deferring and (call := _CALL.fullmatch(text)) is not None:
+            last = self._queued[-1] if self._queued else None
+            if last is not None and _CALLS.fullmatch(last.text):
+                return last.append_call(call[1], values)
         statement = StatementRows(text, values, self.receive_results)
         self._queued.append(statement)
         return statement

@@ -7,17 +7,20 @@ import re
 import psycopg
 from psycopg import errors
 
-from whet.contract.errors import QueueFull, StoreBusy, StoreError, StoreFull, StoreUnwritable
+from whet.contract.errors import ClaimRefused, QueueFull, StoreBusy, StoreError, StoreFull, StoreUnwritable
 from whet.postgres.driver import has_password, hide_password, is_ambiguous
 from whet.sqlite.faults import has_no_descriptors, no_descriptors_error
 
 FENCE_LOST = "WF001"
 _QUEUE_FULL = "WF003"
+_CLAIM_REFUSED = "WF004"
 # If connecting fails, the server's message is the only information.
 _ADDRESS_HINT = (
     "write postgresql://user@host/database, and in a name or password %40 for @, %2F for /, %20 for a space"
 )
 _POOLER = re.compile(r"unsupported startup parameter")
+_REFUSED = re.compile(r"connection failed.*FATAL: +(?!the database system is)", re.DOTALL)
+"""The server answers, and does not let this role in."""
 _NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection slots")
 
 
@@ -48,6 +51,8 @@ def translate_error(error: psycopg.Error, url: str) -> StoreError:
     where = hide_password(url)
     if error.sqlstate == FENCE_LOST:
         return fence_error()
+    if error.sqlstate == _CLAIM_REFUSED:
+        return ClaimRefused(_first_line(error), hint="open the session again to go on")
     if error.sqlstate == _QUEUE_FULL:
         return QueueFull(_first_line(error), hint="ask again when some of them have ended")
     if _POOLER.search(str(error)):
@@ -60,10 +65,15 @@ def translate_error(error: psycopg.Error, url: str) -> StoreError:
         return store_error
     if not error.sqlstate and has_no_descriptors():
         return no_descriptors_error(where)
+    if _REFUSED.match(str(error)):
+        return StoreUnwritable(
+            f"the team's database {where} refused the connection: {_first_line(error)}",
+            hint="check the role, its password (~/.pgpass or PGPASSWORD) and the database's name",
+        )
     if is_lost(error) or isinstance(error, psycopg.OperationalError):
         return StoreUnwritable(
             f"can't reach the team's database {where}: {_first_line(error)}",
-            hint="is the server running, and does the address in store.url name it? whet team status",
+            hint="is the server running, and is that its address?",
         )
     return StoreError(
         f"the team's database {where} failed: {_first_line(error)}", hint="run `whet team status`"
@@ -106,7 +116,7 @@ def _by_class(error: psycopg.Error, where: str) -> StoreError | None:
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreUnwritable(
             f"no right to do this in the team's database {where}: {_first_line(error)}",
-            hint="let the role own the database: ALTER DATABASE ... OWNER TO ...",
+            hint="connect as the owner for whet team init, else as a role of whet team init URL --roles",
         )
     return None
 

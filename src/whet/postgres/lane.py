@@ -13,6 +13,7 @@ model's answer is not lost.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,6 +33,9 @@ _BEGIN = "SELECT {locks}, whet_commit(?, ?)"
 _MAX_RUNS = 8
 _PAUSE_S = 0.2
 _LOG_AT_RUN = 3
+_MAX_JOINED = 3
+_TABLE = re.compile(r"(?:INTO|UPDATE|DELETE FROM) (\w+)")
+_WORD = re.compile(r"\w+")
 _logger = logging.getLogger("whet.team")
 
 
@@ -224,14 +228,20 @@ def _write_rows(
     rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
     attempt: _Attempt,
 ) -> None:
-    """Queue plain rows, grouped by statement, behind the attempt's row and the checks of their fences."""
+    """Queue plain rows behind the attempt's row and the checks of their fences: the first ones, of different
+    tables, in the same statement, the others grouped by statement."""
     first_sql, first_values = COMMIT.sql, attempt.row
+    joined: list[tuple[RowStatement, tuple[Any, ...]]] = []
     lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
+    tables: set[str] = set()
     for statement, values in rows:
         if statement.sql.startswith("SELECT "):  # a check, such as a fence's
             first_sql, first_values = f"{first_sql}, {statement.sql[7:]}", (*first_values, *values)
+        elif not lists and len(joined) < _MAX_JOINED and tables.isdisjoint(_WORD.findall(statement.sql)):
+            tables.add(_TABLE.findall(statement.sql)[0])
+            joined.append((statement, values))
         else:
             lists.setdefault(statement, []).append(values)
-    connection.execute(first_sql, first_values)
+    connection.write_joined(first_sql, first_values, joined)
     for statement, values in lists.items():
         connection.write_rows(statement, values)

@@ -54,12 +54,16 @@ def grant_rights(raw: psycopg.Connection, suffix: str, grants: Sequence[str], *,
     return statements
 
 
-def list_excess_rights(raw: psycopg.Connection, schemas: Sequence[str]) -> list[str]:
-    """Return what the connected role may do beyond reading and writing rows of these schemas; empty for a
-    role that `grant_rights` made. Raises psycopg.Error."""
+def describe_excess(raw: psycopg.Connection, schemas: Sequence[str], suffix: str) -> str:
+    """Return the line for the administrator if the connected role may do more than read and write rows of
+    these schemas; empty for a role that `grant_rights` made. Raises psycopg.Error."""
     row = raw.execute(_EXCESS, (list(schemas),)).fetchone()
     assert row is not None  # the query always returns a row
-    return [text for text, is_held in zip(_EXCESS_TEXTS, row, strict=True) if is_held]
+    rights = ", ".join(text for text, is_held in zip(_EXCESS_TEXTS, row, strict=True) if is_held)
+    if not rights:
+        return ""
+    name = role_name(raw, suffix)
+    return f"the database's role {rights}; whet team init URL --roles makes {name}, which does not"
 
 
 _EXCESS_TEXTS = (
@@ -77,11 +81,3 @@ SELECT r.rolsuper, r.rolcreaterole OR r.rolcreatedb,
   EXISTS (SELECT FROM tables WHERE NOT schema = ANY($1) AND has_schema_privilege(schema, 'USAGE')
     AND has_table_privilege(oid, 'SELECT'))
 FROM pg_roles r WHERE r.rolname = current_user"""
-
-
-def describe_excess(rights: Sequence[str], suffix: str) -> str:
-    """Return the line for the administrator about a role's excess rights; empty if there are none."""
-    if not rights:
-        return ""
-    what = ", ".join(rights)
-    return f"the database's role {what}; whet team init URL --roles makes one that does not, ..._{suffix}"

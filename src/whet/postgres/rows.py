@@ -7,6 +7,7 @@ itself: each statement is prepared once for a connection and then sent by its na
 from __future__ import annotations
 
 import itertools
+import re
 import select
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,6 +20,26 @@ _INT8, _FLOAT8, _BYTEA = (psycopg.adapters.types[name].oid for name in ("int8", 
 _TYPES: dict[type[Any], int] = {int: _INT8, bool: _INT8, float: _FLOAT8, bytes: _BYTEA}
 _ERRORS = pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE
 _MAX_NAMES = 256
+_MARK = re.compile(rb"\$(\d+)")
+
+
+def shift_marks(text: bytes, count: int) -> bytes:
+    """Return a statement whose values come after `count` others."""
+    return _MARK.sub(lambda mark: b"$%d" % (int(mark[1]) + count), text)
+
+
+def _count_marks(text: bytes) -> int:
+    return max((int(number) for number in _MARK.findall(text)), default=0)
+
+
+def join_rows(parts: Sequence[bytes]) -> bytes:
+    """Return one statement for a SELECT and statements that write to different tables."""
+    select, *writes = parts
+    count, joined = _count_marks(select), list[bytes]()
+    for number, text in enumerate(writes):
+        joined.append(b"w%d AS (%s)" % (number, shift_marks(text, count)))
+        count += _count_marks(text)
+    return b"WITH %s %s" % (b", ".join(joined), select) if joined else select
 
 
 class StatementRows:
@@ -27,17 +48,41 @@ class StatementRows:
     def __init__(self, text: bytes, values: Sequence[Any], receive: Callable[[], None]) -> None:
         self.text = text
         self.values = values
-        self.result: pq.abc.PGresult | None = None
-        self.transformer: abc.Transformer | None = None
         self._receive = receive
+        self._joined_to: StatementRows | None = None
+        self._number = self._call_count = 0
+        self._result: pq.abc.PGresult | None = None
+        self._loaded: list[tuple[Any, ...]] = []
         self._rows: Iterator[tuple[Any, ...]] | None = None
+
+    def append_call(self, call: bytes, values: Sequence[Any]) -> StatementRows:
+        """Join a call of a function to this statement, which has only such calls, and return its rows."""
+        rows = StatementRows(b"", (), self._receive)
+        rows._joined_to, rows._number = self, self._call_count
+        self.text += b", " + shift_marks(call, len(self.values))
+        self.values = (*self.values, *values)
+        self._call_count += 1
+        return rows
+
+    def set_result(self, result: pq.abc.PGresult, transformer: abc.Transformer) -> None:
+        """Load the rows of the statement, which has run."""
+        self._result = result
+        if result.ntuples:
+            transformer.set_pgresult(result)
+            self._loaded = transformer.load_rows(0, result.ntuples, tuple)
+
+    @property
+    def received_row(self) -> tuple[Any, ...] | None:
+        """The first row, or None if there is none or the server's answer was lost. Runs nothing."""
+        rows = self._load_rows()
+        return rows[0] if rows else None
 
     @property
     def rowcount(self) -> int:
         """How many rows the statement changed or returned."""
-        if self.result is None:
+        if self._result is None:
             self._receive()
-        return 0 if self.result is None else self.result.command_tuples or 0
+        return 0 if self._result is None else self._result.command_tuples or 0
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """Return the next row, or None if there is none."""
@@ -52,16 +97,17 @@ class StatementRows:
 
     def __next__(self) -> tuple[Any, ...]:
         if self._rows is None:
-            if self.result is None:
+            if self._result is None:
                 self._receive()
-            self._rows = iter(self._decode())
+            self._rows = iter(self._load_rows())
         return next(self._rows)
 
-    def _decode(self) -> list[tuple[Any, ...]]:
-        if self.result is None or self.transformer is None or not self.result.ntuples:
-            return []
-        self.transformer.set_pgresult(self.result)
-        return self.transformer.load_rows(0, self.result.ntuples, tuple)
+    def _load_rows(self) -> list[tuple[Any, ...]]:
+        if self._joined_to is None:
+            count = self._call_count
+            return [row[:-count] for row in self._loaded] if count else self._loaded
+        place = self._joined_to._call_count - self._number
+        return [(row[-place],) for row in self._joined_to._loaded]
 
 
 class StatementSender:
@@ -134,7 +180,7 @@ class StatementSender:
                 if pgconn.status != pq.ConnStatus.OK:
                     raise failure[1]
             elif failure is None and (owner := owners[command]) is not None:
-                owner.result, owner.transformer = result, self._transformer
+                owner.set_result(result, self._transformer)
                 place += 1
 
     def _wait(self) -> None:

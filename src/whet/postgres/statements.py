@@ -24,7 +24,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (re.compile(r"\bchar\(10\)"), "chr(10)"),
     (re.compile(r"\bWHERE 1\b(?!\s*=)"), "WHERE true"),
     (re.compile(r"\b(max|min)\((?=[^()]*,)"), lambda found: _OF_SEVERAL[found[1]]),
-    (re.compile(r"\bgroup_concat\((\w+)\)"), r"string_agg(\1, ',')"),
+    (re.compile(r"\bgroup_concat\((\w+)\)"), r"string_agg(CAST(\1 AS text), ',')"),
     (_IS_FLAG, r"\1\2(\3 <> 0)"),
 )
 _OF_SEVERAL = {"max": "greatest(", "min": "least("}

@@ -252,6 +252,65 @@ BEGIN
 END $$;
 """
 
+# A session's turn is claimed, and what it begins with is checked in the same call, after the claim: a turn
+# begins without a wait in its middle. `WF004`: another process has the session, or has changed it.
+_CLAIM = """
+CREATE FUNCTION whet_take(which bigint, who text, at_host text, at_pid bigint, process text)
+RETURNS bigint LANGUAGE sql AS $$
+  INSERT INTO claims AS c (session, token, host, pid, born, renewed, fence, lease_until)
+  VALUES (which, who, at_host, at_pid, process, '', nextval('team_fences'),
+    now() + current_setting('whet.lease_s')::float8 * interval '1 s')
+  ON CONFLICT (session) DO UPDATE SET token = who, host = at_host, pid = at_pid, born = process,
+    fence = excluded.fence, lease_until = excluded.lease_until
+  WHERE c.token = who OR c.lease_until < now() RETURNING fence
+$$;
+
+CREATE FUNCTION whet_claim(
+  which bigint, who text, at_host text, at_pid bigint, process text,
+  known_epoch bigint, known_turn bigint, next_number bigint
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  taken bigint := whet_take(which, who, at_host, at_pid, process);
+BEGIN
+  IF taken IS NULL OR NOT EXISTS (SELECT 1 FROM sessions WHERE key = which AND epoch = known_epoch)
+    OR known_turn <> (SELECT coalesce(max(number), 0) FROM turns WHERE session = which)
+    OR EXISTS (SELECT 1 FROM messages WHERE id >= (which << 22) + next_number AND id < (which + 1) << 22)
+  THEN
+    RAISE EXCEPTION 'session % is held or was changed', which USING ERRCODE = 'WF004';
+  END IF;
+  RETURN taken;
+END $$;
+
+CREATE FUNCTION whet_add_message(
+  number bigint, in_turn bigint, from_role bigint, sent bigint, body text, more text
+) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO messages (id, turn, role, at, content, extra)
+  VALUES (number, in_turn, from_role, sent, body, more)
+$$;
+
+CREATE FUNCTION whet_mark_indexed(which bigint, reached bigint, turn_count bigint)
+RETURNS void LANGUAGE sql AS $$
+  UPDATE sessions SET indexed_seq = reached, dirty = CASE turns WHEN turn_count THEN 0 ELSE dirty END
+  WHERE key = which
+$$;
+
+CREATE FUNCTION whet_store_words(ids bigint[], texts text[]) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO message_words (id, words)
+  SELECT n.id, n.words::tsvector FROM unnest(ids, texts) AS n (id, words)
+  ON CONFLICT (id) DO UPDATE SET words = excluded.words
+$$;
+
+CREATE FUNCTION whet_title_session(new_title text, session_id text) RETURNS void LANGUAGE sql AS $$
+  UPDATE sessions SET title = new_title WHERE id = session_id AND title = ''
+$$;
+
+CREATE FUNCTION whet_freeze_texts(first_hash bytea, first text, second_hash bytea, second text)
+RETURNS void LANGUAGE sql AS $$
+  INSERT INTO frozen_texts (hash, text) VALUES (first_hash, first), (second_hash, second)
+  ON CONFLICT (hash) DO NOTHING
+$$;
+"""
+
 TEAM_STEPS: dict[str, str] = {
     "team_fence": _FENCE,
     "team_search": _SEARCH,
@@ -266,4 +325,5 @@ TEAM_STEPS: dict[str, str] = {
     "team_begin": _BEGIN,
     "team_calls": _CALLS,
     "team_scopes": _SCOPES,
+    "team_claim": _CLAIM,
 }

@@ -60,11 +60,7 @@ class ServerProvider:
 
     def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ServerLink:
         """Freeze a session's prefix and return its link. No I/O. Raises ConfigError if no model is set."""
-        if not self._info.model:
-            raise ConfigError(
-                f"no model is named for {self._info.provider}",
-                hint="set model.model; whet model list shows what the server has",
-            )
+        require_model(self._info)
         options = msgspec.structs.replace(self.wiring.options, session_id=session_id)
 
         def head(codec: WireCodec, cuts: ToolCuts) -> bytes:
@@ -121,6 +117,15 @@ class ServerProvider:
 
     def _headers(self) -> dict[str, str]:
         return self.wiring.codec.headers(self.wiring.keys.current.value)
+
+
+def require_model(info: ModelInfo) -> None:
+    """Raise ConfigError if no model is set."""
+    if not info.model:
+        raise ConfigError(
+            f"no model is named for {info.provider}",
+            hint="set model.model; whet model list shows what the server has",
+        )
 
 
 def connect(

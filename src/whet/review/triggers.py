@@ -36,7 +36,7 @@ from whet.review.jobs import (
     reviewable_kinds,
 )
 from whet.review.spending import Weights, forecast, weigh_day, weights_of
-from whet.store import jobs, outcomes, reviews, sessions
+from whet.store import jobs, outcomes, reviews
 from whet.store.database import lock_scope
 from whet.store.jobs import AtEnd, QueuedJob
 from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
@@ -86,9 +86,8 @@ class ReviewObserver(TurnObserver):
         if self._settings.writes == "off" or not kinds:
             return jobs.queue_nothing
         model = session.model
-        conversation_id = session.log.session.conversation_id
         runtime, weights = self._runtime(model), weights_of(model)
-        setup = _TriggerSetup(self._settings, kinds, self._clock, runtime, weights, conversation_id)
+        setup = _TriggerSetup(self._settings, kinds, self._clock, runtime, weights)
         key = session.log.live.key
         return lambda connection: _count_turn(connection, key, turn, reason == "answered", setup)
 
@@ -101,16 +100,14 @@ class _TriggerSetup(msgspec.Struct, frozen=True):
     clock: Clock
     runtime: Runtime
     weights: Weights
-    conversation_id: str
 
 
 def _count_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, ended_well: bool, setup: _TriggerSetup
 ) -> Sequence[QueuedJob]:
-    read_session = sessions.select_columns(connection, sessions.COLUMNS, turn.session_id)
+    read_session = reviews.select_counted_session(connection, turn.session_id)
     read_turns = reviews.select_turns(connection, key, turn.number, 2)
-    read_counters = reviews.select_counters(connection, setup.conversation_id)
-    session = sessions.read_row(read_session())
+    session, before = read_session()
     if session.private or session.kind != "chat":
         return ()
     facts, facts_before = read_turns()
@@ -118,7 +115,6 @@ def _count_turn(
     if corrects == "redone":
         now = iso(setup.clock.now())
         outcomes.record_signal(connection, session.id, "correction", now, turn=turn.number - 1)
-    before = read_counters()
     counted = count(before, facts, setup.settings, corrects=bool(corrects))
     folder = _count_folder(connection, session, turn.number, facts, setup)
     trigger = find_trigger(counted, setup.settings, setup.kinds)

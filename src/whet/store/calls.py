@@ -248,15 +248,13 @@ def read_judging_state(connection: apsw.Connection, session_id: str) -> JudgingS
     """Return how far a session's calls are judged. Raises NotFound."""
     columns = (
         "key, judged_turn, coalesce((SELECT number FROM turns WHERE session = sessions.key AND ended <> ''"
-        " ORDER BY number DESC LIMIT 1), 0), (SELECT text FROM frozen_texts WHERE id = tools_text)"
+        " ORDER BY number DESC LIMIT 1), 0), (SELECT text FROM frozen_texts WHERE id = tools_text),"
+        " (SELECT group_concat(number) FROM turns WHERE session = sessions.key AND undone <> '')"
     )
-    read = sessions.select_columns(connection, columns, session_id)
-    undone = connection.execute(
-        "SELECT number FROM turns WHERE session = (SELECT key FROM sessions WHERE id = ?) AND undone <> ''",
-        (session_id,),
-    )
-    key, judged_turn, last_turn, tools_json = read()
-    undone_turns = {row[0] for row in undone}
+    key, judged_turn, last_turn, tools_json, undone = sessions.select_columns(
+        connection, columns, session_id
+    )()
+    undone_turns = {int(number) for number in (undone or "").split(",") if number}
     return JudgingState(key, judged_turn, last_turn, undone_turns, _read_names(tools_json or "[]"))
 
 
@@ -264,11 +262,23 @@ def store_outcomes(
     connection: apsw.Connection, key: int, turn: int, outcomes: Iterable[tuple[int, str, str]]
 ) -> None:
     """Store (seq, outcome, reason) of a session's calls and record that they are judged up to `turn`."""
+    if rows.is_team(connection):
+        columns = [*zip(*outcomes, strict=True)] or [(), (), ()]
+        connection.execute(_JUDGE, (*columns, key, turn, key))  # pyright: ignore[reportArgumentType] a team's database takes lists
+        return
     connection.executemany(
         "UPDATE tool_calls SET outcome = ?, outcome_reason = ? WHERE session = ? AND seq = ?",
         ((outcome, reason, key, seq) for seq, outcome, reason in outcomes),
     )
-    connection.execute("UPDATE sessions SET judged_turn = ? WHERE key = ?", (turn, key))
+    connection.execute(_SET_JUDGED, (turn, key))
+
+
+_SET_JUDGED = "UPDATE sessions SET judged_turn = ? WHERE key = ?"
+_JUDGE = (
+    "WITH judged AS (UPDATE tool_calls c SET outcome = n.outcome, outcome_reason = n.reason"
+    " FROM unnest(CAST(? AS bigint[]), CAST(? AS text[]), CAST(? AS text[])) AS n (seq, outcome, reason)"
+    f" WHERE c.session = ? AND c.seq = n.seq) {_SET_JUDGED}"
+)
 
 
 def visit_outcomes(connection: apsw.Connection, take: Callable[[int, str, int, str], None]) -> None:

@@ -145,6 +145,15 @@ def _is_claimed() -> bool:
     return True
 
 
+def claim_unchanged(
+    connection: apsw.Connection, key: int, holder: Holder, version: tuple[int, int, int]
+) -> Callable[[], int]:
+    """Claim a team's session as `team_claims.claim_unchanged` does."""
+    from whet.store import team_claims  # noqa: PLC0415 - as above
+
+    return team_claims.claim_unchanged(connection, key, holder, claiming_process(), version)
+
+
 def refuse_if_held(
     connection: apsw.Connection,
     key: int,

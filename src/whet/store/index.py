@@ -174,12 +174,16 @@ def _read_session(
         text = plain_text(role, content, extra)[:_MESSAGE_CHARS_MAX]
         batch.add(id_, f"{marks} {role_mark(role)} {days[day]}", text)
         reached = id_ - base + 1
-    connection.execute(  # in a team a turn may begin meanwhile
-        "UPDATE sessions SET indexed_seq = ?, dirty = CASE turns WHEN ? THEN 0 ELSE dirty END WHERE key = ?",
-        (reached, -1 if is_open else turn_count, key),
-    )
+    known_turns = -1 if is_open else turn_count  # in a team a turn may begin meanwhile
+    if is_team(connection):
+        connection.execute("SELECT whet_mark_indexed(?, ?, ?)", (key, reached, known_turns))
+    else:
+        connection.execute(_MARK_INDEXED, (reached, known_turns, key))
 
 
+_MARK_INDEXED = (
+    "UPDATE sessions SET indexed_seq = ?, dirty = CASE turns WHEN ? THEN 0 ELSE dirty END WHERE key = ?"
+)
 _UNINDEXED = (
     "SELECT id, role, at, content, extra FROM messages WHERE id >= ?1 AND id <= (SELECT id FROM messages"
     " WHERE id >= ?1 AND id < ?2 AND role <> ?3 ORDER BY id DESC LIMIT 1) ORDER BY id"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +17,8 @@ import apsw
 import msgspec
 
 from whet.clock import Clock
-from whet.contract.errors import NotFound, StoreBusy, WhetError
-from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.errors import ClaimRefused, NotFound, StoreBusy, WhetError
+from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import shared_decoder
 from whet.sqlite.lane import Rows, RowStatement, ScopedWork
 from whet.store import claims, rows, turns
@@ -54,18 +55,6 @@ class OpenStep(msgspec.Struct):
     results: dict[int, Message] = msgspec.field(default_factory=dict[int, Message])
 
 
-class OpenTurn(msgspec.Struct):
-    """A turn without an end marker, with the sums of its stored rows."""
-
-    id: str
-    number: int
-    started: str
-    steps: int = 0
-    messages: int = 0
-    tool_calls: int = 0
-    usage: Usage = msgspec.field(default_factory=Usage)
-
-
 class LiveState(msgspec.Struct):
     """The state that an open session holds in memory.
 
@@ -83,7 +72,7 @@ class LiveState(msgspec.Struct):
     next_seq: int
     last_turn: int
     step: OpenStep | None
-    open_turn: OpenTurn | None
+    open_turn: turns.OpenTurn | None
     shell: ShellFolder | None = None
 
     @property
@@ -236,8 +225,38 @@ class SessionWriter:
         live = self._live
         claims.refuse_if_held(connection, live.key, live.session.id, holder, self.clock.now())
 
-    def claim(self, connection: apsw.Connection) -> None:
-        """Claim the session's turn. Raises StoreBusy if another has it, StaleTranscript if it has changed."""
+    async def commit_claimed(
+        self, work: Callable[[apsw.Connection], None], apply: Callable[[None], object]
+    ) -> None:
+        """Claim the session's turn and commit `work` in one transaction. Raises StoreBusy if another holder
+        has it, StaleTranscript if it has changed."""
+
+        def work_claimed(
+            connection: apsw.Connection, claim: Callable[[apsw.Connection], Callable[[], int] | None]
+        ) -> Callable[[], int] | None:
+            self.db.keep_claims()
+            read_fence = claim(connection)
+            work(connection)
+            return read_fence
+
+        def apply_claimed(read_fence: Callable[[], int] | None) -> None:
+            if read_fence is not None:
+                self._holder.fence = read_fence()
+            apply(None)
+
+        if self.db.is_team:
+            with suppress(ClaimRefused):  # the claim below says why
+                await self.commit(lambda c: work_claimed(c, self._claim_unchanged), apply_claimed)
+                if not self._holder.fence:  # the commit's answer was lost
+                    await self.commit(lambda c: self._begin_claim(c)(), lambda _: None)
+                return
+        await self.commit(lambda c: work_claimed(c, self._claim), apply_claimed)
+
+    def _claim_unchanged(self, connection: apsw.Connection) -> Callable[[], int]:
+        live = self._live
+        return claims.claim_unchanged(connection, live.key, self._holder, live.version)
+
+    def _claim(self, connection: apsw.Connection) -> None:
         complete = self._begin_claim(connection)
         is_newer = turns.select_is_newer(connection, self._live.key, self._live.version)
         if not complete() or is_newer():
@@ -316,19 +335,6 @@ class SessionWriter:
         self.db.release_session(self._live.key, self._holder)
 
 
-async def is_cut_off(writer: SessionWriter, live: LiveState) -> bool:
-    """Return whether the last turn has no end marker and no living holder. It is not claimed, so that it can
-    be taken back as well as resumed."""
-    await writer.refresh()
-    if live.open_turn is None:
-        return False
-    try:
-        await writer.db.read(writer.refuse_if_held)
-    except StoreBusy:
-        return False
-    return True
-
-
 def load(
     connection: apsw.Connection, session_id: str, in_memory: dict[int, Message] | None = None
 ) -> LiveState:
@@ -343,7 +349,7 @@ def load(
     messages, seqs, after = _read_compaction(
         connection, rows.fetch_only(compaction), key, hidden, in_memory or {}
     )
-    unfinished = _sum_open_turn(connection, key, rows.fetch_only(last_turn))
+    unfinished = turns.sum_open_turn(connection, key, rows.fetch_only(last_turn))
     step: OpenStep | None = None
     next_seq = after + 1
     for id_, turn, role, content, extra in records:
@@ -380,8 +386,7 @@ _KEY = "(SELECT key FROM sessions WHERE id = ?1)"
 _COMPACTION = (
     f"SELECT live, after_seq FROM compactions WHERE session = {_KEY} AND undone = '' ORDER BY id DESC LIMIT 1"
 )
-_LAST_TURN_OF = "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1"
-_LAST_TURN = _LAST_TURN_OF.replace("?", _KEY)
+_LAST_TURN = turns.LAST_TURN_OF.replace("?", _KEY)
 _MESSAGES_SINCE = (
     f"SELECT id, turn, role, content, extra FROM messages WHERE id > ({_KEY} << {rows.SEQ_BITS})"
     f" + coalesce((SELECT after_seq FROM compactions WHERE session = {_KEY} AND undone = ''"
@@ -418,27 +423,6 @@ def read_list(
             messages.append(in_memory.get(item) or rows.unpack(*stored[1:]))
             seqs.append(item)
     return messages, seqs
-
-
-def find_open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
-    """Return the turn that has no end marker, with its sums so far, or None."""
-    return _sum_open_turn(connection, key, connection.execute(_LAST_TURN_OF, (key,)).fetchone())
-
-
-def _sum_open_turn(connection: apsw.Connection, key: int, row: tuple[Any, ...] | None) -> OpenTurn | None:
-    if row is None or row[3]:
-        return None
-    turn = OpenTurn(*row[:3])
-    for role, content, extra in connection.execute(
-        "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ?",
-        (*rows.ids_of(key), turn.number),
-    ):
-        message, usage = rows.unpack_with_usage(role, content, extra)
-        turn.messages += 1
-        turn.tool_calls += len(message.tool_calls)
-        turn.steps += role == rows.ASSISTANT
-        turn.usage += usage or Usage()
-    return turn
 
 
 def _read_starts(connection: apsw.Connection, key: int, step: OpenStep) -> None:

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Usage
-from whet.store import jobs, live, rows, sessions
+from whet.store import jobs, live, rows, sessions, turns
 from whet.store.jobs import JobState
 from whet.store.sessions import NewSession, SessionRow
 
@@ -148,25 +148,37 @@ def _build_turn(message_rows: list[tuple[Any, ...]], call_rows: list[tuple[Any, 
 
 def get_counters(connection: apsw.Connection, conversation_id: str) -> Counters:
     """Return a conversation's counters."""
-    return select_counters(connection, conversation_id)()
-
-
-def select_counters(connection: apsw.Connection, conversation_id: str) -> Callable[[], Counters]:
-    """Run the query of `get_counters`, and return the function that reads its result."""
-    cursor = connection.execute(
+    row = connection.execute(
         "SELECT turns, steps, reasons, runtime FROM review_counters WHERE conversation = ?",
         (conversation_id,),
-    )
+    ).fetchone()
+    return _read_counters(row)
 
-    def read() -> Counters:
-        row = cursor.fetchone()
-        return (
-            Counters()
-            if row is None
-            else Counters(row[0], row[1], tuple(msgspec.json.decode(row[2])), row[3])
-        )
 
-    return read
+def _read_counters(row: tuple[Any, ...] | None) -> Counters:
+    if row is None or row[0] is None:
+        return Counters()
+    return Counters(row[0], row[1], tuple(msgspec.json.decode(row[2])), row[3])
+
+
+_WITH_COUNTERS = sessions.COLUMNS + "".join(
+    f", (SELECT {column} FROM review_counters WHERE conversation = sessions.conversation_id)"
+    for column in ("turns", "steps", "reasons", "runtime")
+)
+
+
+def select_counted_session(
+    connection: apsw.Connection, session_id: str
+) -> Callable[[], tuple[SessionRow, Counters]]:
+    """Run the query for a session and its conversation's counters, and return the function that reads them.
+    It raises NotFound."""
+    read = sessions.select_columns(connection, _WITH_COUNTERS, session_id)
+
+    def read_both() -> tuple[SessionRow, Counters]:
+        row = read()
+        return sessions.read_row(row[:-4]), _read_counters(row[-4:])
+
+    return read_both
 
 
 def set_counters(connection: apsw.Connection, conversation_id: str, new: Counters) -> None:
@@ -191,7 +203,7 @@ def spent_since(connection: apsw.Connection, since: str) -> DaySpending:
         usd = (cost if is_known else None) if is_review else usd
     review_tokens = tokens.get(True, 0)
     for child in _running(connection):
-        unfinished = live.find_open_turn(connection, child)
+        unfinished = turns.find_open_turn(connection, child)
         if unfinished is not None:
             review_tokens += unfinished.usage.total_tokens
             cost = unfinished.usage.cost_usd
@@ -209,7 +221,7 @@ def usage_since(connection: apsw.Connection, since: str) -> DayUsage:
     used = {bool(row[0]): Usage(*row[1:]) for row in found}
     reviewed = used.get(True, Usage())
     for child in _running(connection):
-        unfinished = live.find_open_turn(connection, child)
+        unfinished = turns.find_open_turn(connection, child)
         reviewed += unfinished.usage if unfinished is not None else Usage()
     return DayUsage(reviewed, used.get(False, Usage()))
 

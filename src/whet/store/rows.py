@@ -153,7 +153,11 @@ def number(connection: apsw.Connection, sql: str, *values: Any) -> int:
 
 def insert_message(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:
     """Store a message that `pack` has encoded. Raises StoreBusy if another process wrote that number."""
-    MESSAGE.write(connection, [(row_id(key, seq), turn, *values)])
+    row = (row_id(key, seq), turn, *values)
+    if is_team(connection):
+        connection.execute("SELECT whet_add_message(?, ?, ?, ?, ?, ?)", row)
+    else:
+        MESSAGE.write(connection, [row])
 
 
 def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = "") -> Packed:

@@ -442,8 +442,7 @@ def _freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple
     """Store two texts unless they are stored, and return their hashes. Others may store them meanwhile."""
     digests = hashlib.sha256(first.encode()).digest(), hashlib.sha256(second.encode()).digest()
     pairs = sorted(zip(digests, (first, second), strict=True))  # so that no two wait for each other
-    connection.execute(
-        "INSERT INTO frozen_texts (hash, text) VALUES (?, ?), (?, ?) ON CONFLICT (hash) DO NOTHING",
-        (*pairs[0], *pairs[1]),
-    )
+    insert = "INSERT INTO frozen_texts (hash, text) VALUES (?, ?), (?, ?) ON CONFLICT (hash) DO NOTHING"
+    is_team = rows.is_team(connection)
+    connection.execute("SELECT whet_freeze_texts(?, ?, ?, ?)" if is_team else insert, (*pairs[0], *pairs[1]))
     return digests

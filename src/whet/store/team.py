@@ -84,17 +84,19 @@ class TeamDatabase(StateDatabase):
         """Run one statement in a transaction of its own, beside the lane. Raises StoreError."""
         return self._connections.run(work)  # pyright: ignore[reportArgumentType] as above
 
-    def list_excess_rights(self) -> list[str]:
-        """Return what this process's role may do beyond what turns need. Raises StoreError."""
-        rights: list[str] = []
-        self._connections.check_database(lambda raw: rights.extend(roles.list_excess_rights(raw, _SCHEMAS)))
-        return rights
+    def describe_excess(self) -> str:
+        """Return the line about what this process's role may do beyond what turns need; empty if that is
+        nothing. Raises StoreError."""
+        lines: list[str] = []
+        self._connections.check_database(
+            lambda raw: lines.append(roles.describe_excess(raw, _SCHEMAS, "agent"))
+        )
+        return lines[0]
 
     def keep_claims(self) -> None:
         """Renew the claims of this process, and its own lease, from now on. Logs a warning the first time if
         the process's role has more rights than turns need."""
-        is_first = self.keeper.begin(claims.claiming_process())
-        if is_first and (excess := roles.describe_excess(self.list_excess_rights(), "agent")):
+        if self.keeper.begin(claims.claiming_process()) and (excess := self.describe_excess()):
             _logger.warning("%s", excess)
 
     def release_session(self, key: int, holder: claims.Holder) -> None:

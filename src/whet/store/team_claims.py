@@ -23,13 +23,8 @@ from whet.sqlite.lane import RowStatement
 FENCE = RowStatement("SELECT whet_fence(?, ?, ?)")
 START_CALL = RowStatement("SELECT whet_start_call(?, ?, ?, ?, ?, ?, ?)")
 _UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
-_TAKE = (
-    "INSERT INTO claims AS c (session, token, host, pid, born, renewed, fence, lease_until)"
-    f" VALUES (?1, ?2, ?3, ?4, ?5, '', nextval('team_fences'), {_UNTIL})"
-    " ON CONFLICT (session) DO UPDATE SET token = ?2, host = ?3, pid = ?4, born = ?5, fence = excluded.fence,"
-    " lease_until = excluded.lease_until"
-    " WHERE c.token = ?2 OR c.lease_until < now() RETURNING fence"
-)
+_TAKE = "SELECT whet_take(?, ?, ?, ?, ?)"
+_CLAIM = "SELECT whet_claim(?, ?, ?, ?, ?, ?, ?, ?)"
 _ENTER = (
     f"INSERT INTO team_processes (id, lease_until) VALUES (?, {_UNTIL})"
     " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
@@ -71,17 +66,33 @@ def take(
     cursor = connection.execute(_TAKE, values)
 
     def check() -> bool:
-        first_row = row = cursor.fetchone()
-        if row is None and _has_lost_holder(connection, key, process):
+        (first_fence,) = (fence,) = cursor.fetchone()
+        if fence is None and _has_lost_holder(connection, key, process):
             connection.execute("DELETE FROM claims WHERE session = ? AND born = ?", (key, process.nonce))
-            row = connection.execute(_TAKE, values).fetchone()
-        if row is None:
+            (fence,) = connection.execute(_TAKE, values).fetchone()
+        if fence is None:
             refuse_if_held(connection, key, session_id, holder, process)
             raise StoreBusy(f"session {session_id} was just taken", hint="try again in a moment")
-        holder.fence = row[0]
-        return first_row is not None
+        holder.fence = fence
+        return first_fence is not None
 
     return check
+
+
+def claim_unchanged(
+    connection: Any, key: int, holder: ClaimHolder, process: ClaimingProcess, version: tuple[int, int, int]
+) -> Callable[[], int]:
+    """Claim a session that is as `version` says (epoch, last turn, next number), without a wait. If it is
+    not, or another has it, the transaction fails with ClaimRefused. Return the function that reads the number
+    of the claim after the commit: 0 if the commit's answer was lost."""
+    values = (key, holder.token, process.host, process.pid, process.nonce, *version)
+    cursor = connection.execute(_CLAIM, values)
+
+    def read_fence() -> int:
+        row = cursor.received_row
+        return 0 if row is None else row[0]
+
+    return read_fence
 
 
 def enter(connection: Any, process: ClaimingProcess) -> None:

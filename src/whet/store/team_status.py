@@ -9,7 +9,6 @@ from contextlib import closing
 import apsw
 import msgspec
 
-from whet.postgres import roles
 from whet.postgres.driver import hide_password
 from whet.store.team import TeamDatabase
 
@@ -51,8 +50,7 @@ def read_status(url: str, lease_s: float) -> TeamStatus:
     """Query the database. Raises StoreError."""
     with closing(TeamDatabase.open_url(url, lease_s=lease_s, patience_s=2)) as database:
         status = database.read_now(lambda connection: _status(connection, url))
-        excess = roles.describe_excess(database.list_excess_rights(), "agent")
-        return msgspec.structs.replace(status, excess=excess)
+        return msgspec.structs.replace(status, excess=database.describe_excess())
 
 
 def _status(connection: apsw.Connection, url: str) -> TeamStatus:

@@ -23,11 +23,7 @@ _PLACES_OF_ONE = 255
 _WORD_BYTES_MAX = 1_000
 _BYTES_MAX = 600_000
 _NEVER = "'\ue00f'"
-_STORE = """
-INSERT INTO message_words (id, words)
-SELECT id, words::tsvector FROM unnest(CAST(? AS bigint[]), CAST(? AS text[])) AS new (id, words)
-ON CONFLICT (id) DO UPDATE SET words = excluded.words
-"""
+_STORE = "SELECT whet_store_words(?, ?)"
 _lock = threading.Lock()
 
 

@@ -11,6 +11,7 @@ import apsw
 import msgspec
 
 from whet.clock import Clock, iso
+from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
@@ -18,7 +19,7 @@ from whet.sqlite.lane import ScopedWork
 from whet.store import rows, sessions, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
-from whet.store.live import LiveState, OpenStep, OpenTurn, SessionWriter, StaleTranscript, load
+from whet.store.live import LiveState, OpenStep, SessionWriter, StaleTranscript, load
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import TurnRecord
 
@@ -105,7 +106,6 @@ class Transcript:
         seq, packed = state.next_seq, rows.pack(message, self._clock.unix_ms())
 
         def work(connection: apsw.Connection) -> None:
-            self.writer.claim(connection)
             turns.begin_turn(connection, state.key, turn)
             rows.insert_message(connection, state.key, seq, turn.number, packed)
             if also is not queue_nothing:
@@ -114,12 +114,12 @@ class Transcript:
         def apply(_: None) -> None:
             state.add(seq, message)
             state.last_turn = turn.number
-            state.open_turn = OpenTurn(turn.id, turn.number, turn.started)
+            state.open_turn = turns.OpenTurn(turn.id, turn.number, turn.started)
             self.writer.coming_turn = ""
             state.step = None
             on_begin(turn)
 
-        await self.writer.commit(work, apply)
+        await self.writer.commit_claimed(work, apply)
         return turn
 
     async def claim_unfinished_turn(self) -> TurnRecord | None:
@@ -288,6 +288,19 @@ class Transcript:
         step = self.live.step
         assert step is not None  # an OpenCall exists only while its step is the last one
         return step
+
+
+async def is_cut_off(writer: SessionWriter, live: LiveState) -> bool:
+    """Return whether the last turn has no end marker and no living holder. It is not claimed, so that it can
+    be taken back as well as resumed."""
+    await writer.refresh()
+    if live.open_turn is None:
+        return False
+    try:
+        await writer.db.read(writer.refuse_if_held)
+    except StoreBusy:
+        return False
+    return True
 
 
 class SessionDetails:

@@ -6,6 +6,7 @@ Every function takes a connection inside a transaction; `transcript.py` decides 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import apsw
 import msgspec
@@ -39,6 +40,18 @@ class TurnRecord(msgspec.Struct):
     def may_have_tests(self) -> bool:
         """Whether a call of the turn may have run tests, here or before a crash."""
         return self.ran_tests or (not self.is_new and self.tool_calls > 0)
+
+
+class OpenTurn(msgspec.Struct):
+    """A turn without an end marker, with the sums of its stored rows."""
+
+    id: str
+    number: int
+    started: str
+    steps: int = 0
+    messages: int = 0
+    tool_calls: int = 0
+    usage: Usage = msgspec.field(default_factory=Usage)
 
 
 class AcceptedMessage(msgspec.Struct, frozen=True):
@@ -112,31 +125,65 @@ def begin_turn(connection: apsw.Connection, key: int, turn: TurnRecord) -> None:
     )
 
 
+_END = (
+    "UPDATE turns SET ended = ?, reason = ?, error = ?, steps = ?, usage = ? WHERE session = ? AND number = ?"
+)
+_SUMS = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
+_ADD_SUMS = (
+    "UPDATE sessions SET last_active = ?, dirty = 1, messages = messages + ?,"
+    f" tool_calls = tool_calls + ?, {_SUMS} WHERE key = ? RETURNING {sessions.COLUMNS}"
+)
+
+
 def end_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str
 ) -> Callable[[], sessions.SessionRow]:
     """Store the end marker, add the turn's sums to the session's, and return the function that reads the
     session afterwards. Raises NotFound."""
     usage = msgspec.json.encode(turn.usage).decode()
-    connection.execute(
-        "UPDATE turns SET ended = ?, reason = ?, error = ?, steps = ?, usage = ?"
-        " WHERE session = ? AND number = ?",
-        (now, reason, error, turn.steps, usage, key, turn.number),
-    )
-    sums = ", ".join(f"{column} = {column} + ?" for column in rows.USAGE_COLUMNS)
-    cursor = connection.execute(
-        "UPDATE sessions SET last_active = ?, dirty = 1, messages = messages + ?,"
-        f" tool_calls = tool_calls + ?, {sums} WHERE key = ? RETURNING {sessions.COLUMNS}",
-        (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key),
-    )
+    marker = (now, reason, error, turn.steps, usage, key, turn.number)
+    sums = (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key)
+    if rows.is_team(connection):
+        cursor = connection.execute(f"WITH ended_turn AS ({_END}) {_ADD_SUMS}", (*marker, *sums))
+    else:
+        connection.execute(_END, marker)
+        cursor = connection.execute(_ADD_SUMS, sums)
     read = rows.row_reader(cursor, *_DELETED)
     return lambda: sessions.read_row(read())
+
+
+LAST_TURN_OF = "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1"
+
+
+def find_open_turn(connection: apsw.Connection, key: int) -> OpenTurn | None:
+    """Return the turn that has no end marker, with its sums so far, or None."""
+    return sum_open_turn(connection, key, connection.execute(LAST_TURN_OF, (key,)).fetchone())
+
+
+def sum_open_turn(connection: apsw.Connection, key: int, row: tuple[Any, ...] | None) -> OpenTurn | None:
+    """Return the turn of a row of `LAST_TURN_OF` with its sums so far, or None if it has ended."""
+    if row is None or row[3]:
+        return None
+    turn = OpenTurn(*row[:3])
+    for role, content, extra in connection.execute(
+        "SELECT role, content, extra FROM messages WHERE id > ? AND id < ? AND turn = ?",
+        (*rows.ids_of(key), turn.number),
+    ):
+        message, usage = rows.unpack_with_usage(role, content, extra)
+        turn.messages += 1
+        turn.tool_calls += len(message.tool_calls)
+        turn.steps += role == rows.ASSISTANT
+        turn.usage += usage or Usage()
+    return turn
 
 
 def title_session(connection: apsw.Connection, session_id: str, title: str) -> None:
     """Set the title of a session that has none."""
     values = replace_surrogates(title), session_id
-    connection.execute("UPDATE sessions SET title = ? WHERE id = ? AND title = ''", values)
+    if rows.is_team(connection):
+        connection.execute("SELECT whet_title_session(?, ?)", values)
+    else:
+        connection.execute("UPDATE sessions SET title = ? WHERE id = ? AND title = ''", values)
 
 
 def read_last_reason(connection: apsw.Connection, key: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import apsw
@@ -58,10 +59,10 @@ def _table(connection: apsw.Connection, name: str) -> Table:
 def copy(
     source: StateDatabase, target: StateDatabase, show_progress: Callable[[str, int], None]
 ) -> list[CopiedTable]:
-    """Copy every table. Rows that already exist are skipped, so that it can be called again.
+    """Copy every table. Rows that were copied before are skipped, so that it can be called again.
 
-    Raises StoreBusy if a turn runs in either store, and StoreError if the target has other rows, or if
-    counts or hashes differ at the end.
+    Raises StoreBusy if a turn runs in either store and StoreError if the target has other rows, before
+    anything is written, and StoreError if counts or hashes differ at the end.
     """
     if source.is_team == target.is_team:
         raise StoreError("one of the two has to be a home's own file", hint="whet store copy --to URL")
@@ -69,6 +70,8 @@ def copy(
     to_copy = own_store.read_now(tables)
     for database in (source, target):
         database.read_now(_refuse_busy)
+    for table in to_copy:
+        _refuse_other_rows(source, target, table)
     done: list[CopiedTable] = []
     for table in to_copy:
         _copy_table(source, target, table, show_progress)
@@ -89,6 +92,16 @@ def _refuse_busy(connection: apsw.Connection) -> None:
         "SELECT s.key, s.id FROM claims c JOIN sessions s ON s.key = c.session"
     ).fetchall():
         claims.refuse_if_held(connection, key, id_)
+
+
+def _refuse_other_rows(source: StateDatabase, target: StateDatabase, table: Table) -> None:
+    """Raise StoreError if the target's rows are not the first ones of the source."""
+    copied = target.read_now(lambda db: digest(db, table))
+    if copied.rows and copied != source.read_now(lambda db: digest(db, table, copied.rows)):
+        raise StoreError(
+            f"the target has rows of its own in {table.name}; nothing was copied",
+            hint="copy into a new database (whet team init URL), or from one into a new WHET_HOME",
+        )
 
 
 def _copy_table(
@@ -152,11 +165,12 @@ def _reset_sequences(connection: apsw.Connection, copied_tables: Sequence[Table]
             )
 
 
-def digest(connection: apsw.Connection, table: Table) -> CopiedTable:
-    """Count and hash a table's rows in the order of its key. The state of the search index is excluded."""
+def digest(connection: apsw.Connection, table: Table, most: int | None = None) -> CopiedTable:
+    """Count and hash a table's rows, or its first `most`, in the order of its key. The state of the search
+    index is excluded."""
     hasher = hashlib.sha256()
     count = 0
-    for row in _all(connection, table):
+    for row in islice(_all(connection, table), most):
         hasher.update(msgspec.msgpack.encode(row))
         count += 1
     return CopiedTable(table.name, count, hasher.hexdigest()[:32])

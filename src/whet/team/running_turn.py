@@ -18,7 +18,8 @@ from whet.team.queue import EndedTurn, TakenTurn
 
 
 class RunningTurn:
-    """A turn that this worker runs, and the number of the last message read for it."""
+    """A turn that this worker runs, and the number of the last message read for it. `is_behind`: messages may
+    have arrived before it ran."""
 
     def __init__(self, taken_turn: TakenTurn) -> None:
         self.taken_turn = taken_turn
@@ -27,13 +28,14 @@ class RunningTurn:
         self.is_ending = False
         self.closing: StatementRows | None = None
         self.is_told = False
+        self.is_behind: bool = taken_turn.attempts > 1 or taken_turn.is_cancelled
         self.is_called_off = False
         self.is_cancelled: bool = taken_turn.is_cancelled
         self.task: asyncio.Task[None]
 
     def read_end(self, owner: str) -> EndedTurn | None:
         """Return the result that the turn's own last transaction stored, or None if it is not known."""
-        row = None if self.closing is None else self.closing.fetchone()
+        row = None if self.closing is None else self.closing.received_row
         if row is None:
             return None
         reason, error, attempts = row
@@ -57,6 +59,7 @@ async def _deliver_orders(
     taken_turn = running.taken_turn
     running.is_cancelled = running.is_cancelled or is_cancelled
     if running.is_ending or not hosted.is_running(taken_turn.session_id):
+        running.is_behind = True
         return  # the messages become a turn of their own when this one ends, or are read when it begins
     for number, text in messages:
         if number > running.read_to:

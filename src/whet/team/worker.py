@@ -220,7 +220,7 @@ class TurnWorker:
         receipt = Receipt(
             lambda db: self._record_start(running, db),
             lambda turn, reason, text: self._at_end(running, turn, reason),
-            self._ordered.set,
+            lambda: self._ordered.set() if running.is_behind else None,
         )
 
         def emit(event: Event) -> None:

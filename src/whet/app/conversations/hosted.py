@@ -340,8 +340,9 @@ def _titled(session_id: str, text: str, receipt: Receipt) -> AtEnd:
     """Return the work of a receipt, extended to title the session by its first message."""
 
     def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
+        jobs = receipt.stored(connection)
         turns.title_session(connection, session_id, sessions.make_title(text))
-        return receipt.stored(connection)
+        return jobs
 
     return work
 

@@ -32,6 +32,7 @@ from whet.providers.connect import (
     connect_one,
     find_keys,
     learn_windows,
+    require_model,
     set_judge,
 )
 
@@ -229,6 +230,10 @@ class Models:
     def settings(self) -> ModelSettings:
         """The settings of the answering model."""
         return self._settings.model
+
+    def require_model(self) -> None:
+        """Raise ConfigError if no model is set: a process that serves others says so at its start."""
+        require_model(self.provider.info)
 
     async def learn_windows(self) -> None:
         """Ask a server on this machine for the context windows of its models."""

@@ -28,8 +28,8 @@ from whet.contract.texts import plural
 from whet.log import mask
 from whet.store import compactions, forks, outcomes, sessions, turns, warm
 from whet.store.helper_rows import helper_usage
-from whet.store.live import is_cut_off
 from whet.store.parts import last_exchange, list_parts, typed_text
+from whet.store.transcript import is_cut_off
 from whet.terminal import wording
 from whet.terminal.pasted_text import fold_pastes
 

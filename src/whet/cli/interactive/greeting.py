@@ -13,9 +13,9 @@ from whet.contract.texts import plural
 from whet.sandbox.engine_cache import read_status
 from whet.store import lesson_counts, turns
 from whet.store.facts import build_receipt
-from whet.store.live import is_cut_off
 from whet.store.parts import list_entry_parts
 from whet.store.replay import list_last_turn
+from whet.store.transcript import is_cut_off
 from whet.terminal.live import person_text
 from whet.terminal.past_turns import PastTurns
 from whet.terminal.pasted_text import fold_pastes
