@@ -52,7 +52,7 @@ def add(tx: Tx, request: WhitelistRequest, by: str) -> AllowedEntry:
     if is_high_risk(key):
         raise ValueError(f"{request.action} is a high-risk action: it always needs a person")
     if not 1 <= request.seconds <= LONGEST_S:
-        raise ValueError(f"seconds must be from 1 to {LONGEST_S}")
+        raise ValueError(f"the time must be from 1 second to {LONGEST_S // 3600} hours")
     expires_at = tx.now_s + request.seconds
     tx.connection.execute(
         "INSERT INTO whitelist (action_key, principal, session_key, created_by, created_at, expires_at)"

@@ -56,8 +56,9 @@ def test_engines_status_and_compact_on_the_command_line(tmp_path: Path) -> None:
         assert (code, seen["messages"], seen["compactions"]) == (0, 2, 0)
         assert 0 < seen["used_tokens"] < seen["window_tokens"]
         code, out, _ = run(["context", "status", "--session", seen["session_id"]], tmp_path)
-        assert code == 0 and out.startswith(f"session    {seen['session_id']}\n[")
-        assert run(["context", "compact", "the", "plan"], tmp_path)[:2] == (0, "nothing to compress yet\n")
+        assert code == 0 and out.startswith(f"session {seen['session_id']} in {tmp_path}\n[")
+        code, out, _ = run(["context", "compact", "the", "plan"], tmp_path)
+        assert code == 0 and out.endswith(f" in {tmp_path}\nnothing to compress yet\n")
         assert server.count == 1
         assert run(["config", "set", "context.engine", "lcm"], tmp_path)[0] == 0
         _, _, err = run(["context", "engines"], tmp_path)

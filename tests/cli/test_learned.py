@@ -194,7 +194,7 @@ def test_the_question_shows_a_skills_text_and_a_no_installs_nothing(
     (tmp_path / "SKILL.md").write_text("---\nname: tidy\ndescription: d\n---\nRun `make tidy` and look.\n")
     asked = whet("skills install", str(tmp_path))  # nobody answers
     assert asked.exit_code == 1 and "Run `make tidy` and look." in asked.output
-    assert "Install 1?" in asked.output
+    assert "Install 1 skill?" in asked.output
     assert not (home / "skills/tidy").exists()
 
 
@@ -257,6 +257,12 @@ def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Pat
     twice = next(first for first in firsts if firsts.count(first) > 1)
     assert "give more of the id" in whet("memory retire", twice).exception.hint
     assert json.loads(whet("memory show --json").output)["files"][0]["entries"] == 17
+    shown = whet("memory show").output
+    entry = notes.parse_entries((home / "memories/MEMORY.md").read_text("utf-8"))[0]
+    assert (
+        f"  {entry_id(entry)}  {entry.statement}" in shown
+        and whet("memory retire", entry_id(entry)).exit_code == 0
+    )
     assert "there is no change" in str(whet(f"undo {10**30}").exception)
 
 

@@ -6,9 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
+import pytest
+from click.testing import CliRunner
 
 from whet.app.confining import confine, server_jail
-from whet.cli.mcp_servers.browser import program_folder, server_part
+from whet.cli.mcp_servers.browser import add_browser, program_folder, server_part
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings, SandboxSettings
 
@@ -32,3 +34,19 @@ def test_what_every_jail_may_read_is_not_opened_for_a_server(tmp_path: Path) -> 
             confinement, tmp_path / "work", McpServerSettings(command="python3", args=(str(own),))
         )
         assert jail is None or jail.policy.may_read(own)
+
+
+def test_a_failed_install_shows_the_whole_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (programs := tmp_path / "bin").mkdir()
+    for name in ("npm", "node"):
+        (programs / name).write_text(
+            f"#!/bin/sh\necho 'npm error code SELF_SIGNED' {'x ' * 300} end >&2; exit 1\n"
+        )
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = CliRunner().invoke(add_browser, [], obj=Home(tmp_path / "home"))
+    assert "installing" in done.stderr
+    assert "npm failed: npm error code SELF_SIGNED x" in str(done.exception) and "x end" in str(
+        done.exception
+    )

@@ -56,6 +56,19 @@ def test_enable_disable_and_list(home: Path) -> None:
     assert "off already" in run(home, "disable", "two").output
 
 
+@pytest.mark.slow
+def test_a_list_calls_no_hook_and_doctor_does(home: Path) -> None:
+    mark = home / "called"
+    code = (
+        "from pathlib import Path\n\n\ndef register(ctx):\n    ctx.register_hook('on_session_start', start)\n"
+    )
+    write(home, "one", f"{code}\n\ndef start(**facts):\n    Path({str(mark)!r}).touch()\n")
+    run(home, "enable", "one")
+    assert " on " in run(home, "list").output and not mark.exists()
+    run(home, "doctor")
+    assert mark.exists()
+
+
 def test_enabling_takes_a_plugin_off_the_disabled_list(home: Path) -> None:
     write(home, "one", TOOL.format(name="a_tool"))
     (home / "config.yaml").write_text("plugins:\n  enabled: [one]\n  disabled: [one, other]\n")

@@ -30,7 +30,7 @@ def test_a_turn_is_rated_from_outside(home: Path, clock: FixedClock) -> None:
     assert "no session yet" in str(runner.invoke(rate, ["good"], obj=Home(home)).exception)
     assert not home.exists()
     session_id = store(home, clock, "one", Said("hi", "hello"), Said("more", "yes"))
-    assert "turn 2 of" in runner.invoke(rate, ["good"], obj=Home(home)).output
+    assert "turn 2 of" in runner.invoke(rate, ["good", session_id], obj=Home(home)).output
     done = runner.invoke(rate, ["bad", session_id[:12], "--turn", "1", "--json"], obj=Home(home))
     assert json.loads(done.output) == {"session_id": session_id, "turn": 1, "rating": "bad"}
     assert signals(home, clock) == [["bad"], ["good"]]

@@ -76,11 +76,38 @@ def test_points_that_are_not_there_are_refused_in_a_line(work: Path) -> None:
     assert run(["rewind", "x:1"], work)[2].startswith("error: there are no sessions yet")
     with PracticeServer(script=[ScriptedReply("Hello.")]) as server:
         assert run(["chat", "-q", "hello", *flags(server)], work)[0] == 0
-    assert run(["rewind"], work)[1] == "No step of this session has changed files.\n"
+    _, out, _ = run(["rewind"], work)
+    assert f" in {work}\n" in out and out.endswith("No step of this session has changed files.\n")
     code, _, err = run(["rewind", ":7"], work)
     assert code == 1 and "there is no point 7" in err and "Traceback" not in err
     code, _, err = run(["rewind", "--undo"], work)
     assert code == 1 and "nothing was taken back" in err
+
+
+@pytest.mark.slow
+def test_without_a_session_only_this_folders_latest_is_taken_and_named(work: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other").mkdir()
+    (empty := other / "empty").mkdir()
+    script = [shell("echo two > f"), ScriptedReply("Done."), shell("echo a > a2"), ScriptedReply("Done.")]
+    with PracticeServer(script=script) as server:
+        for folder in (work, other):
+            assert run(["chat", "-q", "go", "--yes", *flags(server)], folder)[0] == 0
+    for arguments in (["rewind"], ["rewind", ":1", "--dry-run"], ["diff"], ["rewind", ":1"]):
+        code, out, _ = run(arguments, work)
+        assert code == 0 and out.startswith("session ") and f" in {work}\n" in out, out
+    assert (work / "f").read_text() == "one\n" and (other / "a2").exists()
+    session = json.loads(run(["sessions", "list", "--json"], other)[1])["sessions"][0]["id"]
+    for arguments in (
+        ["rewind", ":1"],
+        ["rewind", "--undo"],
+        ["diff"],
+        ["rate", "good"],
+        ["context", "status"],
+    ):
+        code, _, err = run(arguments, empty)
+        assert code == 1 and f"no session began in {empty}" in err and f"{session} of {other}" in err, err
+    assert (other / "a2").exists() and f" in {other} " in run(["rate", "bad"], other)[1]
+    assert json.loads(run(["rewind", f"{session}:1", "--json"], empty)[1])["workspace"] == str(other)
 
 
 @pytest.mark.slow

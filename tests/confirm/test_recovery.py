@@ -303,8 +303,8 @@ def test_a_token_that_is_replaced_ends_at_once_or_after_a_while(desk: Desk) -> N
             WhitelistRequest("Wipe-Database", "*", "", 60),
             "Wipe-Database is a high-risk action: it always needs a person",
         ),
-        (WhitelistRequest("read", "*", "", 0.5), "seconds must be from 1 to 86400"),
-        (WhitelistRequest("read", "*", "", 86_401), "seconds must be from 1 to 86400"),
+        (WhitelistRequest("read", "*", "", 0.5), "the time must be from 1 second to 24 hours"),
+        (WhitelistRequest("read", "*", "", 86_401), "the time must be from 1 second to 24 hours"),
     ],
 )
 def test_what_may_not_pass_by_itself(desk: Desk, wanted: WhitelistRequest, said: str) -> None:

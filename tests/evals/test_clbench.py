@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from whet.config.paths import Home
+from whet.contract.errors import BadInput
 from whet_lab.commands.eval_bench import bench_command
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -99,3 +100,9 @@ def test_a_task_is_run_under_each_arm_with_gain_and_cost(tmp_path: Path) -> None
     assert (conversation["arm"], conversation["rewards"]) == ("conversation", [0.0, 1.0])
     assert conversation["gain"]["estimate"] == 0.5
     assert conversation["usage"]["total_tokens"] > 0
+
+
+def test_a_checkout_without_a_python_is_refused_with_what_to_name(tmp_path: Path) -> None:
+    arguments = ["clbench", "--repo", str(tmp_path), "--task", "guessing"]
+    error = CliRunner().invoke(bench_command, arguments, obj=Home(tmp_path / "home")).exception
+    assert isinstance(error, BadInput) and str(tmp_path / ".venv") in str(error) and "--python" in error.hint

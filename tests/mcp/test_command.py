@@ -12,6 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from whet.cli.mcp_servers.command import mcp
+from whet.config.edit import change_list
+from whet.config.load import load
 from whet.config.paths import Home
 from whet.sandbox.engine import probe
 
@@ -117,7 +119,16 @@ def test_logins_say_what_is_missing(home: Path) -> None:
     assert "nothing to log in to" in str(run(home, "login", "cmd").exception)
     assert "there is no MCP server 'nope'" in str(run(home, "remove", "nope").exception)
     assert json.loads(run(home, "logout", "web", "--json").stdout) == {"name": "web", "logged_out": False}
-    assert json.loads(run(home, "remove", "web", "--json").stdout) == {"name": "web", "removed": True}
+    done = json.loads(run(home, "remove", "web", "--json").stdout)
+    assert done == {"name": "web", "removed": True, "rules": []}
+
+
+def test_a_removed_servers_rules_are_removed_and_named(home: Path) -> None:
+    for name in ("web", "web2"):
+        run(home, "add", name, "--url", "http://127.0.0.1:9/mcp", "--no-test")
+    change_list(Home(home), "approval.allow", ("mcp__web__look", "mcp__web__*", "mcp__web2__look", "ls"))
+    assert "approval.allow, too: mcp__web__look, mcp__web__*" in run(home, "remove", "web").stdout
+    assert load(Home(home), environ={}).settings.approval.allow == ("mcp__web2__look", "ls")
 
 
 def test_a_server_that_is_tried_runs_in_a_jail(

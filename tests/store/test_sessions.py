@@ -100,6 +100,8 @@ async def test_the_list_is_newest_first_and_filtered(db, clock):
     assert listed(kinds=("child",)) == ["kid"]
     assert listed(kinds=(), parent_session_id="s0") == ["kid"]
     db.write_now(lambda c: sessions.rename(c, "s2", "Deploy 100% done"))
+    assert listed(query="s2 deploy") == listed(query="deploy s2") == ["s2"] == listed(query="ploy dep")
+    assert listed(query='"ploy dep"') == listed(query="deploy zebra") == []
     assert listed(query="100%") == listed(query="deploy") == ["s2"]
     third = db.read_now(lambda c: sessions.get(c, "s3"))
     assert listed(before=third.last_active) == ["s2", "s1", "s0"]

@@ -36,7 +36,11 @@ T = TypeVar("T")
 _NO_MODEL = {"model.provider": "practice", "model.base_url": "http://127.0.0.1:9/v1"}
 
 _session = click.option(
-    "--session", "session_id", default="", metavar="ID", help="This session instead of the latest one."
+    "--session",
+    "session_id",
+    default="",
+    metavar="ID",
+    help="This session instead of this folder's latest one.",
 )
 
 
@@ -108,7 +112,7 @@ async def _status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]
     facts = {"session_id": row.id, **msgspec.to_builtins(state)}
     facts |= {"compactions": sums.count, "saved_tokens": sums.saved_tokens, "repairs": sums.repairs}
     facts |= {"cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
-    return facts, [f"session    {row.id}", *report_lines(state, sums, row.usage, terminal_width())]
+    return facts, [stored.describe_session(row), *report_lines(state, sums, row.usage, terminal_width())]
 
 
 async def _compact(app: App, session_id: str, focus: str) -> list[str]:
@@ -120,7 +124,7 @@ async def _compact(app: App, session_id: str, focus: str) -> list[str]:
         lines.append(aside(event))
 
     done = await session.context.compact(focus, show)
-    return [*lines, *OUTCOMES[done]]
+    return [stored.describe_session(row), *lines, *OUTCOMES[done]]
 
 
 async def _find_session(app: App, session_id: str) -> SessionRow:

@@ -74,7 +74,7 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 @_as_json
 @click.pass_obj
 def list_plugins(home: Home, as_json: bool) -> None:
-    """List plugins with their versions, contents and problems."""
+    """List plugins with their versions, contents and problems; enabled ones are loaded, nothing is called."""
     settings = _settings(home)
     rows, problems = _rows(home, settings, _discover(home, settings))
     if as_json:
@@ -102,11 +102,8 @@ def _rows(home: Home, settings: PluginSettings, discovery: Discovery) -> tuple[l
     on = select_plugins(discovery, settings, missing)
     problems += [problem for problem in missing if problem not in problems]
     names = [plugin.name for plugin in on]
-    probes = (
-        {probe.name: probe for probe in probe_plugins(home, names, workspace=_workspace(settings))}
-        if names
-        else {}
-    )
+    loaded = probe_plugins(home, names, workspace=_workspace(settings), tries=False) if names else []
+    probes = {probe.name: probe for probe in loaded}
     return [_row(plugin, probes.get(plugin.name)) for plugin in discovery.found.values()], problems
 
 

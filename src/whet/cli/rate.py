@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--turn", type=click.IntRange(1), help="This turn instead of the last one.")
 @home_and_json
 def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json: bool) -> None:
-    """Say that a turn went well or badly; by default the latest session's last one.
+    """Say that a turn went well or badly; by default the last one of this folder's latest session.
 
     \b
     whet rate good
@@ -35,12 +35,12 @@ def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json:
     """
     stored.require_store(home, "there is no session yet")
     with stored.open_database(home) as database:
-        target_id = database.read_now(lambda db: stored.find_session(db, session_id).id)
+        session = database.read_now(lambda db: stored.find_session(db, session_id))
         now = iso(SystemClock().now())
-        number = database.write_now(lambda db: outcomes.record_signal(db, target_id, rating, now, turn=turn))
+        number = database.write_now(lambda db: outcomes.record_signal(db, session.id, rating, now, turn=turn))
     if as_json:
-        return emit_json({"session_id": target_id, "turn": number, "rating": rating})
-    click.echo(f"turn {number} of {target_id} is noted as {rating}")
+        return emit_json({"session_id": session.id, "turn": number, "rating": rating})
+    click.echo(f"turn {number} of {stored.describe_session(session)} is noted as {rating}")
 
 
 async def rate_good(chat: ChatControl, arguments: str) -> None:

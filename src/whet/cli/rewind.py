@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from whet.cli import stored
 from whet.cli.interactive import rewind_report
@@ -19,10 +20,11 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.lanes import ToolPool
-from whet.rewind.answers import diff_answer, points_answer, rewind_answer
+from whet.rewind.answers import RewindPoints, diff_answer, points_answer, rewind_answer
 from whet.rewind.recordings import Recordings
 from whet.rewind.rewinding import Outcome, Rewinding, parse_target
 from whet.store.rewinds import Parts
+from whet.store.sessions import SessionRow
 from whet.store.transcript import Transcript
 from whet.terminal.output import emit_json, home_and_json, print_long, style_text
 from whet.terminal.wording import exact
@@ -43,6 +45,8 @@ T = TypeVar("T")
 @home_and_json
 def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
     """Go back to before a turn, or a step of it. Without one: list the points that there are.
+
+    Without a session: the latest one of this folder.
 
     What you changed yourself since is kept: merged where your lines and the agent's are apart, else left as
     it is and listed. A rewind is a step of its own: --undo takes it back.
@@ -68,10 +72,11 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
             is_forced = bool(plan.forceable_conflicts) and _ask(plan)
         return await rewinding.rewind(point, parts, force=is_forced)
 
-    done = _with(home, name, work)
+    session, done = _with(home, name, work)
     if as_json:
-        emit_json(rewind_answer(done, is_plan=dry_run))
+        emit_json(_of_session(session, rewind_answer(done, is_plan=dry_run)))
     else:
+        click.echo(stored.describe_session(session))
         click.echo("\n".join(rewind_report.outcome(done, is_plan=dry_run)))
         if done.forceable_conflicts and not force:
             click.echo("--force sets those back, too")
@@ -86,7 +91,7 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
 def diff(home: Home, target: str, stat: bool, as_json: bool) -> None:
     """Show the file changes of a turn, made by tools, shell commands or the programs that these started.
 
-    Without a turn: all that the session changed.
+    Without a turn: all that the session changed. Without a session: the latest one of this folder.
 
     \b
     whet diff 01JD:3
@@ -95,47 +100,50 @@ def diff(home: Home, target: str, stat: bool, as_json: bool) -> None:
     name, point = parse_target(target)
     if point is not None and point.step:
         raise click.UsageError("whet diff takes a turn, not a step")
-    changes = _with(home, name, lambda rewinding: rewinding.diff(point.turn if point else 0))
+    session, changes = _with(home, name, lambda rewinding: rewinding.diff(point.turn if point else 0))
     if as_json:
-        return emit_json(diff_answer(changes))
+        return emit_json(_of_session(session, diff_answer(changes)))
     if not changes:
-        return click.echo("No file was changed.")
+        return click.echo(f"No file was changed: {stored.describe_session(session)}.")
     lines = [] if stat else [_colour_line(line) for rewinding in changes for line in rewinding.lines]
-    print_long("\n".join([*lines, *rewind_report.summary(changes)]))
+    print_long("\n".join([stored.describe_session(session), *lines, *rewind_report.summary(changes)]))
 
 
 def _list(home: Home, name: str, *, as_json: bool) -> None:
-    async def gather(rewinding: Rewinding) -> tuple[bool, list[str]]:
+    async def gather(rewinding: Rewinding) -> tuple[RewindPoints, list[str]]:
         finished = await rewinding.recover()
         steps, left_out = await rewinding.steps(), await rewinding.left_out()
-        if as_json:
-            emit_json(points_answer(finished, steps, left_out))
-        return finished, rewind_report.points(steps) + [
+        return points_answer(finished, steps, left_out), rewind_report.points(steps) + [
             f"  not recorded: {rewind_report.display_path(omission.path)} ({omission.why})"
             for omission in left_out
         ]
 
-    finished, lines = _with(home, name, gather)
+    session, (points, lines) = _with(home, name, gather)
     if as_json:
-        return
-    if finished:
+        return emit_json(_of_session(session, points))
+    click.echo(stored.describe_session(session))
+    if points.finished:
         click.echo("A rewind that was cut off has been finished.")
     click.echo("\n".join(lines) if lines else "No step of this session has changed files.")
 
 
-def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> T:
+def _of_session(session: SessionRow, answer: msgspec.Struct) -> dict[str, Any]:
+    return {"session_id": session.id, "workspace": session.workspace, **msgspec.structs.asdict(answer)}
+
+
+def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> tuple[SessionRow, T]:
     stored.require_store(home)
     settings = load(home, environ=os.environ).settings
     clock, pool = SystemClock(), ToolPool(1)
     recordings = Recordings(home, settings.rewind, clock, pool)
 
-    async def run() -> T:
+    async def run() -> tuple[SessionRow, T]:
         with stored.open_database(home) as database:
             session = database.read_now(lambda db: stored.find_session(db, name))
             if not session.workspace:
                 raise NotFound(f"session {session.id} has no workspace")
             log = await Transcript.open(database, session.id, clock)
-            return await work(Rewinding(recordings, log, Path(session.workspace)))
+            return session, await work(Rewinding(recordings, log, Path(session.workspace)))
 
     try:
         return run_on_loop(run())

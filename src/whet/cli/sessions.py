@@ -79,11 +79,11 @@ def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
 def list_(  # noqa: PLR0913 - one for each option
     home: Home, words: tuple[str, ...], limit: int, here: bool, all_kinds: bool, archived: bool, as_json: bool
 ) -> None:
-    """List the latest sessions; WORDS narrow them down by title or id."""
+    """List the latest sessions; each of WORDS is in the title or begins the id; quotes keep a phrase."""
     filters = SessionFilter(
         kinds=() if all_kinds else ("chat",),
         workspace=str(Path.cwd()) if here else "",
-        query=" ".join(words),
+        query=" ".join(f'"{word}"' if " " in word else word for word in words),
         archived=archived,
     )
     rows: list[TreeRow] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import TypeVar
 
 import apsw
@@ -14,8 +15,10 @@ from whet.contract.errors import NotFound
 from whet.store import sessions
 from whet.store.database import StateDatabase, has_store, open_store
 from whet.store.sessions import SessionRow
+from whet.terminal.wording import exact
 
 T = TypeVar("T")
+_MAX_RECENT, _MAX_FOLDERS = 50, 3
 
 
 def open_database(home: Home) -> closing[StateDatabase]:
@@ -42,14 +45,32 @@ def require_store(home: Home, problem: str = "there are no sessions yet") -> Non
 
 
 def find_session(db: apsw.Connection, name: str) -> SessionRow:
-    """Return the session with an id, the beginning of one or a title, or the latest session if `name` is
-    empty.
+    """Return the session with an id, the beginning of one or a title. If `name` is empty, return the latest
+    session of the current folder, as `whet --continue` does: a command that changes files must not reach into
+    another folder unless it is named.
 
-    Raises NotFound if no session matches.
+    Raises NotFound, which names the latest sessions of other folders, if no session matches.
     """
     if name:
         return sessions.get(db, sessions.resolve_id(db, name))
-    latest = sessions.find_latest(db)
+    folder = str(Path.cwd())
+    latest = sessions.find_latest(db, workspace=folder)
     if latest is None:
-        raise NotFound("there is no session yet", hint="begin one: whet")
+        raise _no_session_in(db, folder)
     return latest
+
+
+def describe_session(row: SessionRow) -> str:
+    """Return a session's id and folder, for the first line of what a command prints."""
+    return f"session {row.id} in {exact(row.workspace) or 'no folder'}"
+
+
+def _no_session_in(db: apsw.Connection, folder: str) -> NotFound:
+    by_folder: dict[str, str] = {}
+    for row in sessions.list_sessions(db, _MAX_RECENT):
+        by_folder.setdefault(row.workspace, row.id)
+    if not by_folder:
+        return NotFound("there is no session yet", hint="begin one: whet")
+    names = [f"{session_id} of {exact(path) or 'no folder'}" for path, session_id in by_folder.items()]
+    hint = f"name a session: {', '.join(names[:_MAX_FOLDERS])}; all of them: whet sessions list"
+    return NotFound(f"no session began in {folder}", hint=hint)

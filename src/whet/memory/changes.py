@@ -50,6 +50,9 @@ class _Planned(NamedTuple):
     texts: Sequence[bytes] = ()
 
 
+_OWN_SKILL = "Create one of your own under another name."
+
+
 class Changes:
     """Enters changes to the notes and skills of one profile.
 
@@ -277,8 +280,8 @@ class Changes:
     def _check_name(self, request: SkillRequest) -> None:
         info = self._reader.library.find(request.name)
         if info is not None and info.source != "home":
-            hint = "Create one of your own under another name."
-            raise Refused(f"{request.name} is a skill of {info.source}; it is not changed here", hint=hint)
+            origin = "linked from another folder" if info.source == "link" else f"a skill of {info.source}"
+            raise Refused(f"{request.name} is {origin}; it is not changed here", hint=_OWN_SKILL)
 
     def _check_owner(self, request: SkillRequest, origin: Origin) -> None:
         mark = self._database.read_now(lambda db: learned.get_mark(db, self._profile, request.name))

@@ -1,4 +1,6 @@
-"""Load plugins in a separate process and report the outcome: `python -m whet.plugins.probe HOME NAME...`.
+"""Load plugins in a separate process and report the outcome.
+
+`python -m whet.plugins.probe HOME WORKSPACE try|load NAME...` is that process.
 
 This allows a safe look at a plugin that hangs, kills its process or prints. Prints one JSON object on the
 real stdout; plugins' output goes to stderr.
@@ -47,23 +49,27 @@ class PluginProbe(msgspec.Struct, frozen=True):
 
 
 def probe_plugins(
-    home: Home, names: Sequence[str], *, workspace: Path | None = None, limit_s: float = LIMIT_S
+    home: Home,
+    names: Sequence[str],
+    *,
+    workspace: Path | None = None,
+    limit_s: float = LIMIT_S,
+    tries: bool = True,
 ) -> list[PluginProbe]:
-    """Load these plugins together in a child process and return the outcome of each. Their tools are then run
-    in a sandbox.
+    """Load these plugins together in a child process and return the outcome of each.
+
+    If `tries`, call their hooks and memories with made-up events, and run their tools in a sandbox.
 
     If that process hangs or dies, each plugin is loaded in its own process.
     """
-    outcome = _probe_in_child(home, names, workspace, limit_s)
+    outcome = _probe_in_child(home, names, workspace, limit_s, tries=tries)
     if isinstance(outcome, str) and len(names) > 1:
-        alone = [_probe_in_child(home, [name], workspace, limit_s) for name in names]
+        alone = [_probe_in_child(home, [name], workspace, limit_s, tries=tries) for name in names]
         pairs = zip(names, alone, strict=True)
-        return [
-            _add_tool_results(home, probe)
-            for name, each in pairs
-            for probe in _probes_or_failures([name], each)
-        ]
-    return [_add_tool_results(home, probe) for probe in _probes_or_failures(names, outcome)]
+        probes = [probe for name, each in pairs for probe in _probes_or_failures([name], each)]
+    else:
+        probes = _probes_or_failures(names, outcome)
+    return [_add_tool_results(home, probe) for probe in probes] if tries else probes
 
 
 def _add_tool_results(home: Home, probe: PluginProbe) -> PluginProbe:
@@ -80,11 +86,12 @@ def _probes_or_failures(names: Sequence[str], outcome: list[PluginProbe] | str) 
 
 
 def _probe_in_child(
-    home: Home, names: Sequence[str], workspace: Path | None, limit_s: float
+    home: Home, names: Sequence[str], workspace: Path | None, limit_s: float, *, tries: bool
 ) -> list[PluginProbe] | str:
     """Return the outcomes, or the reason why there are none."""
     # -P: files in the current folder must not be imported as our modules.
-    command = [sys.executable, "-P", "-m", "whet.plugins.probe", str(home.root), str(workspace or ""), *names]
+    command = [sys.executable, "-P", "-m", "whet.plugins.probe", str(home.root), str(workspace or "")]
+    command += ["try" if tries else "load", *names]
     try:
         done = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s, check=False
@@ -101,16 +108,17 @@ def _probe_in_child(
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Load and report. The arguments are the home, the workspace or "", and the names."""
+    """Load and report. The arguments are the home, the workspace or "", "try" or "load", and the names."""
     report = os.dup(1)
     os.dup2(2, 1)
-    home, workspace, *names = arguments
+    home, workspace, mode, *names = arguments
     settings = PluginSettings(enabled=tuple(names), project=bool(workspace))
     began_s = time.monotonic()
     host = PluginHost(workspace=Path(workspace) if workspace else None)
     loaded = load_plugins(Home(Path(home)), settings, os.environ, host)
     load_s = time.monotonic() - began_s
-    tried = {name: exercise(loaded, name) for name in {state.manifest.name for state in loaded.plugins}}
+    own_names = {state.manifest.name for state in loaded.plugins} if mode == "try" else set[str]()
+    tried = {name: exercise(loaded, name) for name in own_names}
     states = {name: state for state in loaded.plugins for name in (state.manifest.name, state.key)}
     probes = [
         PluginProbe(

@@ -185,7 +185,7 @@ def select_columns(connection: apsw.Connection, columns: str, session_id: str) -
 
 class SessionFilter(TypedDict, total=False):
     """Which sessions to list. Missing or empty fields do not restrict, but `kinds` is ("chat",) unless set.
-    `query` is a part of the title or the beginning of the id. Archived sessions are left out without a
+    `query` holds parts of the title or beginnings of the id. Archived sessions are left out without a
     `query`; `archived`: only those. `token`: only sessions that an API client with this name began."""
 
     kinds: Sequence[SessionKind]

@@ -7,6 +7,7 @@ runs of one and two. Parts that are common in titles are found among the newest 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,18 +24,23 @@ _KEYS_BY_FILTER = {
     "source": "SELECT key FROM sessions WHERE source = ?",
     "parent_session_id": "SELECT key FROM sessions WHERE parent_session_id = ? AND parent_session_id <> ''",
 }
+_WORDS = re.compile(r'"([^"]+)"|(\S+)')
 _RUN, _LAST = 3, "\U0010ffff"
 
 
 def build_condition(text: str) -> tuple[str, list[Any]]:
-    """Return a condition, with its values, that a title contains `text` or an id begins with it."""
+    """Return a condition, with its values, that for each word of `text` a title contains it or an id begins
+    with it. Quoted words are one."""
     condition = r"(title LIKE ? ESCAPE '\' OR id LIKE ? ESCAPE '\')"
-    return condition, [f"%{escape_like(text)}%", f"{escape_like(text)}%"]
+    words = _split_words(text)
+    values = [value for word in words for value in (f"%{escape_like(word)}%", f"{escape_like(word)}%")]
+    return " AND ".join([condition] * len(words)), values
 
 
 def build_index_condition(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] | None:
     """Return a condition for the index that holds for every session that `build_condition` selects, with its
     values, or None if the text is too short for the index."""
+    text = max(_split_words(text), key=len)  # every match has all words, so one suffices for the index
     ids = [text.lower(), text.lower() + _LAST]
     if is_team(connection):
         shortest = min(len(text), _RUN)
@@ -49,6 +55,11 @@ def build_index_condition(connection: apsw.Connection, text: str) -> tuple[str, 
     else:  # the index folds letters; if one letter becomes several, or another one, its run is unknown
         return None
     return f"key IN ({subquery} UNION ALL SELECT key FROM sessions WHERE id >= ? AND id < ?)", [*values, *ids]
+
+
+def _split_words(text: str) -> list[str]:
+    words = [quoted or bare for quoted, bare in _WORDS.findall(text)]
+    return words or [text]
 
 
 def find_narrow_filter(connection: apsw.Connection, filters: Mapping[str, Any]) -> tuple[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -190,11 +191,14 @@ def _run_clbench(home: Home, checkout: tuple[Path, str, str, int], arms: str) ->
     names = [name.strip() for name in arms.split(",") if name.strip()]
     if not task or not set(names) <= set(bench_clbench.ARMS):
         raise BadInput("clbench needs --task NAME and known --arms", hint=", ".join(bench_clbench.ARMS))
+    program = python or str(folder.absolute() / ".venv" / "bin" / "python")
+    if shutil.which(program) is None:
+        raise BadInput(f"there is no Python at {program}", hint="name the checkout's: --python PATH")
     progress = ProgressLine("bench", SystemClock())
     with tempfile.TemporaryDirectory() as place:
         setup = bench_clbench.ClbenchSetup(
             repo=folder,
-            python=python or str(folder.absolute() / ".venv" / "bin" / "python"),
+            python=program,
             task=task,
             instances=instances,
             folder=Path(place),

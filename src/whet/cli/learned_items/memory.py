@@ -16,10 +16,10 @@ from whet.cli.learned_items.stats import memory_retire, memory_stats
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
-from whet.contract.texts import plural
+from whet.contract.texts import flat, plural, short
 from whet.memory import notes, places
 from whet.memory.desk import LearningService
-from whet.memory.reader import NotesState
+from whet.memory.reader import NotesState, entry_id
 from whet.memory.requests import MemoryRequest, Target
 from whet.store import ledger
 from whet.store.database import has_store
@@ -50,6 +50,10 @@ def show(home: Home, as_json: bool) -> None:
         if file.entries or file.trouble:
             click.echo(f"{file.path}  {file.used}, {plural(file.entries, 'entry', 'entries')}")
             click.echo(printable(file.text.strip()) + "\n" if file.text.strip() else "")
+        if rows := notes.parse_entries(file.text):
+            click.echo("ids, for `whet memory retire ID`:")
+            lines = (f"  {entry_id(row)}  {short(flat(row.statement), 60)}" for row in rows)
+            click.echo(printable("\n".join(lines)) + "\n")
         if lines := places.describe_groups(file.held_in):
             click.echo(printable("\n".join(lines)) + "\n")
         if file.left_out:

@@ -181,7 +181,9 @@ def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
         intakes, skipped = _gather(source, ready)
         if not as_json:
             _describe(intakes, skipped)
-            if not yes and not click.confirm(f"Install {len(intakes)}?", default=False, err=True):
+            if not yes and not click.confirm(
+                f"Install {plural(len(intakes), 'skill')}?", default=False, err=True
+            ):
                 raise click.Abort()
 
         async def add_skills(learning: LearningService) -> list[LedgerRow]:

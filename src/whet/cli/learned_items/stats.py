@@ -49,7 +49,7 @@ def skills_stats(home: Home, with_gone: bool, as_json: bool) -> None:
 @click.argument("item_id", metavar="ID")
 @home_and_json
 def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
-    """Remove a note, by its id in `whet memory stats`; `whet undo` brings it back."""
+    """Remove a note, by its id in `whet memory show`; `whet undo` brings it back."""
     _print_outcome(with_learning(home, lambda learning: _retire_note(learning, item_id)), as_json)
 
 
@@ -87,7 +87,7 @@ async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
     if len(requests) > 1:
         raise NotFound(f"{item_id} fits {len(requests)} notes", hint="give more of the id")
     if not requests:
-        raise NotFound(f"there is no note {item_id}", hint="`whet memory stats` shows the ids")
+        raise NotFound(f"there is no note {item_id}", hint="`whet memory show` shows the ids")
     return await learning.hand_in(requests[0], _BY_HAND)
 
 

@@ -135,5 +135,5 @@ def _run(command: list[str], more: dict[str, str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WhetError(f"{Path(command[0]).name} could not do it: {error}") from error
     if done.returncode:
-        output = " ".join((done.stderr or done.stdout).split())[-300:]
+        output = " ".join((done.stderr or done.stdout).split())[:4_000]
         raise WhetError(f"{Path(command[0]).name} failed: {output}")

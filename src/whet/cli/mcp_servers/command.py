@@ -276,15 +276,22 @@ def _warn_of_secrets(server: McpServerSettings) -> None:
 @_name
 @home_and_json
 def remove(home: Home, name: str, as_json: bool) -> None:
-    """Remove a server and its login from config.yaml."""
+    """Remove a server and its login from config.yaml, and what lets its tools run without a question."""
     _find_server(home, name)
     if not remove_part(home, _KEY, name):
         raise NotFound(f"{name} is not in {home.config}", hint="is it set in WHET_MCP_SERVERS?")
     delete_stored(home, name)
     remove_folder(home, name)
+    # A rule that stays would let the tools of a later server of this name run.
+    allowed = load(home, environ={}).settings.approval.allow
+    rules = [rule for rule in allowed if rule.startswith(f"mcp__{name}__")]
+    if rules:
+        change_list(home, "approval.allow", (), rules)
     if as_json:
-        return emit_json({"name": name, "removed": True})
+        return emit_json({"name": name, "removed": True, "rules": rules})
     click.echo(f"{name} is removed; running sessions keep its tools until they end")
+    if rules:
+        click.echo(wrap_text(f"removed from approval.allow, too: {', '.join(rules)}"))
 
 
 @mcp.command("test", short_help="Reach servers and show their tools.")
