@@ -33,7 +33,7 @@ from tests.confirm.vendors.discord_chat import DiscordChat
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import GatewayProcess, running, served
-from tests.gateway.test_channels import Receiver
+from tests.gateway.webhook_chat import WebhookChat
 from tests.support import quiet_port
 
 from whet.vendors.signing import sign_headers
@@ -179,7 +179,7 @@ def slack(page: str, play: Callable[..., Any]) -> Record:
 
 def webhook(page: str, play: Callable[..., Any]) -> Record:
     """A program that speaks for somebody: every request and every answer."""
-    record, port, vendor = Record(), quiet_port(), Receiver()
+    record, port, vendor = Record(), quiet_port(), WebhookChat()
     with vendor:
         file = page.replace("127.0.0.1:6090", f"127.0.0.1:{port}").replace(
             "https://example.org/whet", f"{vendor.url}/in"

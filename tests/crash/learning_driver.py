@@ -51,7 +51,7 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-class KillingWrites:
+class KillingWrites(StateDatabase):
     """A database's writes: each may be killed before, inside or after it."""
 
     killer: Killer
@@ -68,7 +68,7 @@ class KillingWrites:
         return result
 
 
-class KillingDatabase(KillingWrites, StateDatabase):
+class KillingDatabase(KillingWrites):
     """A home's database whose process is killed at a write."""
 
 

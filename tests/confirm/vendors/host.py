@@ -124,8 +124,12 @@ class Host:
 
 
 class ChatHost(Host):
-    """A vendor's server where people write to a bot. Its class has `write(text, chat)` and `said(chat)`."""
+    """A vendor's server where people write to a bot."""
 
+    write: Callable[..., Any]
+    """Have somebody write a text in a chat."""
+    said: Callable[..., list[str]]
+    """Return what the bot has said in a chat."""
     own_chat: Any = ""
     """The chat that is meant if a test names none."""
 
