@@ -29,3 +29,13 @@ def test_the_newest_words_are_kept_with_the_statement_that_they_change(said: str
 def test_a_mere_no_takes_the_statement_back(reply: str) -> None:
     said = "The demo is on Tuesday."
     assert "took that back" in str(verdict([User(said), Say("Noted."), User(reply), *LATER], said, said))
+
+
+def test_a_conversation_without_work_does_not_become_part_of_a_statement_in_it() -> None:
+    said = "The reports of this team go to Ines Huber every Friday."
+    talk: list[Step] = []
+    for number in range(1, 40):
+        talk += [User(f"Task {number}: go on with the next file."), Say("Done.")]
+    given = verdict([User(said), Say("Noted."), *talk], said, said)
+    assert isinstance(given, GateVerdict), given
+    assert said in given.text and len(given.text) < 400

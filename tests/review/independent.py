@@ -65,7 +65,9 @@ class _Handler(BaseHTTPRequestHandler):
             threading.Event().wait(server.latency_s)
         delta = {"role": "assistant", **server.mind(json.loads(body))}
         stop = "tool_calls" if "tool_calls" in delta else "stop"
-        usage = {"prompt_tokens": len(body) // 4, "completion_tokens": 5, "total_tokens": len(body) // 4 + 5}
+        tokens = len(body) // 4
+        usage: dict[str, Any] = {"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5}
+        usage["prompt_tokens_details"] = {"cached_tokens": tokens // 2}
         rows = [
             {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
             {"choices": [{"index": 0, "delta": {}, "finish_reason": stop}]},

@@ -26,6 +26,7 @@ from whet_lab.practice.server import PracticeServer
 
 TITLE = "Self-improvement review"
 SAID = "No, the tests run with ./check --fast in this project."
+AGAIN = "No, that is wrong too, the tests run with ./other-check."
 
 
 def use(tool: str, **arguments: Any) -> PracticeCall:

@@ -82,10 +82,14 @@ async def test_of_another_one_shots_results_only_what_came_from_this_machine_is_
 
 
 async def test_ten_one_shots_at_most_are_looked_at_with_the_one_that_calls_for_it(tmp_path: Path) -> None:
-    async with bench(tmp_path, [says("Done.")] * 12, settings={**PLENTY, "review.turns": "12"}) as b:
-        ids = [await one_shot(b, "How wide?") for _ in range(12)]
-        [job] = b.jobs()
-        assert json.loads(job.payload)["others"] == ids[-2:0:-1]
+    async with bench(tmp_path, [says("Done.")] * 18, settings=PLENTY) as b:
+        ids: list[str] = []
+        for count in (3, 3, 10):
+            ids += [await one_shot(b, "How wide?") for _ in range(count)]
+            await b.review()
+        orders = [json.loads(row.payload) for row in b.listed()]
+        assert [order["reasons"] for order in orders] == [["turns"], ["day"], ["day"]]
+        assert orders[0]["others"] == ids[-2:-12:-1]
 
 
 async def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path: Path) -> None:

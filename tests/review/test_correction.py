@@ -77,6 +77,72 @@ def test_the_next_task_an_answer_and_a_question_are_none(said: str, calls: list[
     assert find_correction(said, calls, [ran("pytest -q")]) == ""
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("The moon is far.", "Apples grow on trees."),
+        ("Unser Büro ist in Linz.", "Die Rechnungen gehen an Frau Huber."),
+        ("Księżyc jest daleko.", "Jabłka rosną na drzewach."),
+        ("月亮很远。", "苹果长在树上。"),
+        ("月は遠いです。", "りんごは木になります。"),
+        ("The nightly job runs at two.", "The weekly job runs on Sunday."),
+        ("The moon is far.", "The invoices are in /srv/invoices here."),
+    ],
+)
+def test_a_statement_after_which_and_before_which_nothing_was_done_corrects_nothing(
+    asked: str, said: str
+) -> None:
+    assert find_correction(said, [], [], asked) == ""
+
+
+def test_where_nothing_was_done_a_new_value_on_the_same_subject_is_one() -> None:
+    asked = "How are the tests run?"
+    assert find_correction("Here the tests run with ./check.", [], [], asked) == "said"
+    assert find_correction("And what about ./check in tests?", [], [], asked) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "said", "now"),
+    [
+        (
+            "Deploy to staging.",
+            "make deploy ENV=staging",
+            "Looks good, deploy to live.",
+            "make deploy ENV=live",
+        ),
+        ("Deploye auf Test.", "make deploy ENV=test", "Passt, jetzt bitte auf live.", "make deploy ENV=live"),
+        ("Compte les lignes de a.txt.", "wc -l a.txt", "Maintenant celles de b.txt.", "wc -l b.txt"),
+        ("Run pytest.", "pytest", "Now the docs with make docs.", "make docs"),
+        ("Run the unit tests.", "pytest", "Now git push.", "git push"),
+        ("运行测试。", "pytest", "现在运行 git push。", "git push"),
+    ],
+)
+def test_what_the_person_had_asked_for_was_no_mistake(asked: str, before: str, said: str, now: str) -> None:
+    assert find_correction(said, [ran(now)], [ran(before)], asked) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "said", "now"),
+    [
+        ("Lance les tests.", "npm test", "Non, avec pnpm.", "pnpm test"),
+        ("Запусти тесты.", "pytest", "Нет, через make.", "make test"),
+        ("شغّل الاختبارات.", "pytest", "لا، استخدم tox.", "tox"),
+        ("运行测试。", "pytest", "不对,应该用 tox。", "tox"),
+        ("Run the unit tests.", "pytest tests", "No, only the ones in tests/api.", "pytest tests/api"),
+        (
+            "Deploy the site.",
+            "make deploy ENV=live",
+            "It should have been staging.",
+            "make deploy ENV=staging",
+        ),
+    ],
+)
+def test_another_program_for_the_same_work_or_a_part_of_it_is_one(
+    asked: str, before: str, said: str, now: str
+) -> None:
+    assert find_correction(said, [ran(now)], [ran(before)], asked) == "redone"
+
+
 def looked(path: str) -> TurnCall:
     return TurnCall(1, "read_file", json.dumps({"path": path, "offset": 9}), "")
 

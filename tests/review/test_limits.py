@@ -261,10 +261,10 @@ def test_a_plain_review_leaves_how_the_waiting_one_reads_the_conversation(
     db: StateDatabase, clock: FixedClock
 ) -> None:
     db.write_now(lambda c: sessions.create(c, NewSession(id="s1"), ""))
-    by_model = msgspec.structs.replace(order(3, ("skill",), "steps"), is_cached=True, is_excerpt=True)
+    by_model = msgspec.structs.replace(order(3, ("skill",), "steps"), is_cached=True, excerpt_tokens=900)
     plain = msgspec.structs.replace(order(4, ("memory",), "recovery"), is_plain=True, turns=(4,))
     for new in (by_model, plain):
         job_id = db.write_now(lambda c, new=new: queue_review(c, new, "talk", clock)).job_id
     merged = read_review_job(stored_job(db, job_id).payload)
     assert (merged.turn, merged.turns, merged.is_plain) == (4, (4,), False)
-    assert merged.is_cached and merged.is_excerpt
+    assert merged.is_cached and merged.excerpt_tokens == 900

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.review.rig import Bench, bench, does, remember, says, use
 from whet.contract.messages import Usage
@@ -33,6 +35,40 @@ def day_script(corrected: Collection[int]) -> list[ScriptedReply]:
     lesson = remember("The tests run with ./check --fast.", "the tests run with ./check --fast")
     review = [does(lesson, when="Self-improvement review"), says("Saved.", when="Self-improvement review")]
     return [*review * TURNS, *work]
+
+
+SILENT: dict[str, Any] = {"prompt_tokens_details": {}}
+
+
+def silent(reply: ScriptedReply) -> ScriptedReply:
+    """An answer of a server that reports no cached tokens."""
+    return replace(reply, usage=SILENT)
+
+
+async def test_each_look_of_a_day_reads_what_came_since_the_last_and_ends_when_its_lessons_are_taken(
+    tmp_path: Path,
+) -> None:
+    lesson = remember("Reports go to Ines.", "Reports go to Ines Huber.")
+    script = [
+        *map(silent, [says("Fine."), says("Fine."), says("Fine.")]),
+        silent(does(lesson)),
+        *map(silent, [says("Good."), says("Good."), says("Good.")]),
+        silent(does(remember("No.", "These words are nowhere."))),
+        silent(says("Nothing.")),
+    ]
+    async with bench(tmp_path, script, settings={"review.worker": "off"}) as b:
+        for text in ("What is a fjord?", "Reports go to Ines Huber.", "How deep is it?"):
+            await b.turn(text)
+        [first] = await b.review()
+        assert (first.state, len(b.server.requests)) == ("saved", 4), "one request"
+        for text in ("What is a skerry?", "Is it bare?", "How many are there?"):
+            await b.turn(text)
+        [second] = await b.review()
+        assert (second.state, len(b.server.requests)) == ("nothing", 9), "a refused lesson is tried again"
+        digest = b.server.requests[7].json_body["messages"][1]["content"]
+        assert "What is a skerry?" in digest and "How deep is it?" in digest
+        assert "What is a fjord?" not in digest
+        assert [read_review_job(row.payload).reasons for row in b.listed()] == [("day",), ("day",)]
 
 
 async def live_day(b: Bench, corrected: Collection[int]) -> None:

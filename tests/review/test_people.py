@@ -51,7 +51,7 @@ async def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
             [done] = await b.review()
             assert done.state == "saved" and len(done.ledger_ids) == 2, done
             bodies = [request.body.decode() for request in b.server.requests]
-            assert len(bodies) == 4 and TITLE in bodies[2]
+            assert len(bodies) >= 3 and TITLE in bodies[2]
             assert not any(strange(body, profile) for body in bodies)
         for profile, word in WORDS.items():
             b.server.reset()

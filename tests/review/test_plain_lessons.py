@@ -8,7 +8,7 @@ import pytest
 from benchmarks.lessons.world import Run, Step, User
 
 from tests.memory.evidence import said_by, shell
-from tests.review.rig import Bench, bench, does, says, talk, use
+from tests.review.rig import AGAIN, Bench, bench, does, says, talk, use
 from whet.review.plain_lessons import find_plain_lessons
 
 STARVED: dict[str, object] = {"review.free_tokens": "0", "review.worker": "off"}
@@ -112,7 +112,7 @@ async def test_a_lesson_without_a_model_settles_no_earlier_correction(
     async with bench(tmp_path, first, settings={**settings, "review.worker": "off"}) as b:
         await talk(b)
         await b.review()
-        await b.turn("No, that is wrong too, use the other folder")
+        await b.turn(AGAIN)
         await b.review()
         session_id = b.session.id
     again = {**PLENTY, "review.worker": "off"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.review.rig import LESSON, SAID, bench, corrected, does, says, talk, use
+from tests.review.rig import AGAIN, LESSON, SAID, bench, corrected, does, says, talk, use
 from whet.clock import SystemClock
 from whet.config.schema import ModelSettings, ReviewSettings
 from whet.review.jobs import ReviewJob, Runtime, queue_review
@@ -178,17 +178,17 @@ async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp
         assert [sorted(one.signals) for one in found] == [["correction"], []]
 
 
-@pytest.mark.parametrize(("free", "queued"), [(67_999, [1]), (68_000, [1, 1]), (136_000, [1, 1, 2])])
+@pytest.mark.parametrize(("free", "queued"), [(42_999, [1]), (43_000, [1, 1]), (86_000, [1, 1, 2])])
 async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     tmp_path: Path, free: int, queued: list[int]
 ) -> None:
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply("I ran pytest.", usage=usage)] * 5
-    settings = {"review.share": "0.5", "review.free_tokens": str(free)}
+    settings = {"review.share": "0.1", "review.free_tokens": str(free)}
     async with bench(tmp_path, script, settings=settings) as b:
-        await talk(b)  # a review weighs three calls as large as its last one, and what it adds: 34,000
-        await b.turn("No, that is wrong too, use the other folder")
+        await talk(b)  # the shortest excerpt with its instructions and what is written weighs 4,300
+        await b.turn(AGAIN)
         b.session = await b.app.new_session()
         await talk(b)
         order = list(dict.fromkeys(event.job_id for event in b.queued))
@@ -202,7 +202,7 @@ async def test_a_waiting_review_without_a_model_counts_as_nothing(
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply("I ran pytest.", usage=usage)] * 2
-    settings = {"review.share": "0.5", "review.free_tokens": "68000", "review.turns": "2"}
+    settings = {"review.share": "0.1", "review.free_tokens": "43000", "review.turns": "2"}
     async with bench(tmp_path, script, settings={**settings, "review.on_correction": "false"}) as b:
         runtime = Runtime(ModelSettings())
         job = ReviewJob(b.session.id, 1, ("memory",), ("recovery",), runtime, 10_000, is_plain=is_plain)
@@ -215,7 +215,7 @@ async def test_jobs_of_one_conversation_fold_into_one_that_waits(tmp_path: Path)
     script = [*corrected(), says("ok"), says("nothing to save")]
     async with bench(tmp_path, script) as b:
         await talk(b)
-        await b.turn("No, that is wrong too, use the other folder")
+        await b.turn(AGAIN)
         assert len({event.job_id for event in b.queued}) == 1 and len(b.queued) == 2
         asked = await b.app.reviews.queue_review(b.session.id, "the folder")
         assert asked.job_id == b.queued[0].job_id

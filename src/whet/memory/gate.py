@@ -104,7 +104,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     passages = _find_passages(claim, transcript, foreground=foreground)
     if claim.kind == "skill":
         passages += _find_named_calls(claim.text, passages, transcript)
-    passages += filter(None, map(transcript.find_reply, passages))
+    passages += [reply for item in passages for reply in transcript.find_replies(item)]
     usable = _add_remedy([_check_passage(item, claim, transcript) for item in passages], transcript)
     is_pitfall = any(item.source.failed for item in usable)
     passages = [_drop_prose(item, claim, transcript, is_pitfall=is_pitfall) for item in usable]

@@ -29,6 +29,7 @@ _NOTHING_CHARS = 8
 _SHORT_REPLY = 6
 _RELATED_REPLY = 12
 _BARE_REPLY = 4
+_MAX_REPLIES = 3
 _NO = re.compile(
     r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|不|错|錯|违|違|いいえ|ちがう)(?!\w)"
 )
@@ -104,6 +105,15 @@ class QuotableTranscript:
     def results(self) -> list[SourceText]:
         """Return the results of commands, in order."""
         return [source for source in self.sources if source.is_command]
+
+    def find_replies(self, passage: Passage) -> list[Passage]:
+        """Return the reply to a statement and the replies to that one, but not a whole conversation's."""
+        replies: list[Passage] = []
+        last = self.find_reply(passage)
+        while last is not None and len(replies) < _MAX_REPLIES:
+            replies.append(last)
+            last = self.find_reply(last)
+        return replies
 
     def find_reply(self, passage: Passage) -> Passage | None:
         """Return the person's next message if it is short and about the same: "to Tomas, not to Ines".

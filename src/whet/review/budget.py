@@ -19,8 +19,8 @@ from whet.config.schema import ReviewSettings
 from whet.contract.errors import BudgetReached, ConfigError, ProviderError
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
-from whet.review.spending import Weights, weigh, weigh_day, weigh_prompt, weights_of
-from whet.review.triggers import day_start, has_room
+from whet.review.spending import Weights, find_room, weigh, weigh_day, weigh_prompt, weights_of
+from whet.review.triggers import day_start
 from whet.store import reviews
 from whet.store.database import StateDatabase
 
@@ -43,7 +43,7 @@ class Budget:
         since = day_start(self._clock.now())
         day = await self._database.read(lambda db: reviews.usage_since(db, since))
         spent = weigh_day(day, weights)
-        if spent.review_tokens + expected > allowance and not has_room(self._settings, spent, expected):
+        if spent.review_tokens + expected > allowance and expected > find_room(self._settings, spent):
             raise BudgetReached(
                 f"reviews have had their share of today's cost ({day.reviews.total_tokens:,} tokens)",
                 hint="review.share",

@@ -2,8 +2,9 @@
 
 No words are looked up, so every language is treated alike. A later message that states something is a
 correction if its turn repeated the former turn's work in another way, or used a program that the message
-names. If its turn only looked and answered, it may be a correction. A false alarm costs one review at
-most.
+names in place of another. What the person had asked for by name was no mistake: then it is the next task.
+If its turn only looked and answered, it may correct what was done before it; where nothing was done, only if
+it names a new value on the same subject.
 """
 
 from __future__ import annotations
@@ -20,31 +21,81 @@ Correction = Literal["", "said", "redone"]
 _MIN_WORDS = 4
 _MIN_PACKED_CHARS = 6
 _PACKED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_PROGRAM = re.compile(r'"command":\s*"\s*([^\s"\\]+)')
+_PROGRAM = re.compile(r'"command":\s*"\s*([^\s"\\]+)([^"\\]*)')
+_PART = re.compile(r"[\w./-]+")
+_WORD = re.compile(r"\w{3,}")
+_SUBJECT = re.compile(r"\w{4,}")
 _ALIKE = 0.6
 
 
-def find_correction(text: str, calls: Sequence[TurnCall], before: Sequence[TurnCall]) -> Correction:
+def find_correction(
+    text: str, calls: Sequence[TurnCall], before: Sequence[TurnCall], asked: str = ""
+) -> Correction:
     """Return whether a message corrects the turn before it: work was redone, or something was only said.
 
-    `calls` are those of the turn that the message began, `before` those of the previous turn.
+    `calls` are those of the turn that the message began, `before` those of the previous turn, for which the
+    person had `asked`.
     """
     typed_text = typed.split(text[:4_000])[0]
     stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
-    if len(stated.split()) < _MIN_WORDS and len(_PACKED.findall(stated)) < _MIN_PACKED_CHARS:
+    is_short = len(stated.split()) < _MIN_WORDS and len(_PACKED.findall(stated)) < _MIN_PACKED_CHARS
+    if not is_short and any(_is_redone(call, item, asked) for call in calls for item in before):
+        return "redone"
+    chosen = [item for item in before if not _is_asked(_find_program(item), asked)]
+    if _is_replaced(calls, chosen, stated, is_short=is_short):
+        return "redone"
+    if is_short or any(map(_is_work, calls)):
         return ""
-    if any(_is_redone(call, item) for call in calls for item in before):
-        return "redone"
-    used = {match[1] for item in before if (match := _PROGRAM.search(item.arguments))}
-    programs = (match[1] for call in calls if (match := _PROGRAM.search(call.arguments)))
-    if used and any(name not in used and name in stated for name in programs):
-        return "redone"
-    return "" if any("looks" not in tags_of(call.name) for call in calls) else "said"
+    return "said" if before or _names_value(stated, asked) else ""
 
 
-def _is_redone(call: TurnCall, earlier: TurnCall) -> bool:
-    """Return whether a call repeats an earlier one with a change."""
-    if call.name != earlier.name or call.arguments == earlier.arguments or "looks" in tags_of(call.name):
+def _names_value(stated: str, asked: str) -> bool:
+    """Return whether a statement on the subject of the message before it names a file, an option, a host or
+    the like that the message did not."""
+    new = units.values(stated) - units.values(asked)
+    words, asked_words = (set(_SUBJECT.findall(text.lower())) for text in (stated, asked))
+    is_related = any(a.startswith(b) or b.startswith(a) for a in words for b in asked_words)
+    return is_related and any(map(str.isalpha, "".join(new)))
+
+
+def _is_work(call: TurnCall) -> bool:
+    return "looks" not in tags_of(call.name)
+
+
+def _find_program(call: TurnCall) -> str:
+    match = _PROGRAM.search(call.arguments)
+    return match[1] if match else ""
+
+
+def _is_asked(part: str, asked: str) -> bool:
+    """Return whether the person's words name a part of a call."""
+    words = _WORD.findall(part.lower())
+    return bool(words) and all(word in asked.lower() for word in words)
+
+
+def _is_redone(call: TurnCall, earlier: TurnCall, asked: str) -> bool:
+    """Return whether a call repeats an earlier one with a change, but not of what the person asked for."""
+    if call.name != earlier.name or call.arguments == earlier.arguments or not _is_work(call):
         return False
-    new, old = set(re.findall(r"[\w./-]+", call.arguments)), set(re.findall(r"[\w./-]+", earlier.arguments))
+    new, old = set(_PART.findall(call.arguments)), set(_PART.findall(earlier.arguments))
+    left, added = old - new, new - old
+    if left and all(_is_asked(part, asked) and not any(part in more for more in added) for part in left):
+        return False
     return len(new & old) >= _ALIKE * max(len(new), len(old))
+
+
+def _is_replaced(
+    calls: Sequence[TurnCall], before: Sequence[TurnCall], stated: str, *, is_short: bool
+) -> bool:
+    """Return whether a program that the message names ran now and not before. After a short message, which
+    may as well name the next step, half of its arguments must have been in a command before."""
+    earlier = [match for item in before if (match := _PROGRAM.search(item.arguments))]
+    used, known = {match[1] for match in earlier}, " ".join(match[0] for match in earlier)
+    for call in calls if used else ():
+        match = _PROGRAM.search(call.arguments)
+        if match is None or match[1] in used or match[1] not in stated:
+            continue
+        parts = _PART.findall(match[2])
+        if not is_short or 2 * sum(part in known for part in parts) >= len(parts):
+            return True
+    return False

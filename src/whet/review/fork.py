@@ -4,7 +4,8 @@ permissions.
 The fork is a child session of kind `review` that stores only its own messages; inherited messages are read
 from the parent's rows and never written. So the parent, its context engine, its plugins and its cache are
 not touched, and a crash loses nothing: the same child is opened again. A different model, which could not
-use the parent's cache, gets a digest of the conversation instead of its messages.
+use the parent's cache, gets a digest of the conversation instead of its messages, and so does a review that
+could not pay for them: then of the turns since the last look and the one before them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgspec
 from whet.agent.session import Session, TurnLimits
 from whet.clock import Clock, iso
 from whet.context.live_list import RepairedList
-from whet.context.rows import list_tokens
+from whet.context.rows import list_tokens, text_tokens
 from whet.contract.errors import NotFound, ProviderError
 from whet.contract.events import Emit
 from whet.contract.messages import Message, Usage
@@ -39,7 +40,8 @@ from whet.contract.tools import Tag, Tool, ToolContext, ToolOutput, ToolSpec, ta
 from whet.review import wording
 from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
-from whet.review.jobs import ReviewJob
+from whet.review.jobs import ReviewJob, read_review_job
+from whet.review.spending import EXCERPT_HEAD_TOKENS
 from whet.store import compactions, live, reviews, sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
@@ -78,13 +80,15 @@ class ForkParts(msgspec.Struct, frozen=True):
 
 class Fork(msgspec.Struct, frozen=True):
     """An open review: its session, the message that begins it, its metered link to the model, the origin of
-    its writes, and the person whose memory it writes to (empty: the owner's)."""
+    its writes, and the person whose memory it writes to (empty: the owner's). `is_brief`: it ends with its
+    first request if all writes are taken."""
 
     session: Session
     opening: Message
     link: MeteredLink
     origin: Origin
     profile: str = ""
+    is_brief: bool = False
 
 
 async def open_fork(
@@ -98,31 +102,37 @@ async def open_fork(
         lambda db: _open_child(db, job, review_job, provider.info, (shares_prefix, parts))
     )
 
+    most_tokens = review_job.excerpt_tokens or parts.digest_tokens
+
     def read(connection: apsw.Connection) -> tuple[SessionRow, list[Message], tuple[str, str], bool, str]:
         parent = sessions.get(connection, review_job.session_id)
         view = reviews.read_view(connection, job.id)[1]
         key = sessions.key_of(connection, parent.id)
         is_digest = view == DIGEST
         if is_digest:
-            view = compactions.view_after(connection, key, _last_turn(connection, key, review_job))
+            last_turn, first_turn = _last_turn(connection, key, review_job), 0
+            if review_job.excerpt_tokens:
+                first_turn = _last_look(connection, key, review_job)
+            view = compactions.view_after(connection, key, last_turn, first_turn)
         inherited = compactions.read_view(connection, key, view)
-        others = _write_others(connection, review_job.others)
+        others = _write_others(connection, review_job.others, most_tokens)
         return parent, inherited, sessions.read_prefix(connection, child_id), is_digest, others
 
     parent, inherited, prefix, is_digest, others = await parts.database.read(read)
     profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
     specs = read_specs(prefix[1].encode())
-    opening = (
-        wording.review_message(review_job.kinds, review_job.focus, _allowed_names(specs, parts)) + others
-    )
+    is_brief = is_digest or review_job.is_brief
+    allowed = _allowed_names(specs, parts)
+    opening = wording.review_message(review_job.kinds, review_job.focus, allowed, is_brief=is_brief) + others
+    expected = review_job.context_tokens
     if is_digest:
-        opening = f"{wording.TITLE}\n\n{digest(inherited, parts.digest_tokens)}\n\n{opening}"
-        inherited = []
+        text = _write_digest(inherited, most_tokens - text_tokens(others))
+        opening = f"{wording.TITLE}\n\n{text}\n\n{opening}"
+        inherited, expected = [], EXCERPT_HEAD_TOKENS + text_tokens(text + others)
     # A vendor may keep separate caches per session name, so the parent's name is sent.
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
     if not is_digest:
         link = await parts.reopen(parent.id, link)
-    expected = min(review_job.context_tokens, parts.digest_tokens) if is_digest else review_job.context_tokens
     metered = MeteredLink(
         link,
         parts.budget,
@@ -134,9 +144,11 @@ async def open_fork(
     origin = _origin(job, parent, review_job)
     parts.bind(child_id, origin, profile)
     log = await Transcript.open(parts.database, child_id, parts.clock)
+    if is_brief:
+        parts = msgspec.structs.replace(parts, limits=msgspec.structs.replace(parts.limits, steps=1))
     session = _make_session(parts, log, metered, inherited, (specs, parent))
     origin = msgspec.structs.replace(origin, session_id=child_id)
-    return Fork(session, Message(role="user", content=opening), metered, origin, profile)
+    return Fork(session, Message(role="user", content=opening), metered, origin, profile, is_brief)
 
 
 def _open_child(
@@ -180,9 +192,22 @@ def _last_turn(connection: apsw.Connection, key: int, review_job: ReviewJob) -> 
     return max(review_job.turn, live.find_last_turn(connection, key))
 
 
-def _write_others(connection: apsw.Connection, ids: Sequence[str]) -> str:
+def _last_look(connection: apsw.Connection, key: int, review_job: ReviewJob) -> int:
+    """Return the last turn that a review has read of this session, or 0."""
+    turns = [read_review_job(payload).turn for payload in reviews.list_done_payloads(connection, key)]
+    return max((turn for turn in turns if turn < review_job.turn), default=0)
+
+
+def _write_digest(messages: Sequence[Message], most_tokens: int) -> str:
+    """Write a digest of about so many tokens. In many scripts a token has fewer characters than in Latin."""
+    text = digest(messages, most_tokens)
+    tokens = text_tokens(text)
+    return text if tokens <= most_tokens else digest(messages, most_tokens * most_tokens // tokens)
+
+
+def _write_others(connection: apsw.Connection, ids: Sequence[str], most_tokens: int) -> str:
     """Write the other one-shots that are reviewed with this one, oldest first, without those that are private
-    or deleted by now."""
+    or deleted by now; all together in half of `most_tokens`."""
     texts: list[str] = []
     for id_ in reversed(ids):
         try:
@@ -193,7 +218,7 @@ def _write_others(connection: apsw.Connection, ids: Sequence[str]) -> str:
             key = sessions.key_of(connection, id_)
             view = compactions.view_after(connection, key, live.find_last_turn(connection, key))
             messages = map(_drop_remote_result, compactions.read_view(connection, key, view))
-            texts.append(digest(list(messages), _OTHERS_TOKENS // len(ids)))
+            texts.append(_write_digest(list(messages), min(_OTHERS_TOKENS, most_tokens // 2) // len(ids)))
     return wording.write_others(texts)
 
 

@@ -37,8 +37,9 @@ class Runtime(msgspec.Struct, frozen=True):
 class ReviewJob(msgspec.Struct, frozen=True):
     """A review's task. `turn` is the turn that called for it, for `reasons`; it sees that and what has ended
     since. `context_tokens` is the size of that turn's last request; `others` are one-shots of the same folder
-    that are reviewed with it. `is_cached`: the server keeps prompts in a cache; `is_excerpt`: an excerpt is
-    read, since that is cheaper; `allowance`: how much the day's reviews may weigh even beyond their share;
+    that are reviewed with it. `is_cached`: the server keeps prompts in a cache; `is_brief`: it ends when its
+    writes were taken, and if `excerpt_tokens` is not 0, it reads an excerpt of at most that size, since more
+    costs too much; `allowance`: how much the day's reviews may weigh even beyond their share;
     `is_plain`: only lessons that need no model are looked for; `turns`: the turns that may hold some,
     `corrected_turns`: those of them whose message corrected the turn before;
     `plain_is_enough`: if each of them does, no model is asked."""
@@ -52,7 +53,8 @@ class ReviewJob(msgspec.Struct, frozen=True):
     focus: str = ""
     others: tuple[str, ...] = ()
     is_cached: bool = False
-    is_excerpt: bool = False
+    is_brief: bool = False
+    excerpt_tokens: int = 0
     allowance: int = 0
     is_plain: bool = False
     turns: tuple[int, ...] = ()
@@ -115,7 +117,8 @@ def _merge_jobs(payload: str, new: ReviewJob) -> ReviewJob | None:
         turn=max(old.turn, new.turn),
         others=old.others or new.others,
         is_cached=model_job.is_cached,
-        is_excerpt=model_job.is_excerpt,
+        is_brief=model_job.is_brief,
+        excerpt_tokens=model_job.excerpt_tokens,
         allowance=max(old.allowance, new.allowance),
         is_plain=old.is_plain and new.is_plain,
         turns=tuple(dict.fromkeys((*old.turns, *new.turns))),

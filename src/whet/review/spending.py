@@ -2,22 +2,34 @@
 
 A review's prompt is the conversation's own, which the server mostly has in its cache. So tokens are weighed
 by what they cost: a cached one a tenth, one of an answer five times as much, or as the model's prices say.
+A server that reports no cached tokens may have none, so all of its tokens are new. Then, or if the whole
+conversation costs more than is left, an excerpt is read, which is as long as there is room for.
 It does not know when a review is called for.
 """
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 
+from whet.config.schema import ReviewSettings
 from whet.contract.messages import Usage
 from whet.contract.protocols import ModelInfo
 from whet.store.reviews import DaySpending, DayUsage
 
-# A review usually takes this many model calls, each as large as the turn's last one.
+# A review usually takes this many model calls, each as large as the turn's last one. A brief one takes one:
+# it ends when all of its writes were taken.
 EXPECTED_CALLS = 3
 # What a review adds to the conversation: its instructions and results, and what it writes itself.
 _ADDED_TOKENS = 1_500
 _WRITTEN_TOKENS = 500
+# What a brief one adds and writes.
+_BRIEF_TOKENS = 900
+_BRIEF_WRITTEN_TOKENS = 500
+# The instructions and tools of a review that reads an excerpt, and the shortest excerpt that is of use.
+EXCERPT_HEAD_TOKENS = 1_800
+_MIN_EXCERPT_TOKENS = 1_000
 # The first review of a day that a correction calls for may weigh this many times what is expected of it.
 _FIRST_TIMES = 2
 
@@ -31,10 +43,12 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """What a review is expected to weigh, and whether it is to read an excerpt because that is cheaper."""
+    """What a review is expected to weigh, whether it is brief, and the most tokens of the excerpt that it is
+    to read; 0: it reads the whole conversation."""
 
     weight: int
-    is_excerpt: bool = False
+    is_brief: bool = False
+    excerpt_tokens: int = 0
 
     @property
     def first_of_day(self) -> int:
@@ -79,11 +93,32 @@ def weigh_prompt(tokens: int, weights: Weights, *, is_cached: bool) -> int:
     return round(tokens * weights.cache_read) if is_cached else tokens
 
 
-def forecast(context_tokens: int, excerpt_tokens: int, weights: Weights, *, is_cached: bool) -> Forecast:
-    """Estimate a review of a conversation of that size, in the cheaper of its two forms: over the whole
-    conversation, or over an excerpt of at most `excerpt_tokens`, which no cache has at first."""
-    added = round(_ADDED_TOKENS + _WRITTEN_TOKENS * weights.output)
-    whole = EXPECTED_CALLS * weigh_prompt(context_tokens, weights, is_cached=is_cached)
-    short = min(context_tokens, excerpt_tokens)
-    excerpt = short + (EXPECTED_CALLS - 1) * weigh_prompt(short, weights, is_cached=is_cached)
-    return Forecast(min(whole, excerpt) + added, excerpt < whole)
+def find_room(settings: ReviewSettings, spent: DaySpending) -> int:
+    """Return what reviews may still weigh within their share of the day, which grows by what they take."""
+    if settings.share >= 1:
+        return sys.maxsize
+    reviewed = spent.review_tokens
+    of_cost = (settings.share * (spent.other_tokens + reviewed) - reviewed) / (1 - settings.share)
+    return int(max(of_cost, settings.share * settings.free_tokens - reviewed))
+
+
+def forecast(
+    context_tokens: int, most_excerpt: int, weights: Weights, *, is_cached: bool, room: int | None = None
+) -> Forecast | None:
+    """Estimate a review of a conversation of that size: of the whole, or if that costs more, of an excerpt of
+    at most `most_excerpt` tokens, which no cache has. If neither fits `room` (weight), a brief review of a
+    cached conversation or of a shorter excerpt may; return None if not."""
+    prompt = weigh_prompt(context_tokens, weights, is_cached=is_cached)
+    written = round(_BRIEF_WRITTEN_TOKENS * weights.output)
+    whole = EXPECTED_CALLS * prompt + _ADDED_TOKENS + round(_WRITTEN_TOKENS * weights.output)
+    brief = prompt + _BRIEF_TOKENS + written
+    head, longest = EXCERPT_HEAD_TOKENS + written, min(context_tokens, most_excerpt)
+    most = sys.maxsize if room is None else room
+    if whole <= min(longest + head, most):
+        return Forecast(whole)
+    if is_cached and brief <= min(longest + head, most):
+        return Forecast(brief, is_brief=True)
+    size = min(longest, most - head)
+    if size < min(longest, _MIN_EXCERPT_TOKENS):
+        return None
+    return Forecast(size + head, is_brief=True, excerpt_tokens=max(size, _MIN_EXCERPT_TOKENS))

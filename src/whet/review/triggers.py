@@ -35,11 +35,11 @@ from whet.review.jobs import (
     read_review_job,
     reviewable_kinds,
 )
-from whet.review.spending import Weights, forecast, weigh_day, weights_of
+from whet.review.spending import Weights, find_room, forecast, weigh_day, weights_of
 from whet.store import jobs, outcomes, reviews
 from whet.store.database import lock_scope
 from whet.store.jobs import AtEnd, QueuedJob
-from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
+from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 from whet.store.sessions import SessionRow
 from whet.store.transcript import TurnRecord
 
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _ONE_SHOTS = "cli"
 _BATCH = 10
+# After so many turns a conversation has its first look of a day, and its second after so many more.
+_FIRST_LOOKS = (3, 3)
 _FAILURES = frozenset({"exit", "failed", "timeout", "bad_input"})
 # Calls with these tags fail because of a wrong text or path, not because of how the work is done.
 _TRIVIAL = frozenset[Tag](("path", "tasks", "notes", "skills"))
@@ -117,9 +119,7 @@ def _count_turn(
         outcomes.record_signal(connection, session.id, "correction", now, turn=turn.number - 1)
     counted = count(before, facts, setup.settings, corrects=bool(corrects))
     folder = _count_folder(connection, session, turn.number, facts, setup)
-    trigger = find_trigger(counted, setup.settings, setup.kinds)
-    if trigger is None and folder is not None:
-        trigger = find_trigger(folder, setup.settings, setup.kinds)
+    trigger = _choose_trigger(connection, session, counted, folder, setup)
     queued: Sequence[QueuedJob] = ()
     review_job = None
     turns = (turn.number,) if _has_plain_lesson(facts, setup.settings, corrects) else ()
@@ -168,7 +168,29 @@ def _find_correction(turn: int, facts: ReviewedTurn, before: ReviewedTurn) -> Co
         return ""
     from whet.review.correction import find_correction  # noqa: PLC0415 - 15 ms, most of it expressions; a one-shot needs none
 
-    return find_correction(facts.said[0], facts.calls, before.calls)
+    return find_correction(facts.said[0], facts.calls, before.calls, "\n".join(before.said))
+
+
+def _choose_trigger(
+    connection: apsw.Connection,
+    session: SessionRow,
+    counted: Counters,
+    folder: Counters | None,
+    setup: _TriggerSetup,
+) -> ReviewTrigger | None:
+    """Return the review that is due: by the counters of the conversation or of the folder's one-shots, or as
+    one of the day's first looks at them."""
+    for counters in (counted, folder):
+        if counters is not None and (trigger := find_trigger(counters, setup.settings, setup.kinds)):
+            return trigger
+    turns = max(counted.turns, folder.turns if folder else 0)
+    if "memory" not in setup.kinds or not setup.settings.turns or turns < min(_FIRST_LOOKS):
+        return None
+    since = day_start(setup.clock.now())
+    workspace = session.workspace if folder is not None else None
+    looks = reviews.count_looks(connection, session.conversation_id, workspace, since)
+    is_due = looks < len(_FIRST_LOOKS) and turns >= _FIRST_LOOKS[looks]
+    return ReviewTrigger(("memory",), ("day",)) if is_due else None
 
 
 def _folder_key(session: SessionRow) -> str:
@@ -269,13 +291,14 @@ def _plan_affordable(
     queued = sum(map(_needs_model, open_payloads))
     settings, tokens = setup.settings, facts.context_tokens
     is_cached = facts.is_cached and not settings.model
-    expected = forecast(tokens, settings.digest_tokens, setup.weights, is_cached=is_cached)
     is_first = (
         bool(settings.share)
         and "correction" in trigger.reasons
         and not _had_correction_review(connection, since)
     )
-    if not is_first and not has_room(settings, spent, expected.weight * (queued + 1)):
+    room = None if is_first else find_room(settings, spent) // (queued + 1)
+    expected = forecast(tokens, settings.digest_tokens, setup.weights, is_cached=is_cached, room=room)
+    if expected is None:
         return None
     return ReviewJob(
         session.id,
@@ -285,7 +308,8 @@ def _plan_affordable(
         setup.runtime,
         tokens,
         is_cached=is_cached,
-        is_excerpt=expected.is_excerpt,
+        is_brief=expected.is_brief,
+        excerpt_tokens=expected.excerpt_tokens,
         allowance=spent.review_tokens + expected.weight * queued + expected.first_of_day if is_first else 0,
     )
 
@@ -305,12 +329,6 @@ def _had_correction_review(connection: apsw.Connection, since: str) -> bool:
             if "correction" in read_review_job(payload).reasons:
                 return True
     return False
-
-
-def has_room(settings: ReviewSettings, spent: DaySpending, expected_tokens: int) -> bool:
-    """Return whether reviews stay within their share of the day if they take so many more weighted tokens."""
-    reviewed = spent.review_tokens + expected_tokens
-    return reviewed <= settings.share * max(settings.free_tokens, spent.other_tokens + reviewed)
 
 
 def day_start(now: datetime, later_days: int = 0) -> str:

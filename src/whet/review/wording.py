@@ -16,6 +16,7 @@ from whet.store.ledger import LedgerRow
 
 TITLE = "Self-improvement review"
 GO_ON = f"{TITLE}: it was interrupted. Go on where it stopped; what you saved so far is kept."
+_BRIEF = "Hand in all lessons in one answer: the review ends when they are taken."
 _OLD_TEXT_CHARS = 120
 _DONE = {
     "create": "created",
@@ -27,14 +28,16 @@ _DONE = {
 }
 
 
-def review_message(kinds: Sequence[Kind], focus: str, allowed: Sequence[str]) -> str:
+def review_message(
+    kinds: Sequence[Kind], focus: str, allowed: Sequence[str], *, is_brief: bool = False
+) -> str:
     """Return the one message that a review adds to the conversation; it begins with `TITLE`."""
     tasks = "".join(read_prompt(f"{kind}.md") for kind in kinds)
     focus_text = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
     text = read_prompt("review.md")
     for name, value in (("tasks", tasks), ("allowed", ", ".join(allowed)), ("focus", focus_text)):
         text = text.replace(f"{{{name}}}", value)
-    return text.strip()
+    return f"{text.strip()}\n{_BRIEF}" if is_brief else text.strip()
 
 
 def write_others(texts: Sequence[str]) -> str:

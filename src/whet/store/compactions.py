@@ -162,16 +162,17 @@ def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
     return token_counts[::-1]
 
 
-def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
-    """Return the list of the last request of `turn` and the messages after it in that turn, as JSON.
+def view_after(connection: apsw.Connection, key: int, turn: int, first_turn: int = 0) -> str:
+    """Return the list of the last request of `turn` and the messages after it in that turn, as JSON; without
+    what is older than `first_turn`.
 
     A compaction made by hand afterwards is left out: no request has shown that list yet.
     """
     hidden, last = select_undone_parts(connection, key)(), 0
     visible_rows: list[tuple[int, int]] = []
     for id_, number, role in connection.execute(
-        "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn <= ? ORDER BY id",
-        (*rows.ids_of(key), turn),
+        "SELECT id, turn, role FROM messages WHERE id > ? AND id < ? AND turn BETWEEN ? AND ? ORDER BY id",
+        (*rows.ids_of(key), first_turn, turn),
     ):
         if not hidden.has(number, id_ & (rows.SEQ_LIMIT - 1)):
             visible_rows.append((id_ & (rows.SEQ_LIMIT - 1), role))
@@ -181,7 +182,7 @@ def view_after(connection: apsw.Connection, key: int, turn: int) -> str:
         " ORDER BY id DESC LIMIT 1",
         (key, last),
     ).fetchone()
-    live, after = (list_decoder.decode(row[0]), row[1]) if row else (LiveList(), 0)
+    live, after = (list_decoder.decode(row[0]), row[1]) if row and not first_turn else (LiveList(), 0)
     return _encode([*live, *(seq for seq, _ in visible_rows if seq > after)])
 
 

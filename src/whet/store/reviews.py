@@ -242,6 +242,28 @@ def payloads_since(connection: apsw.Connection, since: str) -> list[str]:
     return [row[0] for row in found.fetchall()]
 
 
+_LOOKS = (
+    "SELECT count(*) FROM jobs j JOIN reviews r ON r.job = j.id JOIN sessions s ON s.key = r.session"
+    " LEFT JOIN sessions c ON c.key = r.child WHERE j.kind = ? AND j.created >= ?"
+    " AND (s.conversation_id = ? OR s.workspace = ?) AND c.total_tokens > 0"
+)
+
+
+def count_looks(connection: apsw.Connection, conversation_id: str, workspace: str | None, since: str) -> int:
+    """Count the reviews since `since` (ISO) that a model made of a conversation, or of one in that folder."""
+    return rows.number(connection, _LOOKS, KIND, since, conversation_id, workspace)
+
+
+def list_done_payloads(connection: apsw.Connection, session_key: int) -> list[str]:
+    """Return the payloads of the finished reviews that a model made of a session."""
+    records = connection.execute(
+        "SELECT j.payload FROM reviews r JOIN jobs j ON j.id = r.job JOIN sessions c ON c.key = r.child"
+        " WHERE r.session = ? AND r.finished <> '' AND c.total_tokens > 0",
+        (session_key,),
+    )
+    return [row[0] for row in records.fetchall()]
+
+
 def list_open_payloads(connection: apsw.Connection) -> list[str]:
     """Return the payloads of the reviews that wait or run."""
     records = connection.execute(f"SELECT payload FROM jobs WHERE kind = ? AND {jobs.OPEN}", (KIND,))

@@ -1,17 +1,18 @@
-"""Days of 1 to 50 turns with one correction, on the real program: is the correction reviewed, and kept?
+"""Days of 1 to 50 turns on the real program: is what the person says reviewed, and kept?
 
-Each day has a home of its own and shipped settings. A turn is one command of ordinary size. The person
-corrects the turn before, either with a value that the next call takes (a lesson that needs no model) or with
-a rule that no call shows (which needs a review by the model). The practice model answers; the review points
-at the person's sentence.
+Each day has a home of its own and shipped settings. A turn is one command of ordinary size. Around the
+middle the person says one thing worth keeping: a correction with a value that the next call takes (a lesson
+that needs no model), a correction with a rule that no call shows (which needs a review by the model), or in
+passing a fact that corrects nothing. The practice model answers; the review points at the person's sentence.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,33 +29,47 @@ from whet_lab.practice.review import calls_in_review, is_review
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-CorrectionKind = Literal["value", "rule"]
-CORRECTIONS: dict[CorrectionKind, str] = {
+StatementKind = Literal["value", "rule", "fact"]
+ServerKind = Literal["caching", "silent", "unpriced"]
+"""Reports cached tokens; reports none; has no known price either."""
+STATEMENTS: dict[StatementKind, str] = {
     "value": "No, the numbers begin at 7 in this project.",
     "rule": "No, that is not how we do it: reports here are written in metric units.",
+    "fact": "The reports of this team go to Ines Huber every Friday.",
 }
+_SILENT: dict[str, Any] = {"prompt_tokens_details": {}}
 _ORDINARY = "seq -s ' ' 1 900"
 _CORRECTED = "seq -s ' ' 7 900"
 
 
-class CorrectionDay(msgspec.Struct, frozen=True):
-    """A day that ended. `turns` includes the corrected one, not the correction; `share` is the reviews' share
-    of the day's cost, and `is_kept` says whether the correction is in memory."""
+class OrdinaryDay(msgspec.Struct, frozen=True):
+    """A day that ended. `turns` includes a corrected one, not the correction; `share` is the reviews' share
+    of the day's cost, `weight` what they took in uncached tokens, and `is_kept` says whether the statement is
+    in memory."""
 
     turns: int
-    kind: CorrectionKind
+    kind: StatementKind
     is_reviewed: bool
     is_kept: bool
     share: float
+    weight: int
 
 
-async def run_day(folder: Path, turns: int, kind: CorrectionKind) -> CorrectionDay:
-    """Run one day: the correction follows the middle turn. `folder` is created and not removed."""
+async def run_day(
+    folder: Path,
+    turns: int,
+    kind: StatementKind,
+    server_kind: ServerKind = "caching",
+    *,
+    is_talk: bool = False,
+) -> OrdinaryDay:
+    """Run one day. A correction follows the middle turn, a fact is a part of it. `is_talk`: the agent answers
+    without commands. `folder` is created and not removed."""
     home = Home(folder / "home")
     (folder / "work").mkdir(parents=True)
-    with PracticeServer(responder=_answer) as server:
+    with PracticeServer(responder=partial(_answer, server_kind, is_talk=is_talk)) as server:
         flags: dict[str, object] = {
-            "model.provider": "practice",
+            "model.provider": "elsewhere" if server_kind == "unpriced" else "practice",
             "model.model": "practice",
             "model.base_url": server.base_url,
             "approval.mode": "auto",
@@ -63,10 +78,15 @@ async def run_day(folder: Path, turns: int, kind: CorrectionKind) -> CorrectionD
         app = await App.start(home, settings, {}, NobodyPresent(), folder / "work")
         try:
             session = await app.new_session()
+            stated_at = 0
             for turn in range(1, turns + 1):
                 texts = [f"Task {turn}: go on with the next file."]
-                if turn == (turns + 1) // 2:
-                    texts.append(f"{CORRECTIONS[kind]} Do it again.")
+                if turn == (turns + 1) // 2 and kind == "fact":
+                    texts = [f"{STATEMENTS[kind]} {texts[0]}"]
+                elif turn == (turns + 1) // 2:
+                    texts.append(f"{STATEMENTS[kind]} Do it again.")
+                if not stated_at and STATEMENTS[kind] in texts[-1]:
+                    stated_at = turn + len(texts) - 1
                 for text in texts:
                     await run_turn(session, session.user_message(text), lambda event: None)
                     await app.reviews.drain()
@@ -77,18 +97,19 @@ async def run_day(folder: Path, turns: int, kind: CorrectionKind) -> CorrectionD
     done = [row for row in rows if row.state == "done"]
     reviewed, others = (weigh(part, Weights()) for part in (usage.reviews, usage.others))
     files = [path for path in home.root.glob("memories/*.md") if path.is_file()]
-    statement = CORRECTIONS[kind].removeprefix("No, ")
-    return CorrectionDay(
+    statement = STATEMENTS[kind].removeprefix("No, ")
+    return OrdinaryDay(
         turns=turns,
         kind=kind,
-        is_reviewed=any("correction" in read_review_job(row.payload).reasons for row in done),
+        is_reviewed=any(read_review_job(row.payload).turn >= stated_at for row in done),
         is_kept=any(statement in path.read_text("utf-8") for path in files),
         share=reviewed / (reviewed + others) if reviewed + others else 0.0,
+        weight=reviewed,
     )
 
 
-def summarise_days(days: Sequence[CorrectionDay]) -> dict[str, int]:
-    """Return how many days were run, reviewed, and kept their correction."""
+def summarise_days(days: Sequence[OrdinaryDay]) -> dict[str, int]:
+    """Return how many days were run, reviewed, and kept their statement."""
     return {
         "days": len(days),
         "reviewed": sum(day.is_reviewed for day in days),
@@ -96,18 +117,24 @@ def summarise_days(days: Sequence[CorrectionDay]) -> dict[str, int]:
     }
 
 
-def _answer(request: PracticeRequest) -> ScriptedReply:
-    """Do a task with one command, differently once corrected; in a review, point at the correction."""
+def _answer(server_kind: ServerKind, request: PracticeRequest, *, is_talk: bool) -> ScriptedReply:
+    reply = _choose_reply(request, is_talk=is_talk)
+    return reply if server_kind == "caching" else msgspec.structs.replace(reply, usage=_SILENT)
+
+
+def _choose_reply(request: PracticeRequest, *, is_talk: bool) -> ScriptedReply:
+    """Do a task with one command, differently once corrected; in a review, point at the statement."""
     texts = [message.text for message in request.heard if message.role == "user"]
-    correction = next((text for text in CORRECTIONS.values() if any(text in each for each in texts)), "")
+    statement = next((text for text in STATEMENTS.values() if any(text in each for each in texts)), "")
     if is_review(request):
-        if calls_in_review(request) or not correction:
+        if calls_in_review(request) or not statement:
             return ScriptedReply("Nothing more to save.")
-        return _call("memory", action="add", content=correction, evidence=[correction])
+        return _call("memory", action="add", content=statement, evidence=[statement])
     asked_at = max(at for at, message in enumerate(request.heard) if message.role == "user")
-    if any(item.at > asked_at for item in request.done):
+    if is_talk or any(item.at > asked_at for item in request.done):
         return ScriptedReply("Done.")
-    return _call("terminal", command=_CORRECTED if correction else _ORDINARY)
+    is_corrected = statement in (STATEMENTS["value"], STATEMENTS["rule"])
+    return _call("terminal", command=_CORRECTED if is_corrected else _ORDINARY)
 
 
 def _call(tool: str, **arguments: object) -> ScriptedReply:
