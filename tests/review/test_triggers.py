@@ -178,7 +178,7 @@ async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp
         assert [sorted(one.signals) for one in found] == [["correction"], []]
 
 
-@pytest.mark.parametrize(("free", "queued"), [(42_999, [1]), (43_000, [1, 1]), (86_000, [1, 1, 2])])
+@pytest.mark.parametrize(("free", "queued"), [(47_999, [1]), (48_000, [1, 1]), (96_000, [1, 1, 2])])
 async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     tmp_path: Path, free: int, queued: list[int]
 ) -> None:
@@ -187,7 +187,7 @@ async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     script = [ScriptedReply("I ran pytest.", usage=usage)] * 5
     settings = {"review.share": "0.1", "review.free_tokens": str(free)}
     async with bench(tmp_path, script, settings=settings) as b:
-        await talk(b)  # the shortest excerpt with its instructions and what is written weighs 4,300
+        await talk(b)  # the shortest excerpt with its instructions and what is written weighs 4,800
         await b.turn(AGAIN)
         b.session = await b.app.new_session()
         await talk(b)
@@ -202,7 +202,7 @@ async def test_a_waiting_review_without_a_model_counts_as_nothing(
     usage: dict[str, Any] = {"prompt_tokens": 9_995, "completion_tokens": 5, "total_tokens": 10_000}
     usage["prompt_tokens_details"] = {"cached_tokens": 0}
     script = [ScriptedReply("I ran pytest.", usage=usage)] * 2
-    settings = {"review.share": "0.1", "review.free_tokens": "43000", "review.turns": "2"}
+    settings = {"review.share": "0.1", "review.free_tokens": "48000", "review.turns": "2"}
     async with bench(tmp_path, script, settings={**settings, "review.on_correction": "false"}) as b:
         runtime = Runtime(ModelSettings())
         job = ReviewJob(b.session.id, 1, ("memory",), ("recovery",), runtime, 10_000, is_plain=is_plain)

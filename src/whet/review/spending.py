@@ -26,7 +26,7 @@ _ADDED_TOKENS = 1_500
 _WRITTEN_TOKENS = 500
 # What a brief one adds and writes.
 _BRIEF_TOKENS = 900
-_BRIEF_WRITTEN_TOKENS = 500
+_BRIEF_WRITTEN_TOKENS = 400
 # The instructions and tools of a review that reads an excerpt, and the shortest excerpt that is of use.
 EXCERPT_HEAD_TOKENS = 1_800
 _MIN_EXCERPT_TOKENS = 1_000
