@@ -22,7 +22,6 @@ from tests.confirm.test_clients import Person
 from tests.support import within
 from whet.contract.errors import ConfigError
 from whet_confirm.gateway.messages import Unclear, encode_waiting, parse_line, read_call
-from whet_confirm.gateway.pins import ToolPins
 from whet_confirm.gateway.rules import GatewayRules, read_rules
 
 SERVER = Path(__file__).with_name("gateway_server.py")
@@ -482,20 +481,3 @@ def test_rules_judge_by_the_strictest_that_matches(tmp_path: Path) -> None:
     path.write_text('[[rules]]\neffect = "maybe"\n')
     with pytest.raises(ConfigError, match="maybe"):
         read_rules(path)
-
-
-def test_a_tool_that_appears_after_the_first_run_is_held(tmp_path: Path) -> None:
-    pins = ToolPins(tmp_path / "pins.json")
-    assert pins.find_change("a") is None  # nothing is known yet
-    pins.observe({"tools": [{"name": "a", "description": "x"}]})
-    pins.observe({"tools": [{"name": "b"}, 5, {"name": 7}]})
-    assert pins.find_change("a") is None and pins.find_change("b") is None
-    pins.observe({"tools": [{"name": "a", "description": "y"}]})  # it changes within the first run
-    assert pins.find_change("a") is not None
-    pins = ToolPins(tmp_path / "pins.json")
-    pins.observe({"tools": [{"name": "a", "description": "x"}, {"name": "c"}]})
-    change = pins.find_change("c")
-    assert pins.find_change("a") is None and change is not None and change.before == ""
-    pins.accept("c", change)
-    assert ToolPins(tmp_path / "pins.json").find_change("c") is None
-    assert pins.find_change("never listed") is not None

@@ -46,8 +46,8 @@ class StatementRows:
     """One statement and, once it has run, its rows. Reading them runs it, and all those before it."""
 
     def __init__(self, text: bytes, values: Sequence[Any], receive: Callable[[], None]) -> None:
-        self.text = text
-        self.values = values
+        self.text: bytes = text
+        self.values: Sequence[Any] = values
         self._receive = receive
         self._joined_to: StatementRows | None = None
         self._number = self._call_count = 0

@@ -148,10 +148,12 @@ def _is_claimed() -> bool:
 def claim_unchanged(
     connection: apsw.Connection, key: int, holder: Holder, version: tuple[int, int, int]
 ) -> Callable[[], int]:
-    """Claim a team's session as `team_claims.claim_unchanged` does."""
-    from whet.store import team_claims  # noqa: PLC0415 - as above
+    """Claim a team's session as `team_claims.claim_unchanged` does. Raises ValueError for another store."""
+    if is_team(connection):
+        from whet.store import team_claims  # noqa: PLC0415 - as above
 
-    return team_claims.claim_unchanged(connection, key, holder, claiming_process(), version)
+        return team_claims.claim_unchanged(connection, key, holder, claiming_process(), version)
+    raise ValueError("only a team's session has a version")
 
 
 def refuse_if_held(
