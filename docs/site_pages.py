@@ -32,9 +32,18 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn the links of a checkout into those of the site."""
+    """Turn the links of a checkout into those of the site, and list the decisions on their page."""
+    if page.file.src_uri == "decisions/README.md":
+        markdown = f"{markdown}\n{list_decisions()}"
     home = posixpath.dirname(OUTSIDE.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
     return rewritten(markdown, home, posixpath.dirname(page.file.src_uri))
+
+
+def list_decisions() -> str:
+    """Return a link to each record by its title; in a checkout the file names say it."""
+    records = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    titles = [path.read_text("utf-8").split("\n")[0].removeprefix("# ") for path in records]
+    return "".join(f"- [{title}]({path.name})\n" for title, path in zip(titles, records, strict=True))
 
 
 def rewritten(markdown: str, home: str, folder: str = "") -> str:
