@@ -102,7 +102,8 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         ),
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
-            "run exactly “ls *.py” and write to a b with commands that only read or print (others still ask)",
+            "run exactly “ls *.py” and write to a b the output of any command that by itself needs no"
+            " question, like echo",
         ),
         (GrantScope("terminal", ("x" * 99,)), "run exactly this command"),
         (GrantScope("terminal", ("rm a",), call="digest"), "run exactly “rm a” in this folder"),
@@ -117,9 +118,11 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         ),
         (
             GrantScope(
-                "sandbox", ("reach a.org",), words="let any command reach a.org (other reasons still ask)"
+                "sandbox",
+                ("reach a.org",),
+                words="let any command reach a.org (one that needs more, or is dangerous, still asks)",
             ),
-            "let any command reach a.org (other reasons still ask)",
+            "let any command reach a.org (one that needs more, or is dangerous, still asks)",
         ),
     ],
 )

@@ -190,7 +190,9 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
         parts.append(f"run {text}{' in this folder' if is_call else ''}")
     if outputs:
         files = " and ".join(dict.fromkeys(outputs))
-        parts.append(f"write to {files} with commands that only read or print (others still ask)")
+        parts.append(
+            f"write to {files} the output of any command that by itself needs no question, like echo"
+        )
     return " and ".join(parts)
 
 

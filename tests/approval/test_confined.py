@@ -158,7 +158,7 @@ def test_what_needs_out_is_asked_in_words_of_what_would_be_opened(tmp_path: Path
     assert bench.person.asked[1].opening == "reach api.example.com"
     assert bench.person.asked[1].intent == "run curl, and to reach api.example.com"
     assert bench.person.asked[1].reasons == (
-        "the sandbox lets no command reach api.example.com; a yes opens only that, for this one",
+        "the sandbox lets no command reach api.example.com without a yes",
     )
 
 
@@ -227,7 +227,7 @@ def test_no_reading_gives_a_command_all_rights(tmp_path: Path) -> None:
 def test_what_runs_outside_lasts_for_one_call_whatever_else_it_wants() -> None:
     inside = (Opening("reach", "a.b"), Opening("write", "/x"))
     assert not JailedCall((), inside).leaves
-    words = "let any command reach a.b and write /x (other reasons still ask)"
+    words = "let any command reach a.b and write /x (one that needs more, or is dangerous, still asks)"
     assert JailedCall((), inside).scopes == (GrantScope("sandbox", ("reach a.b", "write /x"), words=words),)
     outside = JailedCall(inside, (*inside, Opening("run", UNCONFINED)))
     assert outside.leaves and outside.needs_person and outside.scopes == ()

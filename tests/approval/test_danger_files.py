@@ -190,7 +190,11 @@ from tests.support import each
         ("echo x > ~/.whet/x", "dangerous", ("changes Whet's own home: ~/.whet/x",)),
         ("echo x > /etc/x", "dangerous", ("writes to the system's files: /etc/x",)),
         ("echo x > /x", "dangerous", ("writes to a top-level folder: /x",)),
-        ("echo x > .git/x", "dangerous", ("writes into .git, where git runs some files by itself: .git/x",)),
+        (
+            "echo x > .git/x",
+            "dangerous",
+            ("writes into .git, and git may later run what is there without a question: .git/x",),
+        ),
         ("echo x > /dev/tcp/a/1", "dangerous", ("opens a network connection",)),
         ("cat < /dev/tcp/a/1", "dangerous", ("opens a network connection",)),
         ("echo x > /dev/sda", "forbidden", ("overwrites a disk: /dev/sda",)),

@@ -59,7 +59,8 @@ class JailedCall(msgspec.Struct, frozen=True):
             return ()
         patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
         needs = " and ".join(opening.words for opening in self.wanted)
-        return (GrantScope(OPENS, patterns, words=f"let any command {needs} (other reasons still ask)"),)
+        words = f"let any command {needs} (one that needs more, or is dangerous, still asks)"
+        return (GrantScope(OPENS, patterns, words=words),)
 
 
 class GateCase(msgspec.Struct, frozen=True):

@@ -62,7 +62,7 @@ def describe_sandbox(openings: Sequence[Opening]) -> str:
     if any(opening.kind == "run" for opening in openings):
         return "it can't run in the sandbox; a yes lets it touch all your files and connect anywhere"
     words = " or ".join(opening.words for opening in openings)
-    return f"the sandbox lets no command {words}; a yes opens only that, for this one"
+    return f"the sandbox lets no command {words} without a yes"
 
 
 def describe_mode(tool: Tool, *, has_changes: bool) -> str:
