@@ -103,7 +103,7 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
             "run exactly “ls *.py” and write to a b the output of any command that by itself needs no"
-            " question, like echo",
+            " question (like echo)",
         ),
         (GrantScope("terminal", ("x" * 99,)), "run exactly this command"),
         (GrantScope("terminal", ("rm a",), call="digest"), "run exactly “rm a” in this folder"),
@@ -120,9 +120,9 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
             GrantScope(
                 "sandbox",
                 ("reach a.org",),
-                words="let any command reach a.org (one that needs more, or is dangerous, still asks)",
+                words="run any command that works only in this folder and may reach a.org",
             ),
-            "let any command reach a.org (one that needs more, or is dangerous, still asks)",
+            "run any command that works only in this folder and may reach a.org",
         ),
     ],
 )

@@ -191,7 +191,7 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
     if outputs:
         files = " and ".join(dict.fromkeys(outputs))
         parts.append(
-            f"write to {files} the output of any command that by itself needs no question, like echo"
+            f"write to {files} the output of any command that by itself needs no question (like echo)"
         )
     return " and ".join(parts)
 

@@ -59,7 +59,7 @@ class JailedCall(msgspec.Struct, frozen=True):
             return ()
         patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
         needs = " and ".join(opening.words for opening in self.wanted)
-        words = f"let any command {needs} (one that needs more, or is dangerous, still asks)"
+        words = f"run any command that works only in this folder and may {needs} (a dangerous one still asks)"
         return (GrantScope(OPENS, patterns, words=words),)
 
 
@@ -137,7 +137,11 @@ def build_request(
     if openings:
         reasons = (*reasons, describe_sandbox(openings))
     if codes := _hidden_codes(call, changes):
-        reasons = (*reasons, f"the text has characters that hide or reorder text, shown as codes: {codes}")
+        reasons = (
+            *reasons,
+            f"the text has characters that hide or reorder text, shown as codes: {codes};"
+            " a lasting yes covers such text, too",
+        )
     opens = case.jailed.scopes if case.jailed is not None and action.level != "dangerous" else ()
     leaves = case.jailed is not None and case.jailed.leaves
     lasting = ruling.lasting and action.level == "normal" and not leaves
