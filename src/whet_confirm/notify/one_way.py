@@ -34,7 +34,7 @@ class OneWay:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.failure = ""
+        self.failure: str = ""
 
     async def update(self, message_ref: str, notice: RequestNotice) -> None:
         """Do nothing: a sent message can't be changed."""
@@ -71,7 +71,7 @@ class Apprise(OneWay):
             try:
                 self._sender = _sender(name, urls)
             except SendFailed as error:
-                self.failure = error.reason
+                self.failure: str = error.reason
         if not urls:
             raise ConfigError(f"channel {name} has no Apprise URL", hint="name a variable with urls_env")
 
