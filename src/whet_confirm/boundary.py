@@ -1,4 +1,5 @@
-"""The parts of the confirmation service that an agent must not touch: its files, its ports and its secrets.
+"""The parts of the confirmation service that an agent must not touch: its files, its ports and its secrets;
+and the ports of Whet's other servers, where people approve too.
 
 Used by the gate, the sandbox and redaction, which forbid access; cheap to import. As long as the service
 runs as the same user as the agents, this boundary is all that prevents an agent from approving its own
@@ -16,6 +17,11 @@ import msgspec
 from whet.late import late_pattern
 
 API_PORT, PAGE_PORT = 6000, 6080
+_PORT_NAMES = {
+    API_PORT: "the default port of whet confirm serve",
+    PAGE_PORT: "the default port of the confirmation service's page",
+    6090: "the default port of whet serve and whet gateway",
+}
 SOCKET = Path("/run/whet-confirm/api.sock")
 INSTALLED = Path("/var/lib/whet-confirm")
 TOKEN = r"wct_[A-Za-z0-9_-]{43}"
@@ -31,7 +37,8 @@ class ServiceBoundary(msgspec.Struct, frozen=True):
     """The files, ports, sockets and secrets of the service.
 
     Below each of `paths` nothing may be read or written except `open_paths`. An agent's programs may not
-    connect to `ports` or `sockets`. `secrets` is a regular expression.
+    connect to `ports`, some of which are those of Whet's other servers, or `sockets`. `secrets` is a regular
+    expression.
     """
 
     paths: tuple[Path, ...]
@@ -68,7 +75,7 @@ class ServiceBoundary(msgspec.Struct, frozen=True):
                 rf"(?<![\w.])(?:127(?:\.\d+){{1,3}}|localhost|0|::1|\[::1?\]|0\.0\.0\.0)\W{{0,3}}{port}\b",
                 text,
             ):
-                return f"port {port}"
+                return f"port {port}, {_PORT_NAMES.get(port, 'the port of confirm.url')}"
         return ""
 
 

@@ -18,6 +18,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.helpers import worktrees
+from whet.app.helpers.follow_up_turns import report_unmerged, run_followups
 from whet.app.helpers.window import HelperWindow
 from whet.contract.answers import find_json_mismatch
 from whet.contract.delegation import HelperWish
@@ -229,6 +230,29 @@ async def test_calls_that_wait_for_two_helpers_at_once_merge_both(tmp_path: Path
         )
     lines = (work / "a.txt").read_text().splitlines()
     assert (lines[0], lines[8]) == ("1 by 0", "9 by 1")
+
+
+@pytest.mark.slow
+async def test_unmerged_edits_are_named_at_the_end_with_what_merges_them(tmp_path: Path) -> None:
+    folder = repository(tmp_path)
+    async with working(tmp_path) as (app, session):
+        task = helper(steps([shell("echo more >> a.txt")]), worktree=True, background=True)
+        await turn(session, steps([task]))
+        await run_followups(app.sessions.helpers, session, lambda _event: None, None)
+        seen: list[Event] = []
+        await report_unmerged(app.sessions.helpers, session, seen.append)
+        [row] = rows(app, session)
+        [notice] = seen
+        assert isinstance(notice, Notice) and notice.must_show and row.tree is not None
+        assert f"{row.tree.place}. To merge them: whet chat --resume {session.id} -q" in notice.text
+        assert "more" not in (folder / "a.txt").read_text()
+        session.log.close()
+        again = await app.open_session(session.id)
+        await turn(again, steps([process("wait", "helper-1")]))
+        assert (folder / "a.txt").read_text().count("more") == 1
+        seen.clear()
+        await report_unmerged(app.sessions.helpers, again, seen.append)
+        assert seen == []
 
 
 @pytest.mark.slow

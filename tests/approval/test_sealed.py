@@ -57,7 +57,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def sealed(bench: Bench, home: Path) -> Bench:
-    bench.set_up(sealed=boundary_of(home.resolve(), ports=(6000, 6080, 7777)))
+    bench.set_up(sealed=boundary_of(home.resolve(), ports=(6000, 6080, 6090, 7777)))
     work = Path(bench.workspace)
     work.mkdir(exist_ok=True)
     (work / "foul.py").write_text(f"print(open('{home}/confirm/approve.token').read())\n")
@@ -91,6 +91,10 @@ def test_nothing_that_touches_the_service_runs(tmp_path: Path, service: Path, mo
         ("sh foul.sh x", "(in foul.sh)"),
         ("make -k approve", "(in Makefile)"),
         ("./foul.sh", "(in foul.sh)"),
+        ("curl localhost:6000", "port 6000, the default port of whet confirm serve"),
+        ("curl localhost:6080", "port 6080, the default port of the confirmation service's page"),
+        ("curl localhost:6090", "port 6090, the default port of whet serve and whet gateway"),
+        ("curl localhost:7777", "port 7777, the port of confirm.url"),
     ],
 )
 def test_what_would_be_touched_is_named(tmp_path: Path, service: Path, command: str, named: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.helper_runs import helper, mind, shell, steps
 from tests.cli.running import WHET, Tty, flags, run, start
 from tests.sandbox.engines import ENGINES
 from tests.support import within
@@ -385,3 +386,18 @@ def test_a_command_deletes_unasked_only_what_a_rewind_brings_back(
     assert code == 0, err
     assert (folder / "src").exists() == is_kept
     assert ("/rewind can't bring back" in server.requests[-1].body.decode()) == is_kept
+
+
+@pytest.mark.slow
+def test_edits_that_a_helper_left_unmerged_are_named_on_standard_error(tmp_path: Path) -> None:
+    git = "git -c user.name=n -c user.email=n@localhost"
+    subprocess.run(f"git init -q && {git} commit -q --allow-empty -m a", shell=True, cwd=tmp_path, check=True)
+    task = helper(steps([shell("echo new > new.txt")]), worktree=True, background=True)
+    with PracticeServer(responder=mind) as server:
+        code, out, err = run(["chat", *flags(server), "-q", steps([task], answer="Done.")], tmp_path)
+    assert code == 0 and out, err
+    assert not (tmp_path / "new.txt").exists()
+    [line] = [line for line in err.splitlines() if line.startswith("helper-1's edits are not merged")]
+    folder = line.split(" but in ")[1].partition(". To merge them: ")[0]
+    assert (Path(folder) / "new.txt").read_text() == "new\n"
+    assert line.endswith('-q "process wait helper-1"')

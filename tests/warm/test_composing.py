@@ -42,7 +42,7 @@ def refused(database: StateDatabase, clock: FixedClock, *good: Did, **options: A
         (read("home/.ssh/id_rsa"), "it reads a private place"),
         (sh("redis-cli -a hunter2 ping"), "its arguments hold a secret"),
         (sh("python3 make.py"), "it changes something"),
-        (sh("rm -rf /"), "it needs a person's yes"),
+        (sh("rm -rf /"), "outside a sandbox it needs a person's yes"),
         (sh("curl http://example.org"), "its result is not from this machine"),
         (Did("terminal", {"command": ["ls"]}), "it changes something"),
         (Did("terminal", {"command": "cat", "stdin": 5}), "it changes something"),
@@ -71,6 +71,28 @@ def test_what_the_network_brought_and_what_edits_is_left_out_unless_asked_for(
     found = composed(database, clock, with_changes=True)
     assert [one.tool_name for one in found.template.examples] == ["write_file"]
     assert found.left_out == {"its result is not from this machine": 1}
+
+
+def test_a_command_in_a_folder_of_the_persons_home_is_taken(
+    database: StateDatabase, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/u")
+    failures = [sh("frob", "frob: not found", 127)] * 5
+    calls = steps(*failures, sh("./depot/run.sh list > out.txt"))
+    store(database, clock, Turn("go", calls), workspace="/home/u/work")
+    with pytest.raises(NotFound) as caught:
+        composed(database, clock)
+    assert "it changes something (1)" in caught.value.message and "--with-changes" in caught.value.hint
+    [example] = composed(database, clock, with_changes=True).template.examples
+    assert example.arguments == {"command": "./depot/run.sh list > out.txt"}
+
+
+def test_no_option_is_named_that_would_take_nothing_more(database: StateDatabase, clock: FixedClock) -> None:
+    failures = [sh("frob", "frob: not found", 127)] * 5
+    store(database, clock, Turn("go", steps(*failures, sh("rm -rf build"))), workspace="/home/u/work")
+    with pytest.raises(NotFound, match="outside a sandbox it needs a person's yes") as caught:
+        composed(database, clock)
+    assert caught.value.hint == ""
 
 
 def test_nothing_to_learn_is_told_apart(database: StateDatabase, clock: FixedClock) -> None:

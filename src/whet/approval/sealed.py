@@ -1,5 +1,5 @@
-"""Deny every call that touches the confirmation service, in any mode and whoever allows it: its people decide
-on the agent.
+"""Deny every call that touches the confirmation service or another server of Whet's, in any mode and whoever
+allows it: people decide on the agent there.
 
 Paths are resolved first. A command's text and the script that it runs are searched for the service's
 names. A command that builds the names at run time is stopped by the sandbox, or not at all without a
@@ -56,7 +56,8 @@ def refusal(
         return ""
     touched_name = find_touched(call, action, scope, sealed)
     return (
-        f"no call may touch the confirmation service, whose people decide on it: {touched_name}"
+        "no call may touch the confirmation service or another server of Whet's, where people decide on it:"
+        f" {touched_name}"
         if touched_name
         else ""
     )

@@ -1,7 +1,8 @@
 """Find and open the platform that a `[[channel]]` names, and contain its failures.
 
 Our own platforms are in a table. Others come from installed packages, through entry points in the group
-`whet.channels`. If a package can't be loaded or its code raises, only its channel is off, with the reason.
+`whet.channels`. If a package is not installed, can't be loaded or raises, only its channel is off, with the
+reason.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ def is_known(kind: str) -> bool:
 
 def open_channel(
     kind: str, name: str, fields: Mapping[str, object], secrets: Mapping[str, str]
-) -> tuple[Channel, tuple[str, ...]]:
+) -> tuple[IsolatedChannel, tuple[str, ...]]:
     """Open a channel with its platform's own fields from the file. Returns the channel and its tokens.
 
-    Raises ConfigError if the platform or a field is unknown, or a token is not set. If a package fails,
-    the returned channel is off.
+    Raises ConfigError if the platform or a field is unknown, or a token is not set. If a package fails or an
+    extra is not installed, the returned channel is off.
     """
     try:
-        platform = _load_ours(kind, name) if kind in _OURS else _load_platform(kind)
+        platform = _load_ours(kind) if kind in _OURS else _load_platform(kind)
     except SendFailed as error:
         return IsolatedChannel(name, error.reason), ()
     settings = _read_settings(name, platform.settings, fields)
@@ -86,8 +87,11 @@ def open_channel(
 
 def platform_secrets(kind: str) -> tuple[str, ...]:
     """Return the variables that hold a platform's tokens unless the file names others. Raises ConfigError if
-    the platform is unknown or needs an extra, SendFailed if its package fails."""
-    platform = _load_ours(kind, kind) if kind in _OURS else _load_platform(kind)
+    the platform is unknown, needs an extra, or its package fails."""
+    try:
+        platform = _load_ours(kind) if kind in _OURS else _load_platform(kind)
+    except SendFailed as error:
+        raise ConfigError(f"{kind} can't be used: {error.reason}") from error
     fields = msgspec.structs.fields(platform.settings)
     return tuple(str(field.default) for field in fields if field.name.endswith("_env"))
 
@@ -102,15 +106,17 @@ def account_of(kind: str, fields: Mapping[str, object], tokens: Sequence[str]) -
     return (kind, *tokens, *other_fields)
 
 
-def _load_ours(kind: str, name: str) -> Platform:
-    """Load a platform of Whet's own for the channel `name`. Raises ConfigError if it needs an extra."""
+def _load_ours(kind: str) -> Platform:
+    """Load a platform of Whet's own. Raises SendFailed if it needs an extra."""
     try:
         return importlib.import_module(f"whet.channels.{kind}").PLATFORM
     except ImportError as error:
-        raise ConfigError(
-            f"channel {name} needs what is not installed ({error.name})",
-            hint=f"pip install 'whet-agent[{kind}]'",
-        ) from error
+        raise missing_extra(str(error.name), kind) from error
+
+
+def missing_extra(package: str, extra: str) -> SendFailed:
+    """Return the failure of a channel whose package is not installed, with the command that installs it."""
+    return SendFailed(f"{package} is not installed: pip install 'whet-agent[{extra}]'", is_final=True)
 
 
 def _load_platform(kind: str) -> Platform:

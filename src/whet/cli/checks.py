@@ -337,6 +337,25 @@ def check_confirmations(home: Home) -> Iterator[DoctorFinding]:
         )
 
 
+def check_confirmation_channels(home: Home) -> Iterator[DoctorFinding]:
+    """Warn about channels of the confirmation service that can't be opened, as without their extra."""
+    path = home.root / "confirm" / "channels.toml"
+    if not os.path.isfile(path):
+        return
+    from whet_confirm.notify.settings import open_channels, read_channels  # noqa: PLC0415 - takes long
+
+    try:
+        notifiers = open_channels(read_channels(path), load_secrets(home, os.environ), bytes(32))
+    except (WhetError, OSError) as error:
+        hint = error.hint if isinstance(error, WhetError) else ""
+        yield DoctorFinding("confirmations", "warning", f"no channel can be opened: {error}", hint)
+        return
+    for notifier in notifiers:
+        if notifier.failure:
+            text = f"channel {notifier.channel.name} delivers nothing: {notifier.failure}"
+            yield DoctorFinding("confirmations", "warning", text, "then whet confirm try-channels")
+
+
 def check_folders(home: Home) -> Iterator[DoctorFinding]:
     """List plugins and the log."""
     plugins = home.root / "plugins"

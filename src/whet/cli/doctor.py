@@ -66,6 +66,7 @@ def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFi
         report += checks.check_file_rules(loaded.settings)
         report += checks.check_notes(home, loaded.settings)
     report += [*check_database(home, full=full), *checks.check_confirmations(home)]
+    report += checks.check_confirmation_channels(home)
     report += [*checks.check_commands(), *checks.check_terminal(), *checks.check_folders(home)]
     return report
 

@@ -206,9 +206,11 @@ async def _turns(report: OneShotReport, message: Message) -> None:
     """Run the turn, followed by the turns of helpers that work in the background."""
     end = await run_turn(report.session, message, report.emit)
     if report.opener.helpers.created is not None:
-        from whet.app.helpers.follow_up_turns import run_followups  # noqa: PLC0415 - few turns have helpers
+        # Few turns have helpers.
+        from whet.app.helpers.follow_up_turns import report_unmerged, run_followups  # noqa: PLC0415
 
         await run_followups(report.opener.helpers, report.session, report.emit, end)
+        await report_unmerged(report.opener.helpers, report.session, report.emit)
 
 
 async def _answer(report: OneShotReport, message: Message, person: LinePerson | None) -> int:

@@ -78,6 +78,11 @@ class HelperRow(msgspec.Struct, frozen=True):
         """The name that its parent uses for it."""
         return f"{HELPER}{self.number}"
 
+    @property
+    def can_merge(self) -> bool:
+        """Whether its edits may be merged: not those of a helper that failed or was stopped."""
+        return self.tree is not None and self.reason in ("answered", "budget")
+
 
 def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
     """Store a helper with its parent's next number. Returns the stored one if its call already has one."""

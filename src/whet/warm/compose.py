@@ -39,6 +39,8 @@ from whet.warm.template import (
     schema_hash,
 )
 
+_CHANGES = "it changes something"
+
 
 class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a template. `with_changes`: calls that change files or run programs may be shown too;
@@ -62,7 +64,11 @@ class Composition(msgspec.Struct, frozen=True):
 
 
 def compose(
-    connection: apsw.Connection, mined: MiningResult, options: BuildOptions, now: datetime
+    connection: apsw.Connection,
+    mined: MiningResult,
+    options: BuildOptions,
+    now: datetime,
+    whet_home: Path | None = None,
 ) -> Composition:
     """Choose the examples. Raises NotFound, which says what is missing, if there is nothing to choose."""
     failing_tools = mined.failing_tools(options.least_error_rate)
@@ -77,7 +83,7 @@ def compose(
             f" ({mined.sessions} sessions)",
             hint="there is nothing that examples could mend; whet warm stats shows the rates",
         )
-    maker = ExampleMaker(connection, options)
+    maker = ExampleMaker(connection, options, whet_home)
     total = sum(rate for _, rate in failing_tools) or 1.0
     examples: list[Example] = []
     remaining = options.budget_tokens
@@ -90,17 +96,22 @@ def compose(
         names = ", ".join(name for name, _ in failing_tools)
         raise NotFound(
             f"no call of {names} may be shown: {_count_text(maker.left_out)}",
-            hint="--with-changes takes calls that change something too" if not options.with_changes else "",
+            hint="--with-changes takes calls that change something too"
+            if _CHANGES in maker.left_out and not options.with_changes
+            else "",
         )
     return Composition(make_template(options, examples, now), dict(maker.left_out))
 
 
 class ExampleMaker:
-    """Builds examples from candidates, or counts why not."""
+    """Builds examples from candidates, or counts why not. `whet_home` is ~/.whet unless it is named."""
 
-    def __init__(self, connection: apsw.Connection, options: BuildOptions) -> None:
+    def __init__(
+        self, connection: apsw.Connection, options: BuildOptions, whet_home: Path | None = None
+    ) -> None:
         self._connection = connection
         self._options = options
+        self._whet_home = whet_home or Path.home() / ".whet"
         self._schemas: dict[int, dict[str, ToolSpec]] = {}
         self.left_out: Counter[str] = Counter()
 
@@ -187,16 +198,15 @@ class ExampleMaker:
         if "path" in tags and ("edits" not in tags or self._options.with_changes):
             return "it reads a private place" if _is_private(path) else ""
         if "command" not in tags:
-            return "it changes something" if "edits" in tags else "its result is not from this machine"
+            return _CHANGES if "edits" in tags else "its result is not from this machine"
         command, stdin = candidate.arguments.get("command"), candidate.arguments.get("stdin", "")
         if (
             not isinstance(command, str)
             or not isinstance(stdin, str)
             or candidate.arguments.get("background")
         ):
-            return "it changes something"
-        home = str(Path.home())
-        scope = RiskScope(candidate.session.workspace or "/", home, home)
+            return _CHANGES
+        scope = RiskScope(candidate.session.workspace or "/", str(Path.home()), str(self._whet_home))
         risk = analyse(command, candidate.session.workspace or "/", scope, stdin)
         if risk.network:
             return "its result is not from this machine"
@@ -205,7 +215,7 @@ class ExampleMaker:
         takes_others = self._options.with_changes or candidate.mend is not None
         if risk.level == "safe" or (risk.level == "normal" and takes_others):
             return ""
-        return "it changes something" if risk.level == "normal" else "it needs a person's yes"
+        return _CHANGES if risk.level == "normal" else "outside a sandbox it needs a person's yes"
 
     def _specs(self, session: MinedSession) -> dict[str, ToolSpec]:
         if session.key not in self._schemas:

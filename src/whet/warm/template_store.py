@@ -79,7 +79,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
 
         def work(connection: apsw.Connection) -> tuple[MiningResult, Composition]:
             mined = mine(connection, choice, progress)
-            return mined, compose(connection, mined, options, now)
+            return mined, compose(connection, mined, options, now, self.home.root)
 
         mined, composed = self.database.read_now(work)
         path = templates.save(self.home, composed.template)

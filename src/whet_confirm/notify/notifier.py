@@ -83,7 +83,7 @@ class ConfirmNotifier:
         self._log = UnservedLog(self._notices)
         names = [notifier.channel.name for notifier in self._seats]
         self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
-        self._deaf: dict[str, str] = {}
+        self._deaf: dict[str, str] = _report_off(self._seats, self._faults)
         self._wakes = {name: asyncio.Event() for name in self._breakers}
         self._seen = service.database.read_now(deliveries.last_queued_event)
 
@@ -100,7 +100,7 @@ class ConfirmNotifier:
                 for channel in channels:
                     group.create_task(self._send(channel))
                 for notifier in self._seats:
-                    if notifier.heard_by == notifier.channel.name:
+                    if notifier.heard_by == notifier.channel.name and not notifier.failure:
                         group.create_task(self._listen(notifier.channel))
         finally:
             for channel in channels:
@@ -288,6 +288,15 @@ class ConfirmNotifier:
             self._deaf[channel.name] = error.reason
             _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
             self._faults.begin(f"{channel.name} (button presses)", error.reason)
+
+
+def _report_off(notifiers: Sequence[ConfiguredNotifier], faults: ChannelFaults) -> dict[str, str]:
+    """Report the channels that could not be opened, and return the reasons by name. The others work."""
+    reasons = {notifier.channel.name: notifier.failure for notifier in notifiers if notifier.failure}
+    for name, reason in reasons.items():
+        _LOG.error("channel %s is off: %s", name, reason)
+        faults.begin(name, reason)
+    return reasons
 
 
 def _is_news(

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from whet.channels.loading import missing_extra
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
 from whet.lanes import LaneTimeout, PluginLane
@@ -27,12 +28,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class OneWay:
-    """The base of channels that receive nothing."""
+    """The base of channels that receive nothing. `failure` is the reason why one is off, or empty."""
 
     can_update = False
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.failure: str = ""
 
     async def update(self, message_ref: str, notice: RequestNotice) -> None:
         """Do nothing: a sent message can't be changed."""
@@ -55,19 +57,28 @@ class Log(OneWay):
 
 
 class Apprise(OneWay):
-    """Everything that Apprise can reach, by its URLs. Apprise is synchronous and runs on its own thread."""
+    """Everything that Apprise can reach, by its URLs. Apprise is synchronous and runs on its own thread.
+
+    If Apprise is not installed, every send raises SendFailed.
+    """
 
     def __init__(self, name: str, urls: Sequence[str]) -> None:
         super().__init__(name)
         self._lane = PluginLane(f"apprise-{name}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # not ours to fix
-            self._sender = _sender(name, urls)
+            self._sender: Any = None
+            try:
+                self._sender = _sender(name, urls)
+            except SendFailed as error:
+                self.failure: str = error.reason
         if not urls:
             raise ConfigError(f"channel {name} has no Apprise URL", hint="name a variable with urls_env")
 
     async def send(self, notice: RequestNotice) -> str:
         """Send to all URLs. Raises SendFailed if one of them failed; Apprise does not report which."""
+        if self.failure:
+            raise SendFailed(self.failure, is_final=True)
         body = plain.format_body(notice)
 
         def notify() -> Any:
@@ -92,9 +103,7 @@ def _sender(name: str, urls: Sequence[str]) -> Any:
     try:
         apprise: Any = importlib.import_module("apprise")
     except ImportError as error:
-        raise ConfigError(
-            f"channel {name} needs Apprise, which is not installed", hint="pip install 'whet-agent[notify]'"
-        ) from error
+        raise missing_extra("apprise", "notify") from error
     sender: Any = apprise.Apprise()
     for number, url in enumerate(urls, start=1):
         if not sender.add(url):

@@ -16,10 +16,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from whet.channels.loading import account_of, open_channel, platform_secrets, read_secret
+from whet.channels.loading import IsolatedChannel, account_of, open_channel, platform_secrets, read_secret
 from whet.channels.tables import Ids, check_ids, convert_tables, ids_of, written_id
 from whet.config.paths import read_small
-from whet.contract.channels import Channel
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_values
 from whet_confirm.notify.buttons import DENY_REASONS, Buttons
@@ -74,7 +73,8 @@ class ConfiguredNotifier(msgspec.Struct, frozen=True):
     """A channel with its platform, its buttons and the groups that it serves (empty: everyone).
 
     `heard_by` names the channel that receives its presses: itself, or the first one of the same bot.
-    `after_s` is how long it waits for a device to acknowledge a request.
+    `after_s` is how long it waits for a device to acknowledge a request. `failure` is the reason why the
+    channel is off, such as an extra that is not installed, or empty.
     """
 
     channel: NoticeChannel
@@ -83,6 +83,7 @@ class ConfiguredNotifier(msgspec.Struct, frozen=True):
     groups: frozenset[str]
     heard_by: str
     after_s: float = 0.0
+    failure: str = ""
 
 
 class People:
@@ -134,7 +135,7 @@ def secret_names(kind: str) -> tuple[str, ...]:
 def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) -> list[ConfiguredNotifier]:
     """Create the channels, those with buttons first, otherwise in the file's order. Raises ConfigError."""
     notifiers: list[ConfiguredNotifier] = []
-    bots: dict[tuple[object, ...], Channel] = {}
+    bots: dict[tuple[object, ...], IsolatedChannel] = {}
     for entry in sorted(text.channel, key=lambda found: found.kind in _ONE_WAY):
         name = entry.name or entry.kind
         if (
@@ -150,17 +151,24 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
         listener = name
         if entry.kind in _ONE_WAY:
             channel = _one_way(entry, name, secrets)
+            failure = channel.failure
         else:
             bot = _bot(entry, name, secrets, bots)
             channel, listener = ChatNotices(name, bot, str(entry.chat), buttons), bot.name
+            failure = bot.failure
         groups = frozenset(entry.groups)
-        notifiers.append(ConfiguredNotifier(channel, entry.kind, buttons, groups, listener, entry.after_s))
+        notifiers.append(
+            ConfiguredNotifier(channel, entry.kind, buttons, groups, listener, entry.after_s, failure)
+        )
     return notifiers
 
 
 def _bot(
-    entry: NotifyChannelText, name: str, secrets: Mapping[str, str], bots: dict[tuple[object, ...], Channel]
-) -> Channel:
+    entry: NotifyChannelText,
+    name: str,
+    secrets: Mapping[str, str],
+    bots: dict[tuple[object, ...], IsolatedChannel],
+) -> IsolatedChannel:
     """Open a chat's bot. Chats of one bot share it: a platform sends each press to one listener."""
     bot, tokens = open_channel(entry.kind, name, entry.settings, secrets)
     if not entry.chat:
@@ -168,7 +176,7 @@ def _bot(
     return bots.setdefault(account_of(entry.kind, entry.settings, tokens), bot) if tokens else bot
 
 
-def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) -> NoticeChannel:
+def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) -> Apprise | WebhookNotifier:
     try:
         settings = from_values(entry.settings, _OneWayText)
     except msgspec.ValidationError as error:

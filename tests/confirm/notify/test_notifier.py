@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,25 @@ async def test_apprise_sends_one_way(desk: Desk) -> None:
             assert f"https://confirm.example.org/r/{request.id}" in text
             assert "|   line" in text and "|   Request: forged" in text
             await desk.until(lambda: [d.status for d in desk.deliveries(request)] == ["sent"])
+
+
+@pytest.mark.slow
+@pytest.mark.logs_errors("is off")
+async def test_a_channel_without_its_extra_is_shown_and_its_requests_count_as_undelivered(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)  # to import it fails
+    with Receiver() as hook:
+        file = f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\n[[channel]]\nkind = "apprise"\n'
+        secrets = {"CONFIRMATION_WEBHOOK_SECRET": SECRET, "APPRISE_URLS": "json://127.0.0.1:9"}
+        async with desk.notifying(file, secrets) as notifier:
+            request = await desk.submit()
+            await off(hook.wait, lambda: hook.got, "the request")
+            await desk.until(lambda: "notify_failed" in desk.events(request))
+            ends = {delivery.channel: delivery.status for delivery in desk.deliveries(request)}
+            assert ends["apprise"] == "dead"
+            reasons = {state.name: state.deaf for state in notifier.states()}
+            assert reasons["webhook"] == "" and "pip install 'whet-agent[notify]'" in reasons["apprise"]
 
 
 @pytest.mark.parametrize(

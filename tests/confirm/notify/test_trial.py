@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +67,39 @@ def test_a_wrong_chat_is_named_and_the_others_are_tried(tmp_path: Path, telegram
     assert (first["channel"], first["sent"], first["problem"]) == ("chat0", True, "")
     assert (second["sent"], "chat not found" in second["problem"]) == (False, True)
     assert "failed: " in try_channels(tmp_path).out
+
+
+WITHOUT_EXTRAS = """
+import sys
+sys.modules["wsproto"] = sys.modules["apprise"] = None  # importing them fails
+from whet.cli.main import main
+sys.exit(main())
+"""
+
+
+def run_without_extras(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, **ENV, "WHET_HOME": str(folder), "APPRISE_URLS": "json://127.0.0.1:9"}
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, *arguments]
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_channels_without_their_extra_are_named_and_the_others_work(
+    tmp_path: Path, telegram: TelegramServer
+) -> None:
+    more = '[[channel]]\nkind = "discord"\nchat = 1\n[[channel]]\nkind = "apprise"\n'
+    write_channels(tmp_path, telegram, -1001, more=more)
+    done = run_without_extras(tmp_path, "confirm", "try-channels", "--json")
+    assert done.returncode == 1, done.stderr
+    problems = {trial["channel"]: trial["problem"] for trial in json.loads(done.stdout)["channels"]}
+    assert problems == {
+        "chat0": "",
+        "discord": "wsproto is not installed: pip install 'whet-agent[discord]'",
+        "apprise": "apprise is not installed: pip install 'whet-agent[notify]'",
+    }
+    report = " ".join(run_without_extras(tmp_path, "doctor").stdout.split())
+    for name in ("discord", "apprise"):
+        assert f"channel {name} delivers nothing: {problems[name]}" in report
 
 
 def test_without_channels_the_command_says_where_they_are_set(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
-from whet.contract.events import Emit, TurnEnd
+from whet.contract.events import Emit, Notice, TurnEnd
 from whet.contract.messages import Message
 from whet.store.jobs import AtEnd, queue_nothing
 
@@ -39,3 +40,17 @@ async def run_followups(
             break
         end = await run_turn(session, entry.message, emit, receipt=entry.receipt)
     return end
+
+
+async def report_unmerged(helpers: LatePart[HelperRuns], session: Session, emit: Emit) -> None:
+    """Emit a notice for each helper whose edits are only in its own working tree, as the program ends: where
+    they are, and what merges them."""
+    if helpers.created is None:
+        return
+    for row in await helpers.created.helpers_of(session.id):
+        if row.tree is None or row.merge is not None or not Path(row.tree.place).exists():
+            continue
+        line = f"{row.name}'s edits are not merged, but in {row.tree.place}"
+        if row.can_merge:
+            line += f'. To merge them: whet chat --resume {session.id} -q "process wait {row.name}"'
+        emit(Notice(line, must_show=True))

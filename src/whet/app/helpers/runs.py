@@ -287,7 +287,7 @@ class HelperRuns:
         """Merge the edits of a helper from its own working tree, and return its result."""
         tree = row.tree
         is_over = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
-        if tree is None or is_over or row.reason not in ("answered", "budget"):
+        if tree is None or is_over or not row.can_merge:
             return write_result(row, row.merge)
         return await _merge_tree(self._services, row, tree, write_result)
 

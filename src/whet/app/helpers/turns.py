@@ -136,7 +136,7 @@ def result_message(row: HelperRow) -> Message:
     """Return a background helper's result as a message to its parent, tagged as not typed by a person."""
     text = "\n\n".join(filter(None, (row.answer, row.error)))
     edits = ""
-    if row.tree is not None and row.merge is None and row.reason in ("answered", "budget"):
+    if row.can_merge and row.merge is None:
         edits = f"\n[its edits are in a working tree of its own: process wait {row.name} merges them]"
     head = f'<helper name="{row.name}" session="{row.session}" end="{row.reason}">'
     return Message(role="user", content=f"{head}\n{_TAG.sub('&lt;', text)}{edits}\n</helper>")
