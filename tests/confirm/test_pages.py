@@ -108,6 +108,8 @@ class Reader:
             self.types("whet confirm policy allow restart_service --principal agent --for 2h")
         if words[1:3] == ["confirm", "approve"] and "--digest" not in line.partition("#")[0]:
             line = f"{line.partition('#')[0]} --digest {digest}"  # nobody is at a terminal to be asked
+        if words[1:3] == ["confirm", "setup"]:
+            line = f"{line.partition('#')[0]} --yes"  # nor to answer the four questions
         return re.sub(r"\bID\b(?!=)(?<!\$ID)", request_id, line) if "$ID" not in line else line
 
 

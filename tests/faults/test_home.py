@@ -175,8 +175,8 @@ def test_a_broken_config_is_named_with_line_and_what_is_allowed(
         (program.home / "config.yaml").write_text(text)
         done = program.ask("hello")
         done.assert_error(*words)
-        assert "sk-abcdefghijklmnop1234" not in done.err
-        assert done.out == ""
+        assert "sk-abcdefghijklmnop1234" not in done.err + done.out
+        assert (done.row["session_id"], done.row["end_reason"]) == ("", "failed")
     (program.home / "config.yaml").write_bytes(b"model:\n  provider: caf\xe9\n")
     program.ask("hello").assert_error("config.yaml")
     assert server.count == 0

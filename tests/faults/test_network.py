@@ -109,7 +109,7 @@ def test_a_url_that_is_none_is_refused_before_anything_is_stored(tmp_path: Path)
             program = at(tmp_path / (provider + url.replace("/", "_")), url)
             done = program.ask("?", WHET_MODEL_PROVIDER=provider)
             done.assert_error("base_url")
-            assert done.out == ""
+            assert (done.row["session_id"], done.row["end_reason"]) == ("", "failed")
 
 
 def test_a_proxy_is_the_way_out(tmp_path: Path, server: PracticeServer) -> None:
