@@ -74,7 +74,7 @@ async def test_an_edit_counts_while_its_message_waits_and_is_told_about_where_th
     emptied = msgspec.structs.replace(edit, update_id="u3", text="", place=place("9"))
     assert await took(rig, emptied) == []
     await (await rig.rows(place())).mark(row, "done")
-    again = msgspec.structs.replace(edit, update_id="u4", place=place("8"), at_s=100.0)
+    again = msgspec.structs.replace(edit, update_id="u4", text="best", place=place("8"), at_s=100.0)
     assert await took(rig, again) == [late] and rig.woken == [rig.chat(place()).id]
 
 

@@ -126,7 +126,7 @@ async def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(frame: Tol
     )
     assert len(await listed()) == 40 and frame.values["more"] == "2026-11-21T00:01:00.000Z"
     assert await listed(f"before={frame.values['more']}") == ["thing 0"] and frame.values["more"] == ""
-    assert await listed("q=+thing+7+") == ["thing 7"] and frame.values["q"] == "thing 7"
+    assert await listed("q=+%22thing+7%22+") == ["thing 7"] and frame.values["q"] == '"thing 7"'
     assert await listed("q=" + "x" * 300) == [] and frame.values["q"] == "x" * 200
     assert frame.values["running"] == set() and frame.values["hits"] == []
 

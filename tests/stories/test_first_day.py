@@ -49,9 +49,10 @@ def test_a_first_run_without_a_key_and_without_a_terminal_says_in_one_line_what_
     tmp_path: Path,
 ) -> None:
     program = Program(tmp_path)
-    for done in (program.ask("hi"), program.run("chat", "-q", "hi")):
+    as_json, as_text = program.ask("hi"), program.run("chat", "-q", "hi")
+    for done in (as_json, as_text):
         done.assert_error("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "model.provider")
-        assert done.out == ""
+    assert as_text.out == "" and as_json.row["end_reason"] == "failed"
     done = program.ask("hi", OPENAI_API_KEY="sk-first-day-0123456789")
     done.assert_error("OPENAI_API_KEY is set", "whet config set model.provider openai")
     assert "sk-first-day-0123456789" not in done.err
