@@ -171,6 +171,17 @@ def test_many_processes_that_write_at_once_all_get_an_answer(jail: Jail) -> None
 
 
 @pytest.mark.slow
+def test_folders_are_copied_once_a_command_has_asked_as_long_as_copying_takes(jail: Jail) -> None:
+    text = (
+        'import os\nfor n in range(7_000):\n  open("own", "w").close(); os.rename("own", "b"); os.unlink("b")'
+    )
+    assert run(jail, f"python3 -c '{text}'") == (0, "")
+    assert linked_files(jail) == 0 and cached_texts(jail) == {("safe\n", 0o644)}
+    assert run(jail, f"echo x >> {_PACKAGES}/p1/1.py; cat {_PACKAGES}/p1/1.py") == (0, "safe\nx\n")
+    assert cached_texts(jail) == {("safe\n", 0o644)}
+
+
+@pytest.mark.slow
 def test_where_only_landlock_holds_files_are_copied_first(tmp_path: Path) -> None:
     with made_jail(ENGINES[2], tmp_path) as plain:
         for number in range(_FILES):

@@ -31,6 +31,9 @@ from whet.sandbox.write_calls import moves, named_paths, removes
 
 _GO_ON = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
 _LIMIT_S = 20.0
+_MAX_ASKED = 20_000
+"""Calls that are asked about before the folders are copied all the same: by then the asking has taken as long
+as the copying of a large folder takes, and the next launcher asks no more."""
 TreeIds = dict[str, tuple[int, int]]
 """Folders with device and inode."""
 
@@ -65,6 +68,7 @@ class TreeGate:
         self._trees = trees
         self._links = links
         self._which = 0 if platform.machine() == "x86_64" else 1
+        self._asked_count = 0
         self._end, self._ended = os.pipe()
         threading.Thread(target=self._answer_all, name="sandbox-trees", daemon=True).start()
 
@@ -97,9 +101,12 @@ class TreeGate:
         ticket, pid, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", request)
         error, is_done = errno.EROFS, False
         try:
+            self._asked_count += 1
             entered, paths = self._entered(number, pid, arguments)
             kind = removes(self._which, number, arguments)
-            if entered and kind and paths:
+            if self._asked_count >= _MAX_ASKED:
+                error = self._open([*self._trees])
+            elif entered and kind and paths:
                 error, is_done = self._remove(kind, paths[-1], pid), True
             else:
                 error = self._open(entered)
