@@ -329,6 +329,10 @@ def test_what_a_review_was_refused_is_kept_for_the_person_and_nothing_else_is(wo
     made(world, add("Tuesdays.", SAID), foreground)
     again = msgspec.structs.replace(review, tool_call_id="c2")
     assert "already" in change(world, add("Tuesdays.", SAID), again).text and len(rows(world)) == 2
+    later = asyncio.run(world.session([User(SAID), Say("ok")]))
+    same = MemoryRequest("replace", content="Tuesdays.", old_text="Tuesdays", evidence=(SAID,))
+    again = msgspec.structs.replace(review, parent_session_id=later, tool_call_id="c3")
+    assert "says already" in change(world, same, again).text and len(rows(world)) == 2
 
 
 def test_a_note_is_named_by_the_models_own_words_for_it_too(world: World) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from whet.contract.texts import flat, short
 from whet.memory.requests import FILES as FILES
-from whet.memory.requests import MemoryRequest, Refused, Target
+from whet.memory.requests import MemoryRequest, Refused, Repeated, Target
 
 PITFALLS = "pitfalls"
 _TITLES: dict[Target, str] = {"memory": "# Memory", "user": "# User"}
@@ -109,7 +109,7 @@ def plan_change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[st
         )
         edit = EntryChange(edit.before, content)
         if fold(edit.before) == fold(content):
-            raise Refused("That is what the entry says already", hint="Nothing has to be saved.")
+            raise Repeated("That is what the entry says already", hint="Nothing has to be saved.")
     after = apply_change(text, request.target, edit)
     if edit.after:
         check_room(text, after, request.target, limit_chars)

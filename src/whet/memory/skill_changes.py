@@ -16,7 +16,7 @@ from whet.contract.texts import flat, short
 from whet.memory import skill_format
 from whet.memory.cases import parse_steps
 from whet.memory.entries import restore_placeholders
-from whet.memory.requests import Refused, SkillRequest
+from whet.memory.requests import Refused, Repeated, SkillRequest
 from whet.memory.skill_format import check_name, check_path
 from whet.store.ledger import hash_text
 
@@ -91,7 +91,7 @@ def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: 
         and not any(_is_same_step(known, step) for known in known_steps for step in parse_steps(line))
     ]
     if lines.strip() and not fresh and len(kept_lines) == len(body.splitlines()):
-        raise Refused("The skill has these steps already", hint="Nothing has to be saved.")
+        raise Repeated("The skill has these steps already", hint="Nothing has to be saved.")
     text = "\n".join(_renumber([*kept_lines[:at], *fresh, *kept_lines[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
     text = _check_text(f"---\n{head}\n---\n\n{text}\n", "the skill")
@@ -167,7 +167,7 @@ def _build_plan(files: Files, request: SkillRequest, *, by_hand: bool) -> SkillP
         )
         before = "" if is_new else before
         if after == before:
-            raise Refused(f"That is what {path} says already", hint="Nothing has to be saved.")
+            raise Repeated(f"That is what {path} says already", hint="Nothing has to be saved.")
     return SkillPlan({path: after.encode()}, before, after)
 
 
@@ -186,7 +186,7 @@ def _patch(before: str, path: str, request: SkillRequest) -> str:
     if not count:
         raise Refused(f"old_string does not stand in {path}", hint=_nearest(before, old))
     if old == new:
-        raise Refused("old_string and new_string are the same", hint="Nothing has to be saved.")
+        raise Repeated("old_string and new_string are the same", hint="Nothing has to be saved.")
     after = before[:at] + new + before[at + len(old) :]
     _check_text(after, "the patched file")
     return after
