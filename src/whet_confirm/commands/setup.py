@@ -11,7 +11,6 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +86,13 @@ def setup(home: Home, port: int, web_port: int, is_quiet: bool, as_json: bool, *
         _ask_secrets(home, answers.channel)
     trials, is_added = _try_channels(home, answers)
     is_stale = running is not None and is_added
-    words = {"--port": str(port), "--web-port": str(web_port), "--public-url": answers.public_url}
-    words = {option: value for option, value in words.items() if value not in ("", "6000", "6080")}
-    service = running or start_service(home, [*chain.from_iterable(words.items())], answers.name)
+    chosen = (
+        ("--port", str(port), "6000"),
+        ("--web-port", str(web_port), "6080"),
+        ("--public-url", answers.public_url, ""),
+    )
+    words = [word for option, value, default in chosen if value != default for word in (option, value)]
+    service = running or start_service(home, words, answers.name)
     settings = [_write_hook(home, name, service.url) for name in answers.agents]
     is_good = not is_stale and all(trial.sent for trial in trials) and not any(s.problems for s in settings)
     if as_json:

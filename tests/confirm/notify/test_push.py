@@ -83,6 +83,14 @@ def waits(server: Running, request_id: str) -> dict[str, str]:
     return {row.get("label", row["channel"]): row["waits"] for row in rows if "waits" in row}
 
 
+def begin_at_midnight(push: PushServer) -> ToolUse:
+    """Return a clock that stands at midnight in Berlin, for a service and its push service."""
+    hands = ToolUse()
+    push.clock = lambda: hands.wall_s
+    hands.wall_s = 1_790_028_000.0
+    return hands
+
+
 def test_the_example_of_rfc_8291_is_encrypted_to_the_same_bytes() -> None:
     private = ec.derive_private_key(
         int.from_bytes(decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"), "big"), ec.SECP256R1()
@@ -250,9 +258,7 @@ def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path: Path,
 def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
     tmp_path: Path, push: PushServer
 ) -> None:
-    hands = ToolUse()
-    push.clock = lambda: hands.wall_s
-    hands.wall_s = 1_790_028_000.0  # midnight in Berlin
+    hands = begin_at_midnight(push)
     policy = tmp_path / "policy.toml"
     policy.write_text('[[rules]]\naction = "*"\neffect = "ask"\nmax_timeout_s = 86400\n')
     with Running(tmp_path, private_callbacks=True, hands=hands, policy=policy, rate=1000) as server:
@@ -277,9 +283,7 @@ def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
 def test_what_waits_for_the_end_of_quiet_hours_is_sent_if_they_are_changed(
     tmp_path: Path, push: PushServer
 ) -> None:
-    hands = ToolUse()
-    push.clock = lambda: hands.wall_s
-    hands.wall_s = 1_790_028_000.0  # midnight in Berlin
+    hands = begin_at_midnight(push)
     with Running(tmp_path, private_callbacks=True, hands=hands) as server:
         server.agent = server.client("submit", "agent")
         ann = server.signed_in("ann")
