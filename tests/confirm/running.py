@@ -8,6 +8,7 @@ import re
 import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -118,6 +119,11 @@ class Running:
         found = self.page()
         assert found.post("/login", data={"token": self.token(role, name)}).status_code == 303
         return found
+
+    def loop_cpu_s(self) -> float:
+        """The CPU time that its loop has taken: what is done on another thread is not in it."""
+        assert self._thread.ident is not None
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident))
 
     def run(self, coroutine: Any) -> Any:
         """Run a call of the service on its loop."""

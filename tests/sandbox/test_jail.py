@@ -417,7 +417,7 @@ def test_a_command_that_stops_its_launcher_holds_nobody_up_and_is_not_run_again(
     except ToolError as error:
         assert "whether it ran is not known" in error.message
     assert run(jail, "echo again") == (0, "again\n")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60  # it is not left to its time limit
     ran = jail.policy.workspace / "ran"
     assert not ran.exists() or ran.read_text() == "x\n"
     jail.close()
