@@ -50,7 +50,8 @@ async def listening(
             if task is not None:
                 task.cancel()
         await asyncio.gather(*filter(None, open_now.values()), return_exceptions=True)
-        await asyncio.wait_for(_all_gone(server), 30)
+        async with asyncio.timeout(30):
+            await _all_gone(server)
 
 
 async def _all_gone(server: asyncio.Server) -> None:

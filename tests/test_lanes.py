@@ -71,7 +71,8 @@ def test_a_hanging_call_does_not_keep_the_process_alive() -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
         )
-        out, _ = await asyncio.wait_for(process.communicate(), 60)
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate()
         return out
 
     assert asyncio.run(main()) == b"on\n"

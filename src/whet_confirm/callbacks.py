@@ -141,7 +141,8 @@ class CallbackSlots:
             await asyncio.sleep(aligned_delay(POLL_S))
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._freed.wait(), POLL_S)
+            async with asyncio.timeout(POLL_S):
+                await self._freed.wait()
 
 
 class Callbacks:

@@ -187,7 +187,8 @@ async def cancel_when(r: Rig, kind: type, text: str = "go") -> None:
             arrived.set()
 
     task = asyncio.create_task(run_turn(r.session, Message("user", text), emit))
-    await asyncio.wait_for(arrived.wait(), 30)
+    async with asyncio.timeout(30):
+        await arrived.wait()
     await cancel_task(task)
 
 

@@ -452,7 +452,8 @@ async def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path:
     task = asyncio.ensure_future(
         bench.gate.decide(bench.call("terminal", command="make"), bench.events.append)
     )
-    await asyncio.wait_for(started.wait(), 30)
+    async with asyncio.timeout(30):
+        await started.wait()
     await cancel_task(task)
     decision = await bench.gate.decide(bench.call("terminal", command="npm test"), bench.events.append)
     assert decision.verdict == "allow"

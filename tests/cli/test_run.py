@@ -58,7 +58,8 @@ def test_a_task_whose_program_is_still_being_killed_is_gone_on_with_when_it_is_g
             running = asyncio.create_task(run_tasks(app.sessions, wanted, "run tasks.yaml"))
             assert not (await asyncio.wait({running}, timeout=0.2))[0]
             other.kill()
-            (row,) = await asyncio.wait_for(running, 30)
+            async with asyncio.timeout(30):
+                (row,) = await running
             assert (row.reason, row.answer) == ("answered", "said")
 
     with PracticeServer(responder=mind) as server, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:

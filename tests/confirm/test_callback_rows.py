@@ -60,6 +60,26 @@ async def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_ov
     pause.cancel()
 
 
+@pytest.mark.parametrize("steps", range(4))
+async def test_who_waits_for_slots_again_and_again_ends_even_if_one_is_freed_just_then(steps: int) -> None:
+    slots = CallbackSlots()
+
+    async def wait_for_ever() -> None:
+        while True:
+            await slots.wait(True)
+
+    slots.take(1, ("a", "ann"))
+    waiting = asyncio.ensure_future(wait_for_ever())
+    await asyncio.sleep(0)
+    slots.free(1)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert waiting.done()
+
+
 @pytest.mark.parametrize(
     ("url", "name"),
     [

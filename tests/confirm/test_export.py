@@ -210,7 +210,8 @@ async def test_the_first_failure_is_said_and_the_place_is_kept(
     made = Odd(failures)
     export = LogExport(desk.service, "somewhere", made)
     task = asyncio.create_task(export.run())
-    await asyncio.wait_for(made.tried.wait(), 20)
+    async with asyncio.timeout(20):
+        await made.tried.wait()
     while not (failures or desk.service.database.read_one(sql, ())):
         await asyncio.sleep(0)
     task.cancel()

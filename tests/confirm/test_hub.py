@@ -19,9 +19,11 @@ async def test_the_watch_rests_until_somebody_outside_waits() -> None:
         await asyncio.sleep(0)
         assert not resting.done()
         future: asyncio.Future[Any] = wait()
-        await asyncio.wait_for(resting, 20)
+        async with asyncio.timeout(20):
+            await resting
         assert hub.has_waiters
-        await asyncio.wait_for(hub.wait_for_change(0.0, 3600.0), 20)
+        async with asyncio.timeout(20):
+            await hub.wait_for_change(0.0, 3600.0)
         hub.stop_listening(future, "one")
         hub.cancel_wait(future)
         assert not hub.has_waiters

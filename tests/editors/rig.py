@@ -216,7 +216,12 @@ class Desk:
 
     def run(self, story: Coroutine[Any, Any, T]) -> T:
         """Run a story to its end, a minute at most."""
-        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(story, 60), self._loop).result(70)
+
+        async def play() -> T:
+            async with asyncio.timeout(60):
+                return await story
+
+        return asyncio.run_coroutine_threadsafe(play(), self._loop).result(70)
 
     def clear(self) -> None:
         """Forget what was seen, what the server was to say, and the files."""

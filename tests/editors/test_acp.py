@@ -269,8 +269,10 @@ def test_an_image_that_a_tool_reads_is_shown_as_one_and_again_when_loaded(desk: 
     async def story() -> None:
         session_id = await desk.session("auto")
         assert await desk.ask(session_id, "look") == "end_turn"
-        done = [update for update in desk.editor.of(ToolCallProgress) if update.status == "completed"]
-        assert [images([update]) for update in done] == [[DOT], []]
+        progress = desk.editor.of(ToolCallProgress)  # the calls run side by side: either may end first
+        done = {update.tool_call_id: update for update in progress if update.status == "completed"}
+        order = [call.tool_call_id for call in desk.editor.of(ToolCallStart)]
+        assert [images([done[call_id]]) for call_id in order] == [[DOT], []]
         await desk.connection.close_session(session_id=session_id)
         desk.editor.updates.clear()
         await desk.connection.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])

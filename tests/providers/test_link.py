@@ -348,9 +348,11 @@ async def test_cancelling_closes_the_connection():
                 seen.set()
 
         task = asyncio.create_task(consume())
-        await asyncio.wait_for(seen.wait(), 30)
+        async with asyncio.timeout(30):
+            await seen.wait()
         await cancel_task(task)
-        await asyncio.wait_for(server.closed.wait(), 30)
+        async with asyncio.timeout(30):
+            await server.closed.wait()
         await source.aclose()
 
 

@@ -154,7 +154,8 @@ def run(
             if after is not None:
                 await asyncio.to_thread(after, process)
                 await process.stop()
-            await asyncio.wait_for(process.exited.wait(), 60)
+            async with asyncio.timeout(60):
+                await process.exited.wait()
             await process.wait_output_end(10)
             head, _, tail = process.output.since(0)
             assert process.exit_code is not None

@@ -266,10 +266,11 @@ def test_around_gives_the_neighbours(db, clock):
 def test_what_is_indexed_after_a_turn_is_searched_without_catching_up(db, clock):
     async def talk_and_wait() -> None:
         await talk(db, clock, "s1", "walrus")
-        while not db.read_now(lambda c: search.search(c, "walrus")):
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while not db.read_now(lambda c: search.search(c, "walrus")):
+                await asyncio.sleep(0.01)
 
-    asyncio.run(asyncio.wait_for(talk_and_wait(), 60))
+    asyncio.run(talk_and_wait())
     assert db.read_now(lambda c: search.search(c, "walrus"))[0].session_id == "s1"
 
 
@@ -298,10 +299,11 @@ def test_a_write_for_later_is_done_once_however_often_it_is_asked_for(db):
         while not done:
             await asyncio.sleep(0.01)
         db.submit_later(work)
-        while len(done) < 3:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(60):
+            while len(done) < 3:
+                await asyncio.sleep(0.01)
 
-    asyncio.run(asyncio.wait_for(ask(), 60))
+    asyncio.run(ask())
     db.submit(lambda c: None).result(60)
     assert done == [0, 1, 2]
 

@@ -190,9 +190,9 @@ async def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path) ->
     program.chmod(0o755)
     (tmp_path / "work").mkdir()
     desk = Desk(tmp_path / "work", ripgrep=str(program))  # none of the workspace's own is run
-    assert (
-        "stopped at 2" in (await asyncio.wait_for(desk.acall("search_files", pattern="x", limit=1), 40)).text
-    )
+    async with asyncio.timeout(40):
+        output = await desk.acall("search_files", pattern="x", limit=1)
+    assert "stopped at 2" in output.text
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -38,7 +38,8 @@ def serve(app: Any, play: Any) -> Any:
         task = asyncio.create_task(server.serve())
         await ready.wait()
         try:
-            return await asyncio.wait_for(play(server.servers[0].sockets[0].getsockname()[1]), 20)
+            async with asyncio.timeout(20):
+                return await play(server.servers[0].sockets[0].getsockname()[1])
         finally:
             server.stop()
             await task

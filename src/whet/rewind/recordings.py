@@ -287,7 +287,8 @@ class RecordingObserver(TurnObserver):
         step = (row.turn, row.step)
         looking = self._recordings.changed_since(session.workspace, session.id, {step}, short=True)
         try:
-            later = (await asyncio.wait_for(looking, _SILENT_S)).get(step, [])
+            async with asyncio.timeout(_SILENT_S):
+                later = (await looking).get(step, [])
         except (WhetError, OSError, TimeoutError) as error:
             _log.warning("whether files changed after the last test run is not known: %s", error)
             return queue_nothing

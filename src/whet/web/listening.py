@@ -70,7 +70,8 @@ class SiteServer(uvicorn.Server):
         """Serve until stopped; the Date header is updated every second."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), aligned_delay(1.0))
+                async with asyncio.timeout(aligned_delay(1.0)):
+                    await self.stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, then end connections as uvicorn does."""

@@ -85,7 +85,8 @@ class ProgramServer:
         """Return the program's exit code, or 1 if it does not end in time."""
         if self._process is not None:
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(self._process.wait(), GRACE_S)
+                async with asyncio.timeout(GRACE_S):
+                    return await self._process.wait()
         return 1
 
     async def stop(self) -> None:

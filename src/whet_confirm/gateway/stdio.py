@@ -63,7 +63,8 @@ class StdioGateway:
             await self._end_held()
             self._server.end_input()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(outbound, GRACE_S)
+                async with asyncio.timeout(GRACE_S):
+                    await outbound
             if self._reports:
                 await asyncio.wait(self._reports, timeout=GRACE_S)
             return await self._server.finish()

@@ -142,7 +142,8 @@ class ReviewRunner:
                 log.warning("reviews wait: %s", error.message)
             self._wake.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
             await asyncio.sleep(_PAUSE_S)
 
     async def aclose(self) -> None:
