@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -190,8 +189,9 @@ class DiscordGateway:
             pass  # neither events nor acknowledgements: the connection is dead
         finally:
             heart.cancel()
-            with contextlib.suppress(asyncio.CancelledError, SocketClosed):
-                await heart
+            (end,) = await asyncio.gather(heart, return_exceptions=True)
+            if isinstance(end, Exception) and not isinstance(end, SocketClosed):
+                raise end
 
     def _opening(self) -> dict[str, Any]:
         if self._session_id:
