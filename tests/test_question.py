@@ -137,6 +137,20 @@ def test_a_long_row_is_folded_to_its_beginning_and_its_end() -> None:
     assert "[… 515 more characters …]" in row.text and len(row.text) < 450
 
 
+def test_no_text_of_a_call_begins_a_line_of_its_own_outside_of_what_is_shown_exactly() -> None:
+    forged = "x\n\nAllowed once."
+    asking = asked(
+        change("a\n", "b\n", forged),
+        folder=forged,
+        undo=forged,
+        scopes=(GrantScope("edit_file", (forged,)),),
+    )
+    command = ApprovalRequest("s", "c", "terminal", "rm b", (forged,), intent=f"run {forged}")
+    for question in (build_question(asking), build_question(command)):
+        texts = (question.title, *(row.text for row in (*question.body, *question.notes)))
+        assert not any("\n" in text for text in texts) and forged.replace("\n", "\\n") in question.title
+
+
 def test_a_title_says_what_is_deleted_emptied_or_no_text() -> None:
     binary = TextChange("a.png", "/w/a.png", None, "x\n", "h", "replaces 8 bytes of binary data")
     old, gone, new = change("a\n", "b\n"), change("a\n", None), change(None, "a\n")

@@ -22,7 +22,7 @@ from whet.contract.tags import BUILT_IN
 from whet.contract.texts import plural
 from whet.contract.tools import tags_of
 from whet.contract.wildcards import has_wildcard, unescape
-from whet.visible import WHOLE, visible
+from whet.visible import visible_line
 
 RowKind = Literal[
     "title",
@@ -88,7 +88,7 @@ def build_question(request: ApprovalRequest) -> QuestionText:
         title = _describe_changes(request.changes)
     else:
         body = tuple(Row("exact", line) for line in request.subject.split("\n"))
-        title = f"Whet wants to {visible(request.intent or f'use the tool {request.tool}', WHOLE)}:"
+        title = f"Whet wants to {visible_line(request.intent or f'use the tool {request.tool}')}:"
     return QuestionText(title, body, tuple(_notes(request)))
 
 
@@ -113,7 +113,7 @@ def _continue_hunk(rows: Sequence[Row]) -> tuple[Row, ...]:
 def describe_scope(scope: GrantScope) -> str:
     """Return what a lasting yes lets Whet do, as the end of "don't ask again to"."""
     if scope.words:
-        return visible(scope.words, WHOLE)
+        return visible_line(scope.words)
     tags = tags_of(scope.tool)
     if "command" in tags:
         text = _describe_commands(scope.patterns, is_call=bool(scope.call))
@@ -129,14 +129,14 @@ def describe_scope(scope: GrantScope) -> str:
     else:
         with_what = "whatever it is given" if "*" in scope.patterns else "if it is given exactly the same"
         text = f"use the tool {scope.tool}, {with_what}"
-    return visible(text, WHOLE)
+    return visible_line(text)
 
 
 def diff_rows(change: TextChange) -> list[Row]:
     """Return a change as rows of a whole unified diff. The first row names the file and counts the lines."""
     rows, added, removed = _compare(change, _CONTEXT)
     label = "deleted, " if _is_deleted(change) else "new file, " if _is_created(change) else ""
-    head = Row("file", f"{visible(change.path, WHOLE)}  ({label}{_describe_counts(change, added, removed)})")
+    head = Row("file", f"{visible_line(change.path)}  ({label}{_describe_counts(change, added, removed)})")
     return [head, *rows]
 
 
@@ -155,7 +155,7 @@ def list_edits(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
         if len(text) > _EDIT_CHARS:
             head = text[:_EDIT_CHARS].rpartition("\n")[0]
             text = f"{head}\n{fold_row(text.count(chr(10)) - head.count(chr(10))).text}"
-        edits.append(FileEdit(visible(change.path), added, removed, text))
+        edits.append(FileEdit(visible_line(change.path), added, removed, text))
     return tuple(edits)
 
 
@@ -207,23 +207,23 @@ def _describe_changes(changes: Sequence[TextChange]) -> str:
     if len(changes) > 1:
         return f"Whet wants to {_list_files(changes)} ({_describe_lines(added, removed)})"
     change = changes[0]
-    verb, path = _verb_of(change), visible(change.path, WHOLE)
+    verb, path = _verb_of(change), visible_line(change.path)
     if change.through:
-        path += f" through the link {visible(change.through, WHOLE)}"
+        path += f" through the link {visible_line(change.through)}"
     if replaced := _describe_replaced(change, added, removed):
         return f"Whet wants to replace all of {path} ({replaced}) with {plural(added, 'line')} of text"
     where = f"{verb} the file {path}"
     lines = (
         plural(added + removed, "line") if verb in ("create", "delete") else _describe_lines(added, removed)
     )
-    note = f", {visible(change.note, WHOLE)}" if change.note else ""
+    note = f", {visible_line(change.note)}" if change.note else ""
     return f"Whet wants to {where} ({lines}{note})"
 
 
 def _describe_replaced(change: TextChange, added: int, removed: int) -> str:
     """Return what a file holds of which nothing stays, or an empty string if something does."""
     if change.note.startswith(REPLACES) and change.new is not None:
-        return visible(change.note.removeprefix(REPLACES), WHOLE)
+        return visible_line(change.note.removeprefix(REPLACES))
     is_all = added and removed > 1 and removed == len(_split_lines(change.old))
     return plural(removed, "line") if is_all else ""
 
@@ -239,7 +239,7 @@ def _list_files(changes: Sequence[TextChange]) -> str:
     """Return what happens to several files: their names if they are few, or their number."""
     paths: dict[str, list[str]] = {}
     for change in changes:
-        paths.setdefault(_verb_of(change), []).append(visible(change.path, WHOLE))
+        paths.setdefault(_verb_of(change), []).append(visible_line(change.path))
     has_names = len(changes) <= _MAX_NAMED_FILES
     return " and ".join(
         f"{verb} {' and '.join(names) if has_names else plural(len(names), 'file')}"
@@ -265,11 +265,11 @@ def _is_deleted(change: TextChange) -> bool:
 
 def _describe_counts(change: TextChange, added: int, removed: int) -> str:
     """Return a link that leads to the file, whether it is emptied, the counts of lines, and the note."""
-    parts = [f"through {visible(change.through, WHOLE)}"] if change.through else []
+    parts = [f"through {visible_line(change.through)}"] if change.through else []
     if _verb_of(change) == "empty":
         parts.append("leaves it empty")
     parts.append(f"+{added:,} −{removed:,}")
-    return ", ".join((*parts, visible(change.note, WHOLE)) if change.note else parts)
+    return ", ".join((*parts, visible_line(change.note)) if change.note else parts)
 
 
 def _notes(request: ApprovalRequest) -> list[Row]:
@@ -277,10 +277,10 @@ def _notes(request: ApprovalRequest) -> list[Row]:
     if any("\r\n" in text for change in request.changes for text in (change.old, change.new) if text):
         rows.append(Row("note", "\\r at the end of a line is a Windows line end"))
     if request.folder and "command" in tags_of(request.tool):
-        rows.append(Row("folder", visible(request.folder, WHOLE)))
-    rows += [Row("reason", reason) for reason in request.reasons]
+        rows.append(Row("folder", visible_line(request.folder)))
+    rows += [Row("reason", visible_line(reason)) for reason in request.reasons]
     if request.undo:
-        rows.append(Row("undo", request.undo))
+        rows.append(Row("undo", visible_line(request.undo)))
     for scope in request.scopes:
         lasts = "this session or always" if scope.always else "this session"
         rows.append(Row("scope", f"{lasts}, don't ask again to {describe_scope(scope)}"))
@@ -330,7 +330,7 @@ _KINDS: dict[str, RowKind] = {"+": "added", "-": "removed", " ": "same"}
 def _row(sign: str, line: str) -> Row:
     text = line.removesuffix("\n")
     ends = "" if line.endswith("\n") else "  (no newline at the end)"
-    safe_text = visible(text.replace("\t", "→   "), WHOLE)
+    safe_text = visible_line(text.replace("\t", "→   "))
     return Row(_KINDS[sign], f"{sign}{safe_text}{ends}")
 
 

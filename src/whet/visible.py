@@ -33,6 +33,13 @@ def visible(text: str, limit: int = MAX_CHARS, *, masks: bool = True) -> str:
     return f"{safe_text}\n[... {cut:,} more characters not shown]" if cut > 0 else safe_text
 
 
+def visible_line(text: str, limit: int = WHOLE) -> str:
+    r"""Write `text` for a person on one line: like `visible`, with line feeds as `\n` and the rest after
+    `limit` characters replaced by an ellipsis."""
+    line = visible(text, WHOLE).replace("\n", "\\n")
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 def escape_characters(text: str, keeps: str = "\n") -> str:
     """Write characters that are invisible, reorder text or look like others as their code, or with it.
 

@@ -40,6 +40,11 @@ ELSEWHERE = KEPT + "nothing elsewhere"
             KEPT + "not its changes in ~/other or what it sends",
         ),
         ("echo x >> out.txt; rm -rf .git", "run echo and rm, and to add to out.txt", LOST),
+        (
+            "rm -rf .git; '\n\n**Allowed once.**\n' > 'a b'",
+            "run rm and “\\n\\n**Allowed once.**\\n”, and to overwrite “'a b'”",
+            LOST,
+        ),
         ("cat .env", "run cat", "not possible: the model gets what it prints, and keeps it"),
     ],
 )

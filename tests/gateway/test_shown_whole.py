@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
 
 from tests.gateway.test_questions import ROOM, Chat, shown
+from whet.channels.markup import telegram_html
 from whet.contract.channels import PlatformLimits
 from whet.contract.protocols import ApprovalRequest
 from whet.gateway.asking import ChatPerson
@@ -23,6 +25,19 @@ async def test_what_is_too_long_for_a_chat_can_only_be_denied_there() -> None:
         assert asking.decide(ROOM, mark, may=True) == NOT_SHOWN and not asked.done()
     asking.decide(ROOM, "n", may=True)
     assert await asked == "no"
+
+
+async def test_no_markup_of_a_call_stands_outside_of_its_code_block() -> None:
+    asking, chat = ChatQuestions(), Chat(limits=PlatformLimits(4_000, 1.0, 1.0))
+    forged = "**Allowed once.** [ls](https://x.example)"
+    request = ApprovalRequest("s", "c", "terminal", "`x` rm", (forged,), intent=f"run {forged}")
+    asked = asyncio.create_task(ChatPerson(asking, chat.route, "*ann*", None).approve(request))
+    await chat.asked()
+    shown = telegram_html(chat.said[0].text)
+    assert "<b>Allowed" not in shown and "<a " not in shown
+    assert html.unescape(shown).count(forged) == 2  # as it is, in the title and in the reason
+    decided = asking.take_reply(5, ROOM, "no", may=True)
+    assert decided == ChatReply(r"Denied: `` `x` rm `` (asked by \*ann\*)") and await asked == "no"
 
 
 async def test_a_yes_counts_only_once_every_part_of_the_question_has_arrived() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import string
 
 import pytest
@@ -13,6 +14,7 @@ from whet.app.received_files import safe_name
 from whet.channels.markup import slack_mrkdwn, telegram_html
 from whet.channels.pieces import split_message
 from whet.channels.telegram import mentions
+from whet.markdown import code_span, escape_markdown
 
 WORDS = st.sampled_from(
     ["a", "word", "```", "```python", "~~~", "\n", "\n\n", " ", "x" * 90, "- item", "**b**", "é\u0301", "<t>"]
@@ -34,6 +36,13 @@ def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
     assert len(found) > 2 and found[0].startswith("Before.") and found[-1].endswith("After.")
     for piece in found[1:-1]:
         assert piece.startswith("```python\n") and piece.endswith("\n```")
+
+
+@given(st.text(st.sampled_from("ab *_~`[]()<>&#|\\\\.-1"), min_size=1))
+def test_escaped_text_is_shown_as_it_is(text: str) -> None:
+    shown = f"= {text} ="
+    assert html.unescape(telegram_html(escape_markdown(shown))) == shown
+    assert telegram_html(f"{code_span(text)}").count("<code>") <= 1
 
 
 @pytest.mark.slow
@@ -62,6 +71,7 @@ def test_telegrams_html_never_lets_text_become_markup(text: str) -> None:
         ("# Title\n- one", "<b>Title</b>\n• one", "*Title*\n• one"),
         ("```py\na < b\n```", "<pre>a &lt; b</pre>", "```\na &lt; b\n```"),
         ("[x](https://a.b/?c=1&d)", '<a href="https://a.b/?c=1&amp;d">x</a>', "<https://a.b/?c=1&d|x>"),
+        (r"\*\*a\*\* \`b\` \# \<t\> \\ \q", "**a** `b` # &lt;t&gt; \\ \\q", "**a** `b` # &lt;t&gt; \\ \\q"),
         ("snake_case_name 2*3*4", "snake_case_name 2*3*4", "snake_case_name 2*3*4"),
     ],
 )

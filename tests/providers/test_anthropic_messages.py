@@ -269,6 +269,14 @@ def test_an_answer_that_a_limit_cut_says_so(reason, stop):
     assert (reply.stop, reply.model) == (stop, "m-1")
 
 
+def test_an_answer_that_the_server_paused_says_so():
+    decoder = AnthropicDecoder(INFO)
+    decoder.feed(b'{"type":"message_start","message":{}}')
+    decoder.feed(b'{"type":"message_delta","delta":{"stop_reason":"pause_turn"}}')
+    (warning,) = decoder.reply(()).warnings
+    assert "paused" in warning and "go on" in warning
+
+
 @pytest.mark.parametrize("given", ["", ',"input":null', ',"input":{}'])
 def test_a_call_without_arguments_has_empty_ones(given):
     stream = sse(

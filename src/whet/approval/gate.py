@@ -47,7 +47,7 @@ from whet.contract.protocols import (
 from whet.contract.tools import ToolOutput
 from whet.question import list_edits
 from whet.sandbox.path_rules import read_path_rules
-from whet.visible import visible
+from whet.visible import visible, visible_line
 
 if TYPE_CHECKING:  # importing these takes time, and most turns run no command
     from whet.approval.confined import JailGate
@@ -416,7 +416,7 @@ def _make_confirm_case(service: ServiceRoute | None, case: GateCase) -> ConfirmC
     name = service.high_risk.name_of(case.action) if service else ""
     if not name:
         return None
-    reasons = tuple(visible(reason) for reason in case.action.reasons)
+    reasons = tuple(visible_line(reason) for reason in case.action.reasons)
     return ConfirmCase(name, case.action.subject, reasons, case.call)
 
 

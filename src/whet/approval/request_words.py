@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
@@ -12,10 +13,11 @@ from whet.contract.changes import TextChange
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tool
 from whet.sandbox.policy import Opening, shorten
-from whet.visible import WHOLE, visible
+from whet.visible import visible_line
 
-_MAX_PROGRAMS = 4
+_MAX_PROGRAMS, _MAX_NAME_CHARS = 4, 80
 _OUTPUT = ">"
+_WORD = re.compile(r"[\w./~+@:=%,$*?-]+")
 _REWIND = "/rewind (in a shell: whet rewind) goes back to before this"
 _UNRECORDED = "not possible: Whet does not record files here"
 
@@ -42,14 +44,14 @@ def _describe_command(action: ActionView, openings: Sequence[Opening]) -> str:
         for piece in action.pieces
         if piece.program not in ("", _OUTPUT) and "=" not in piece.text.split(" ", 1)[0]
     }
-    names = sorted(programs, key=action.full_text.find)
+    names = [_quote(name) for name in sorted(programs, key=action.full_text.find)]
     if len(names) > _MAX_PROGRAMS:
         names[_MAX_PROGRAMS:] = [f"{len(names) - _MAX_PROGRAMS} more programs"]
     text = f"run {_join(names or ['this command'])}"
     outputs = [piece.text.partition(" ") for piece in action.pieces if piece.program == _OUTPUT]
     is_added = all(">>" in operator for operator, _, _ in outputs)
     targets = dict.fromkeys(target for _, _, target in outputs)
-    deeds = [f"{'add to' if is_added else 'overwrite'} {_join(targets)}"] if outputs else []
+    deeds = [f"{'add to' if is_added else 'overwrite'} {_join(map(_quote, targets))}"] if outputs else []
     if any(opening.kind == "run" for opening in openings):
         text += " outside the sandbox, with all your rights"
     else:
@@ -100,7 +102,7 @@ def describe_undo(
     lost = _describe_lost(action, openings, is_confined=is_confined)
     if not lost:
         return f"{_REWIND} command"
-    folder = visible(PurePath(call.workspace).name, WHOLE)
+    folder = visible_line(PurePath(call.workspace).name)
     is_inside = is_confined and not any(opening.kind in ("run", "write") for opening in openings)
     only = ", the only one that it can change" if is_inside else ""
     return f"/rewind takes back its changes in the folder {folder}{only}, but {lost}"
@@ -111,7 +113,7 @@ def _describe_lost(action: ActionView, openings: Sequence[Opening], *, is_confin
     kinds = {opening.kind for opening in openings}
     if "run" in kinds or not (is_confined or _stays_in_workspace(action)):
         return "nothing elsewhere"
-    written = [shorten(opening.target) for opening in openings if opening.kind == "write"]
+    written = [_quote(shorten(opening.target)) for opening in openings if opening.kind == "write"]
     lost = [f"its changes in {_join(written)}"] if written else []
     lost += ["what it sends"] if "reach" in kinds else []
     lost += ["what the model reads"] if "read" in kinds else []
@@ -129,3 +131,9 @@ def _join(names: Iterable[str]) -> str:
     """Join names with commas and "and"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _quote(name: str) -> str:
+    """Return a name from a call on one line, cut if it is long, and quoted if it could be read as prose."""
+    line = visible_line(name, _MAX_NAME_CHARS)
+    return line if _WORD.fullmatch(line) else f"“{line}”"

@@ -17,7 +17,7 @@ import msgspec
 
 from whet.channels.discord_contents import DiscordContents, MessageSnapshot, QuotedMessage, all_text, describe
 from whet.channels.discord_events import list_deleted_ids, list_reactions, read_thread_root
-from whet.channels.markup import discord_markdown, escape_fences
+from whet.channels.markup import discord_markdown
 from whet.channels.thread_starts import ThreadStarts, add_root
 from whet.channels.transfer import encode_form, read_files
 from whet.contract.channels import (
@@ -35,6 +35,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.contract.texts import wrap_in_tag
+from whet.markdown import escape_fences
 from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, DiscordUser, Interaction
 from whet.vendors.http import read
 

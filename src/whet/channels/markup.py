@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-_MAX_FENCE = 20
+from whet.markdown import escape_fences
+
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^\n]*$")
-_CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+_LITERAL = re.compile(r"\\([!-/:-@\[-`{-~])|(`+)(?!`)(.+?)(?<!`)\2(?!`)", re.DOTALL)  # \* or `code`
 _LINK = re.compile(r"\[([^\]\n]{1,300})\]\((https?://[^\s)]{1,1500})\)")
 _STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _EM = re.compile(
@@ -26,22 +27,6 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.+?)\s*#*$")
 _BULLET = re.compile(r"^(\s*)[-*+]\s+")
 _PLACEHOLDER = re.compile("\x00(\\d+)\x00")
 _SLACK_MARK = re.compile(r"<([^<>|\s][^<>|]*)(?:\|([^<>]*))?>")
-
-
-def code_block(text: str) -> str:
-    """Put text into a code block with a fence that is longer than any in the text."""
-    fence = "```"
-    if "`" * _MAX_FENCE in text:
-        text = escape_fences(text)
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{text}\n{fence}"
-
-
-def escape_fences(text: str, sign: str = "<U+0060>") -> str:
-    """Write the third backtick of a run as its code point, so that text can't end a code block of exactly
-    three backticks, as Discord and Slack know it."""
-    return text.replace("```", f"``{sign}")
 
 
 def discord_markdown(text: str, limit: int) -> str:
@@ -151,7 +136,12 @@ def _convert_line(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
         finished.append(text)
         return f"\x00{len(finished) - 1}\x00"
 
-    row = _CODE.sub(lambda m: add_placeholder(f"{marks.code[0]}{escape(m[2].strip())}{marks.code[1]}"), row)
+    def add_literal(match: re.Match[str]) -> str:
+        if match[1]:
+            return add_placeholder(escape(match[1]))
+        return add_placeholder(f"{marks.code[0]}{escape(match[3].strip())}{marks.code[1]}")
+
+    row = _LITERAL.sub(add_literal, row)
     row = _LINK.sub(lambda m: add_placeholder(marks.link(escape(m[1]), m[2])), row)
     row = escape(row)
     row = _STRONG.sub(

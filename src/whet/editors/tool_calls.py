@@ -25,6 +25,7 @@ from whet.contract.messages import ImagePart, Message
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import flat, short, subject_of
 from whet.contract.tools import Buffers, Tag, tags_of
+from whet.markdown import code_block, escape_markdown
 from whet.question import build_question, label_note
 from whet.tools import diffs
 from whet.tools.editor_files import read_unsaved
@@ -125,9 +126,10 @@ def question_content(request: ApprovalRequest) -> list[Content]:
     is_readable = bool(diff_content) and not any(map(find_odd_characters, texts))
     # a diff shows neither deletions nor notes
     rows = [row for row in question.body if not is_readable or row.kind == "file"]
-    lines = [question.title, *(row.text for row in rows)]
+    lines = [escape_markdown(question.title), code_block("\n".join(row.text for row in rows))]
     notes = [label_note(row) for row in question.notes if row.kind in ("reason", "note", "undo")]
-    return [*(text_content(text, WHOLE) for text in ("\n".join(lines), *notes)), *diff_content]
+    texts = ("\n".join(lines), *map(escape_markdown, notes))
+    return [*(text_content(text, WHOLE) for text in texts), *diff_content]
 
 
 def text_content(text: str, limit: int = MAX_CHARS) -> Content:

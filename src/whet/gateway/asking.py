@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from whet.channels.markup import code_block
 from whet.channels.pieces import split_message
 from whet.contract.channels import MessageButton, Outgoing
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.gateway.open_questions import DECISIONS, ChatQuestions, QuestionRoute
+from whet.markdown import code_block, code_span, escape_markdown
 from whet.question import TAKE_BACK, QuestionText, Row, build_question, describe_scope, label_note
 from whet.typed_answer import may_count
-from whet.visible import WHOLE, visible
+from whet.visible import WHOLE, visible, visible_line
 
 _ROWS = 120  # rows of the text to be written; "Show all" shows the rest
 _ALL_CHARS = 200_000  # more is not readable in a chat
@@ -25,6 +25,7 @@ _DECIDED_CHARS = 120  # room for the decision and the person who made it
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 _ABOUT_CHARS = 100
 _LABEL_CHARS = 60
+_NAME_CHARS = 60
 _MAX_CHOICES = 8
 _MARKS = {"once": "1", "session": "s", "always": "a", "no": "n"}
 _ONCE = (MessageButton("Allow once", "1", "good"), "once")
@@ -56,7 +57,7 @@ class ChatPerson:
         self.time_zone = time_zone
         self._asking = questions
         self._desk = route
-        self._name = name
+        self._shown_name = escape_markdown(visible_line(name, _NAME_CHARS))
         self._find = find
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
@@ -69,7 +70,7 @@ class ChatPerson:
             return None
         asks = "May I run this?"
         if route.room != self._desk.room:
-            asks = f"{visible(self._name, 60)} asks: may I run this?"
+            asks = f"{self._shown_name} asks: may I run this?"
             route = msgspec.structs.replace(route, required_name=self._asking.new_name())
             await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
         question = build_question(request)
@@ -86,8 +87,12 @@ class ChatPerson:
         self, route: QuestionRoute, request: ApprovalRequest, asks: str, rows: tuple[Row, ...]
     ) -> str:
         question = build_question(request)
-        lines = [f"**{asks}** {question.title}", code_block("\n".join(row.text for row in rows))]
-        lines += [f"• {label_note(row)}" for row in question.notes if row.kind in ("reason", "undo")]
+        lines = [
+            f"**{asks}** {escape_markdown(question.title)}",
+            code_block("\n".join(row.text for row in rows)),
+        ]
+        notes = [row for row in question.notes if row.kind in ("reason", "undo")]
+        lines += [f"• {escape_markdown(label_note(row))}" for row in notes]
         is_whole = rows == question.body
         allowing = [_ONCE, _SESSION, _ALWAYS] if request.grant else [_ONCE, _SESSION]
         buttons = [button for button in allowing if may_count(button[1], is_shown_whole=is_whole)] + [_NO]
@@ -115,9 +120,9 @@ class ChatPerson:
     def _summary(self, request: ApprovalRequest) -> str:
         """Say in a few words what would run, and who asks for it."""
         first, _, more = request.subject.partition("\n")
-        subject = f"`{visible(first, _ABOUT_CHARS)}`{' …' if more else ''}"
-        action = build_question(request).title if request.changes else subject
-        return f"{action} (asked by {visible(self._name, 60)})"
+        subject = f"{code_span(visible(first, _ABOUT_CHARS))}{' …' if more else ''}"
+        action = escape_markdown(build_question(request).title) if request.changes else subject
+        return f"{action} (asked by {self._shown_name})"
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask the model's question. The answer is a button or the next message."""

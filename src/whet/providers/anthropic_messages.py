@@ -63,6 +63,7 @@ _EMPTY = b'{"type":"text","text":"(empty)"}'
 _VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2})(?!\d))?")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_000}
 _THINKING = ("thinking", "redacted_thinking")
+_PAUSED = "the server paused the answer before its end; say: go on"
 _PLAIN = ("text", "thinking", "tool_use")
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _BLOCK_OF = {"input_json_delta": "tool_use", "thinking_delta": "thinking", "signature_delta": "thinking"}
@@ -391,7 +392,9 @@ class AnthropicDecoder:
             reasoning="".join(block.text for block in blocks if block.type == "thinking"),
             replay=_replay(blocks, ids, is_cut),
         )
-        return ModelReply(message, self.usage(), join_pieces([self._model]), "length" if is_cut else "end")
+        warnings = (_PAUSED,) if self._stop == "pause_turn" else ()
+        stop = "length" if is_cut else "end"
+        return ModelReply(message, self.usage(), join_pieces([self._model]), stop, warnings=warnings)
 
     def usage(self) -> Usage:
         """Return what the server has reported so far."""

@@ -65,6 +65,7 @@ _NO_TOOLS = (
     r"(?i)(?:not|n't) support (?:tools?\b|tool[_ ](?:use|call)|function[_ -]call)"
     r"|endpoints found that support tool|--enable-auto-tool-choice|tools param requires --jinja"
 )
+_REFUSED_HINT = "/undo takes the request back, or the next one is refused with it; or choose another model"
 _NO_TOOLS_HINT = (
     "an agent needs a model that can call tools: choose another (whet model list), or start the server with "
     "tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser NAME; llama.cpp: --jinja)"
@@ -137,7 +138,7 @@ def refusal_error(info: ModelInfo, why: str = "") -> ModelRefused:
     """Return the error for an answer that the vendor's safety system withheld."""
     return ModelRefused(
         f"{info.provider} declined to answer" + (f": {mask(why)[:200]}" if why else ""),
-        hint="rephrase the request, or choose another model",
+        hint=_REFUSED_HINT,
         provider=info.provider,
         model=info.model,
     )
@@ -184,7 +185,7 @@ def _by_words(info: ModelInfo, status: int, server_error: ServerError, line: str
     if status in (400, 403, 404, 422) and re.search(_NO_MODEL, text):
         return UnknownModel(line, hint="see what the server has: whet model list")
     if status in (400, 403, 422) and re.search(_REFUSED, text):
-        return ModelRefused(line, hint="rephrase the request, or choose another model")
+        return ModelRefused(line, hint=_REFUSED_HINT)
     return None
 
 

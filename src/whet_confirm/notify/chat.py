@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from whet.channels.markup import code_block
 from whet.contract.channels import (
     TOO_LONG,
     Channel,
@@ -23,13 +22,13 @@ from whet.contract.channels import (
     SendFailed,
     Verb,
 )
+from whet.markdown import code_block, escape_markdown
 from whet_confirm.notify.buttons import Buttons
 from whet_confirm.notify.notice import AGENT_MARK, HIDDEN, TRIAL_MARK, OnPress, RequestNotice
 
 _LOG = logging.getLogger(__name__)
 _WANTS: frozenset[Verb] = frozenset(("press",))
 _TONES = {"pending": "open", "approved": "good", "denied": "bad"}
-_MARKUP = frozenset("\\`*_~|>#[]<")
 
 
 class NoMemo:
@@ -155,7 +154,7 @@ def render_markdown(card: MessageCard) -> str:
         f"**{card.title}**{f' · **{card.alarm}**' if card.alarm else ''}",
         code_block(card.subject),
         *([card.deadline.format(f"**{card.at}**")] if card.deadline else []),
-        *map(_escape, card.lines),
+        *map(escape_markdown, card.lines),
         *([f"**{card.warning}**"] if card.warning else []),
         *([card.address] if card.address else []),
         ids,
@@ -163,7 +162,3 @@ def render_markdown(card: MessageCard) -> str:
         *map(code_block, card.quoted),
     ]
     return "\n".join(parts)
-
-
-def _escape(text: str) -> str:
-    return "".join(f"\\{c}" if c in _MARKUP else c for c in text)
