@@ -79,10 +79,9 @@ def find_prompt_command(name: str, root: Path | None, workspace: Path) -> Prompt
 
 def expand_command(text: str, root: Path | None, workspace: Path) -> str:
     """Return the message for a text that calls a prompt file; any other text is returned unchanged."""
-    name, _, arguments = text[1:].partition(" ") if text.startswith("/") else ("", "", "")
-    name, more, below = name.partition("\n")
-    command = find_prompt_command(name.lower(), root, workspace) if name else None
-    return command.message((arguments if not more else below).strip()) if command else text
+    typed = re.match(r"/(\S+)(.*)", text, re.DOTALL)
+    command = find_prompt_command(typed[1].lower(), root, workspace) if typed else None
+    return command.message(typed[2].strip()) if typed and command else text
 
 
 def refuse_typo(name: str, root: Path | None, workspace: Path, *, is_alone: bool) -> None:
