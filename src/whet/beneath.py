@@ -104,7 +104,7 @@ def put_in_place(
 
 
 def has_all_links(root: str | Path, folder: int, name: str) -> bool:
-    """Whether a file has other names, and all of them are below `root`.
+    """Return whether a file has other names, and all of them are below `root`.
 
     Files that a package cache or a folder elsewhere shares get a copy instead: it must not change there.
     """
@@ -142,7 +142,7 @@ def _find_losses(folder: int, temporary: str, name: str, *, keeps_links: bool) -
 
 
 def _has_attributes(folder: int, name: str) -> bool:
-    """Whether a file has attributes that the system does not set by itself, such as access lists."""
+    """Return whether a file has attributes that the system does not set by itself, such as access lists."""
     if not hasattr(os, "listxattr"):
         return False
     with suppress(OSError):

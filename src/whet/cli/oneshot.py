@@ -147,7 +147,7 @@ def _add_standard_input(question: str, notices: list[str]) -> str:
 
 
 def is_piped(fd: int = 0) -> bool:
-    """Whether `fd` is a pipe, a socket or a file, so that it may hold input."""
+    """Return whether `fd` is a pipe, a socket or a file, so that it may hold input."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:

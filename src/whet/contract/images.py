@@ -37,7 +37,7 @@ def image_fault(data: bytes) -> str:
 
 
 def _has_gif_block(data: bytes) -> bool:
-    """Whether a block follows the header and the colours of a GIF."""
+    """Return whether a block follows the header and the colours of a GIF."""
     if len(data) < _GIF_HEADER_BYTES:
         return False
     colours = 3 << (data[10] & 7) + 1 if data[10] & 0x80 else 0

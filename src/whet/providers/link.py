@@ -370,8 +370,8 @@ class ServerLink:
             raise _early_end_error(info, b"" if parser.has_events else first, kind)
 
     def _ends_unmarked(self, answer: Answer, attempt: _Attempt) -> bool:
-        """Whether an answer without an event for its end is whole: the connection ended as it should, and so
-        did the server's answer before this one. The first one counts as cut."""
+        """Return whether an answer without an event for its end is whole: the connection ended as it should,
+        and so did the server's answer before this one. The first one counts as cut."""
         has_content = bool(attempt.texts or attempt.decoder.call_chars)
         if not answer.is_complete or not has_content:
             return False

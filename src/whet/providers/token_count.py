@@ -135,7 +135,8 @@ class PromptSizes:
 
 
 def is_plausible(usage: Usage, body: bytes, window_tokens: int) -> bool:
-    """Whether the reported prompt is clearly large enough for a request of that size, and not too large."""
+    """Return whether the reported prompt is clearly large enough for a request of that size, and not too
+    large."""
     is_enough = usage.prompt_tokens * _PLAUSIBLE_BYTES >= len(body)
     return is_enough and usage.prompt_tokens <= _most_prompt(body, window_tokens)
 
@@ -189,7 +190,7 @@ def lost(info: ModelInfo, usage: Usage, prompt: TextSize, answer: TextSize) -> U
 
 
 def _is_wrong(prompt_tokens: int, prompt: TextSize) -> bool:
-    """Whether a request of this size can't have that many tokens."""
+    """Return whether a request of this size can't have that many tokens."""
     return prompt_tokens < max(prompt.least, 1) or prompt_tokens > prompt.most
 
 

@@ -151,7 +151,7 @@ def _is_writing(line: str) -> bool:
 
 
 def _is_target(path: Path, command: str, cwd: Path) -> bool:
-    """Whether a command's output goes to that file."""
+    """Return whether a command's output goes to that file."""
     return any(_resolve(match.group(1), cwd) == path for match in _TARGET.finditer(command))
 
 

@@ -151,7 +151,8 @@ def _typed_key(code: int, fields: list[list[str]]) -> str:
 
 
 def _is_typed(code: int) -> bool:
-    """Whether a code point is a character or Tab, Enter, Esc or Backspace, and none of kitty's own keys."""
+    """Return whether a code point is a character or Tab, Enter, Esc or Backspace, and none of kitty's own
+    keys."""
     return code in (_TAB, _ENTER, _ESCAPE) or 32 <= code < 0xD800 or 0xF8FF < code <= 0x10FFFF
 
 

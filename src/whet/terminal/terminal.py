@@ -201,7 +201,7 @@ class Terminal:
         return self._app.output.get_size().rows
 
     def is_quiet(self) -> bool:
-        """Whether the input is empty and no question is open."""
+        """Return whether the input is empty and no question is open."""
         return not self._prompt.default_buffer.text and self._keys.question is None
 
     async def read(self) -> Typed | PromptSignal:
