@@ -201,7 +201,7 @@ def visible_session(connection: apsw.Connection, caller: ApiCaller, session_id: 
     row = sessions.get(connection, session_id)
     owner = None if caller.is_owner else api.find_owner(connection, session_id)
     if not caller.is_owner and (owner is None or owner.token != caller.name):
-        raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions")
+        raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions lists them")
     return row
 
 

@@ -45,7 +45,7 @@ class SequenceFilter:
     `note_reply` gets what the terminal replies: kitty's flags whole, and the beginning of a string.
     """
 
-    def __init__(self, note_reply: Callable[[str], object] = str) -> None:
+    def __init__(self, note_reply: Callable[[str], object] = lambda reply: None) -> None:
         self.pending: str = ""
         self.in_string: bool = False
         self._note_reply = note_reply

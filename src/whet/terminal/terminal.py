@@ -166,9 +166,8 @@ class Terminal:
         await asyncio.wait({self._tasks[0], first_render}, return_when=asyncio.FIRST_COMPLETED)
         first_render.cancel()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(
-            signal.SIGWINCH, self._app.invalidate
-        )  # `_note_drawing` erases, not the library
+        # `_note_drawing` erases, not the library
+        loop.add_signal_handler(signal.SIGWINCH, self._app.invalidate)
 
     def write(self, text: str) -> None:
         """Write finished text above the input line. The live area is erased in the same output."""

@@ -291,7 +291,7 @@ def _take(rows: list[HunkRow], line: str, index: int) -> None:
     else:
         raise BadInput(
             f"line {index + 1} of the diff starts with {sign!r}",
-            hint="in a hunk each line starts with a space, + or -",
+            hint="begin each line of a hunk with a space, + or -",
         )
 
 
