@@ -239,8 +239,8 @@ def _page(table: Mapping[str, Mapping[str, str]], agents: Mapping[str, Mapping[s
         *(f"| {name} | {_summary(row)} |" for name, row in table.items()),
         _BY_HAND,
         "",
-        "A scripted stand-in takes the model's place, and the client's answer is compared. The newest npm",
-        "packages need Node 22.",
+        "A scripted model answers, and what the client returns is compared. The newest npm packages need",
+        "Node 22.",
         "",
     ]
     coders = [

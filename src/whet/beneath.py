@@ -2,7 +2,7 @@
 
 A command can put a link in the place of a file or folder at any moment, also between a check and the use of
 what was checked. So each folder on the way is opened from the one above it, by one name, and the file is used
-by its descriptor. The folder itself may be named through links: which one it is, is the person's choice.
+by its descriptor. Links in the path of the folder itself are followed: the person chose it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
 
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS = 40
 _MAX_FOLDERS = 20_000  # searched for a file's other names
 
@@ -26,7 +26,7 @@ _MAX_FOLDERS = 20_000  # searched for a file's other names
 def open_folder(root: str | Path, names: Iterable[str], make_mode: int | None = None) -> Generator[int]:
     """Open a folder below `root` for use as `dir_fd`. With `make_mode`, missing folders are made with that
     mode. Raises OSError, with ELOOP or ENOTDIR if one of the names is a link."""
-    handle = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
+    handle = os.open(root, _OPEN_FOLDER & ~os.O_NOFOLLOW)
     try:
         for name in names:
             below = _enter(handle, name, make_mode)
@@ -41,7 +41,7 @@ def open_beneath(root: str | Path, path: str | Path) -> BufferedReader:
     """Open a regular file below `root` to read it. Raises OSError for anything else, and for links."""
     *above, name = _names(path)
     with open_folder(root, above) as folder:
-        file = os.fdopen(os.open(name, _READ, dir_fd=folder), "rb")
+        file = os.fdopen(os.open(name, _OPEN_READ, dir_fd=folder), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -54,7 +54,7 @@ def create_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
     *above, name = _names(path)
     with open_folder(root, above, make_mode=0o700) as folder:
         try:
-            _fill(folder, name, data, 0o600)
+            _create_file(folder, name, data, 0o600)
         except FileExistsError:
             raise
         except OSError:
@@ -64,14 +64,14 @@ def create_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
 
 
 def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
-    """Put a file in the place of what has its name below `root`, whole or not at all, durably; missing
-    folders are made. The old file's mode is kept. Raises OSError, with ELOOP if the name is a link."""
+    """Write a file below `root`, or replace it: whole or not at all, durably. Missing folders are made, and
+    the old file's mode is kept. Raises OSError, with ELOOP if the name is a link."""
     *above, name = _names(path)
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     with open_folder(root, above, make_mode=0o777) as folder:
         mode = _mode_of(folder, name)
         try:
-            _fill(folder, temporary, data, mode)
+            _create_file(folder, temporary, data, mode)
             put_in_place(folder, temporary, name)
         except BaseException:
             with suppress(OSError):
@@ -82,7 +82,7 @@ def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
 def put_in_place(
     folder: int, temporary: str, name: str, *, keeps_links: bool = False, mode: int | None = None
 ) -> str:
-    """Put a written file in the place of `name` in its folder. Return what the file lost, mostly nothing.
+    """Put a written file in the place of `name` in its folder. Return what the file lost, usually "".
 
     A rename does that at once, but it fails on a file that is mounted by itself, and the file gets another
     owner and loses its attributes and, which `keeps_links` prevents, its other names. Then the content is
@@ -104,7 +104,7 @@ def put_in_place(
 
 
 def has_all_links(root: str | Path, folder: int, name: str) -> bool:
-    """Whether a file has other names, and all of them are below `root`.
+    """Return whether a file has other names, and all of them are below `root`.
 
     Files that a package cache or a folder elsewhere shares get a copy instead: it must not change there.
     """
@@ -142,11 +142,11 @@ def _find_losses(folder: int, temporary: str, name: str, *, keeps_links: bool) -
 
 
 def _has_attributes(folder: int, name: str) -> bool:
-    """Whether a file has attributes that the system does not set by itself, such as access lists."""
+    """Return whether a file has attributes that the system does not set by itself, such as access lists."""
     if not hasattr(os, "listxattr"):
         return False
     with suppress(OSError):
-        handle = os.open(name, _READ, dir_fd=folder)
+        handle = os.open(name, _OPEN_READ, dir_fd=folder)
         try:
             return any(not attribute.startswith("security.") for attribute in os.listxattr(handle))
         finally:
@@ -157,7 +157,7 @@ def _has_attributes(folder: int, name: str) -> bool:
 def _write_into(folder: int, temporary: str, name: str, mode: int | None) -> bool:
     """Write a temporary file's content into an existing file and remove it. Return False if that is not
     permitted."""
-    with os.fdopen(os.open(temporary, _READ, dir_fd=folder), "rb") as source:
+    with os.fdopen(os.open(temporary, _OPEN_READ, dir_fd=folder), "rb") as source:
         data = source.read()
     try:
         handle = open_to_overwrite(folder, name)
@@ -195,16 +195,20 @@ def overwrite(handle: int, data: bytes) -> None:
 
 def _overwrite(file: FileIO, data: bytes) -> None:
     file.seek(0)
-    unwritten = memoryview(data)
-    while unwritten:
-        unwritten = unwritten[os.write(file.fileno(), unwritten) :]
+    _write_all(file.fileno(), data)
     file.truncate(len(data))
     os.fsync(file.fileno())
 
 
+def _write_all(handle: int, data: bytes) -> None:
+    unwritten = memoryview(data)
+    while unwritten:
+        unwritten = unwritten[os.write(handle, unwritten) :]
+
+
 def replace_file(path: Path, data: bytes, folders: Iterable[Path]) -> None:
-    """Put a file where a person wants it, whole or not at all, durably. The person's links keep leading to
-    their targets; in `folders`, which commands may write, no link is followed. Raises OSError."""
+    """Write a file, or replace it: whole or not at all, durably. The person's own links are followed; in
+    `folders`, which commands may write, none is. Raises OSError."""
     entered = enter_folders(path.absolute(), folders)
     if entered is None:
         try:
@@ -224,28 +228,27 @@ def explain_failure(error: OSError) -> str:
 
 
 def enter_folders(path: Path, roots: Iterable[Path]) -> tuple[Path, str] | None:
-    """Return the first of `roots` that the way to an absolute path comes through, and the rest of the way, in
-    which no link was followed; None if it comes through none. Raises OSError if links go in a circle."""
+    """Return the first of `roots` through which an absolute path leads, and the path below it, in which no
+    link was followed; None if it leads through none. Raises OSError if links go in a circle."""
     tops = {os.path.realpath(root): root for root in roots}
-    current, waiting, links = "/", [*reversed(path.parts[1:])], 0
-    while waiting:
+    current, names, links = "/", [*reversed(path.parts[1:])], 0
+    while names:
         if current in tops:
-            rest = os.path.normpath("/".join(reversed(waiting)))
-            if rest.partition("/")[0] not in ("..", "."):
-                return tops[current], rest
-            waiting = [*reversed(rest.split("/"))]
-        name = waiting.pop()
-        here = os.path.normpath(os.path.join(current, name))
+            below = os.path.normpath("/".join(reversed(names)))
+            if below.partition("/")[0] not in ("..", "."):
+                return tops[current], below
+            names = [*reversed(below.split("/"))]
+        path_here = os.path.normpath(os.path.join(current, names.pop()))
         try:
-            target = os.readlink(here)
+            target = os.readlink(path_here)
         except OSError:
-            current = here
+            current = path_here
             continue
         links += 1
         if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         current = "/" if target.startswith("/") else current
-        waiting += [part for part in reversed(target.split("/")) if part]
+        names += [part for part in reversed(target.split("/")) if part]
     return None
 
 
@@ -259,13 +262,13 @@ def _names(path: str | Path) -> list[str]:
 
 def _enter(folder: int, name: str, make_mode: int | None) -> int:
     try:
-        return os.open(name, _FOLDER, dir_fd=folder)
+        return os.open(name, _OPEN_FOLDER, dir_fd=folder)
     except FileNotFoundError:
         if make_mode is None:
             raise
     with suppress(FileExistsError):
         os.mkdir(name, make_mode, dir_fd=folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
+    return os.open(name, _OPEN_FOLDER, dir_fd=folder)
 
 
 def _mode_of(folder: int, name: str) -> int | None:
@@ -280,14 +283,12 @@ def _mode_of(folder: int, name: str) -> int | None:
     raise OSError(number, os.strerror(number), name)
 
 
-def _fill(folder: int, name: str, data: bytes, mode: int | None) -> None:
-    handle = os.open(name, _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
+def _create_file(folder: int, name: str, data: bytes, mode: int | None) -> None:
+    handle = os.open(name, _OPEN_NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
         if mode is not None:
             os.fchmod(handle, mode)
-        unwritten = memoryview(data)
-        while unwritten:
-            unwritten = unwritten[os.write(handle, unwritten) :]
+        _write_all(handle, data)
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -30,7 +30,7 @@ class RegexTooSlow(Exception):
 
 
 def regex_matches(pattern: str, text: str, *, whole: bool = False) -> bool:
-    """Whether an expression matches in a text, or with `whole` all of it.
+    """Return whether an expression matches in a text, or with `whole` all of it.
 
     Blocks for a second at most, once for each expression that takes longer. Raises RegexTooSlow, and
     re.error if it is not an expression.

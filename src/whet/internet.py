@@ -32,7 +32,7 @@ _METADATA = tuple(
 
 
 def is_other_machine(address: str) -> bool:
-    """Whether an IP address can be another machine's, also of a private network.
+    """Return whether an IP address can be another machine's, also of a private network.
 
     False for loopback, link-local, multicast and unspecified addresses, for those at which clouds give a
     machine its credentials, and for text that is not an address. This machine's own interfaces are not

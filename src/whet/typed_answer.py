@@ -38,7 +38,7 @@ class AnswerOption(msgspec.Struct, frozen=True):
         return tuple(key for key in (self.key, self.number) if key)
 
     def is_named(self, line: str) -> bool:
-        """Whether a whole line, in lower case, is this option."""
+        """Return whether a whole line, in lower case, is this option."""
         return line == self.name or line in self.aliases or line in self.keys
 
 
@@ -81,10 +81,10 @@ def may_count(option: str, *, is_shown_whole: bool) -> bool:
 
 
 def grants_alone(key: str, options: Sequence[AnswerOption]) -> bool:
-    """Whether one key, with silence after it, allows the call."""
+    """Return whether one key, with silence after it, allows the call."""
     return answers_alone(key, options) and read_line(key, options).option == ONCE.name
 
 
 def answers_alone(key: str, options: Sequence[AnswerOption]) -> bool:
-    """Whether one key, with silence after it, is an answer. Options that last need Enter as well."""
+    """Return whether one key, with silence after it, is an answer. Options that last need Enter as well."""
     return bool(key) and any(key.lower() in option.keys and not option.lasts for option in options)

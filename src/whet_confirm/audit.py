@@ -63,7 +63,7 @@ def read_keys(path: Path) -> dict[str, PublicKey]:
     """Read public keys, one per line, and return them by id. Raises NotFound or ConfigError."""
     text = read_small(path)
     if text is None:
-        raise NotFound(f"there is no public key file {path}", hint="it is made by: whet confirm serve")
+        raise NotFound(f"there is no public key file {path}", hint="whet confirm serve makes it")
     keys = [PublicKey.parse(line) for line in text.splitlines() if line.strip()]
     return {key.id: key for key in keys}
 

@@ -157,7 +157,7 @@ class Callbacks:
 
     async def run(self) -> None:
         """Send until cancelled."""
-        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, most_idle=_MAX_IDLE)
+        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, max_idle=_MAX_IDLE)
         client = HttpClient(limits, uses_proxy=False)
         async with aclosing(client), asyncio.TaskGroup() as group:
             while True:

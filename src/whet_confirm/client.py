@@ -64,9 +64,8 @@ class ConfirmClient:
             token = _read_stored_token(role)  # valid only for the service on this machine that created it
         headers = {"authorization": f"Bearer {token}"} if token else {}
         path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
-        trust = (
-            context_for_url(self.url) if local or path else create_trusted_context()
-        )  # a proxy may use https
+        # a proxy may use https
+        trust = context_for_url(self.url) if local or path else create_trusted_context()
         self._http = httpx2.AsyncClient(
             base_url="http://localhost" if path else self.url,
             headers=headers,
@@ -421,9 +420,8 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
         members = {str(key): _to_json_value(item) for key, item in items.items()}
-        return (
-            members if len(members) == len(items) else repr(items)
-        )  # show both if two keys have the same text
+        # show both if two keys have the same text
+        return members if len(members) == len(items) else repr(items)
     if isinstance(value, list | tuple):
         return [_to_json_value(item) for item in cast("list[Any]", value)]
     return repr(value)

@@ -18,11 +18,10 @@ Groups = Mapping[str, Sequence[str]]
 
 def parse_quorum(text: str | int) -> tuple[tuple[ApprovalNeed, ...], ...]:
     """Parse a quorum: a number, or `N of GROUP` joined by `and` and `or`. Raises ValueError."""
-    alternatives = tuple(
+    return tuple(
         tuple(_parse_term(part) for part in re.split(r"\s+and\s+", alternative.strip(), flags=re.IGNORECASE))
         for alternative in re.split(r"\s+or\s+", str(text).strip(), flags=re.IGNORECASE)
     )
-    return alternatives
 
 
 def _parse_term(text: str) -> ApprovalNeed:
@@ -78,8 +77,8 @@ def _missing_needs(
     approvals as possible (bipartite matching)."""
     slots = [need.group for need in needs for _ in range(need.count)]
     if not any(slots):  # no need names a group
-        left = len(slots) - len(people)
-        return (ApprovalNeed(left),) if left > 0 else ()
+        missing = len(slots) - len(people)
+        return (ApprovalNeed(missing),) if missing > 0 else ()
     assignments: dict[str, int] = {}
 
     def assign(index: int, tried: set[str]) -> bool:

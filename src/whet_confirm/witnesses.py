@@ -37,7 +37,7 @@ class Witnesses(msgspec.Struct, frozen=True):
         urls = tuple(argument for argument in arguments if argument.startswith(("http://", "https://")))
         others = [argument for argument in arguments if argument not in urls]
         if odd := [argument for argument in others if "://" in argument]:
-            raise ConfigError(f"{odd[0]} is not a witness", hint="a file, or an http or https address")
+            raise ConfigError(f"{odd[0]} is not a witness", hint="name a file, or an http or https address")
         return cls(tuple(Path(argument) for argument in others), urls)
 
 

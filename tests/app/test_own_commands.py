@@ -70,6 +70,13 @@ def test_a_repository_s_words_are_not_the_person_s(places: tuple[Path, Path]):
     assert own == "/do it now" and "tabs" in foreign and "I said so" in foreign
 
 
+def test_arguments_that_begin_on_the_line_after_the_name_are_sent_whole(places: tuple[Path, Path]):
+    home, work = places
+    write(home / "commands", "fix.md", "Fix this: $ARGUMENTS")
+    for text in ("/fix\nthe bug in line two\nand its test", "/fix the bug in line two\nand its test"):
+        assert "Fix this: the bug in line two\nand its test" in expand_command(text, home, work)
+
+
 def test_a_link_out_of_the_workspace_and_a_path_are_no_commands(places: tuple[Path, Path], tmp_path: Path):
     home, work = places
     secret = write(tmp_path, "secret.md", "the key")

@@ -1,4 +1,4 @@
-"""A desk for each test."""
+"""A desk or a running service for each test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.confirm.people import Desk
+from tests.confirm.running import Running
 
 
 @pytest.fixture
@@ -16,3 +17,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    """A service that answers over HTTP, in a folder of its own."""
+    with Running(tmp_path / "service", rate=1000) as running:
+        yield running

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +48,6 @@ ALLOWED = {
     "cursor": {"permission": "allow"},
     "copilot": {"permissionDecision": "allow"},
 }
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
-    with Running(tmp_path / "service") as running:
-        yield running
 
 
 def adopt(folder: Path, *arguments: str, **environ: str) -> forked.Done:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not PYTHON, reason="FRAMEWORKS_PYTHON names no Python with the frameworks"),
 ]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
-    with Running(tmp_path / "service", rate=1000) as running:
-        yield running
 
 
 def drive(server: Running, name: str, argument: str, **environ: str) -> str:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,6 @@ START = [
      "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}},
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
 ]  # fmt: skip
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
-    with Running(tmp_path / "service") as running:
-        yield running
 
 
 class Gate:

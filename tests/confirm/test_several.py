@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import httpx2
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, field_of
 from tests.confirm.test_sight import page_of
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
-    with Running(tmp_path) as running:
-        yield running
 
 
 def asked(server: Running, agent: httpx2.Client, **changes: object) -> dict[str, str]:

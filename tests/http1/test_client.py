@@ -323,7 +323,7 @@ async def test_so_many_connections_and_no_more():
         await serve(reader, writer)
         now[0] -= 1
 
-    async with asking(counted, Limits(most_connections=2)) as (client, url):
+    async with asking(counted, Limits(max_connections=2)) as (client, url):
         assert await asyncio.gather(*[get(client, url) for _ in range(20)]) == [b"ok"] * 20
         async with client.exchange(Request("GET", url, {})), client.exchange(Request("GET", url, {})):
             full = await failure(client, url, silence_s=0.02)

@@ -16,7 +16,7 @@ from tests.support import each
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelInfo, ModelReply
-from whet.providers.token_count import TextSize, checked, size_of
+from whet.providers.token_count import TextSize, correct_usage, size_of
 
 WORDS = "the quick brown fox jumps over the lazy dog and counts 12 tokens. " * 60
 LONG = [Message("user", WORDS)]
@@ -255,7 +255,7 @@ def test_a_report_that_was_too_large_costs_as_much_as_the_estimate(
     usage = info.usage(prompt=HUGE, output=1)
     if own_usd is not None:
         usage = msgspec.structs.replace(usage, cost_usd=own_usd)
-    counted = checked(info, usage, TextSize(2_997, 100, most=13_000), TextSize(3, 1))
+    counted = correct_usage(info, usage, TextSize(2_997, 100, most=13_000), TextSize(3, 1))
     assert (counted.prompt_tokens, counted.output_tokens) == (999, 1)
     assert counted.cost_usd == pytest.approx(expected_usd)
 

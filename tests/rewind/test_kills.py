@@ -15,7 +15,7 @@ from tests.rewind.test_destruction import BACK
 from tests.rewind.trees import fill, fingerprint, unlock, workspace
 from whet.rewind import database
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import Scope, finish, take_back
+from whet.rewind.taking_back import Scope, finish_interrupted, take_back
 
 
 def child(work: Callable[[], object]) -> int:
@@ -100,7 +100,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
         killed_once(back_first.exists, restore)
         made = workspace(folder)
         mid = fingerprint(root)
-        finished = finish(made)
+        finished = finish_interrupted(made)
         now = fingerprint(root)
         assert now == (before if finished else mid), f"seed {seed}"
         assert now in (before, wrecked), f"seed {seed}: half done"

@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.sandbox.engines import ENGINES, EngineCase
-from tests.sandbox.jails import made_jail
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.jailed_process import exit_code_of
 from whet.tools.shell import command_environment
@@ -81,13 +77,6 @@ _ATTEMPTS = {
     "stop the parent": "os.kill(parent, signal.SIGSTOP)",
     "wake the parent": "os.kill(parent, signal.SIGCHLD)",
 }
-
-
-@pytest.fixture(params=ENGINES, ids=str)
-def jail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jail]:
-    case: EngineCase = request.param
-    with made_jail(case, tmp_path) as made:
-        yield made
 
 
 def test_a_command_gets_its_input_and_outputs_and_no_other_descriptor(jail: Jail) -> None:

@@ -6,24 +6,15 @@ import os
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sandbox.engines import ENGINES, EngineCase
-from tests.sandbox.jails import made_jail, run
+from tests.sandbox.jails import run
 from tests.tools.calls import Desk
 from whet.sandbox.hardlinks import WorkspaceLinks
 from whet.sandbox.jail import Jail
-
-
-@pytest.fixture(params=ENGINES, ids=str)
-def jail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jail]:
-    case: EngineCase = request.param
-    with made_jail(case, tmp_path) as made:
-        yield made
 
 
 def test_a_linked_file_of_a_cache_stays_as_it_is(jail: Jail, tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
-from tests.sandbox.jails import made_jail, run
+from tests.sandbox.jails import run
 from whet.contract.errors import ToolError
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.sandbox.policy import read_opening
@@ -25,13 +24,6 @@ from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine
 from whet.sandbox.system_folders import default_policy
 from whet.tools.shell import command_environment
-
-
-@pytest.fixture(params=ENGINES, ids=str)
-def jail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jail]:
-    case: EngineCase = request.param
-    with made_jail(case, tmp_path) as made:
-        yield made
 
 
 def test_a_command_works_in_its_workspace(jail: Jail) -> None:

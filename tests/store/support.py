@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ ONLY_POSTGRES = pytest.mark.parametrize(
 USAGE = Usage(
     prompt_tokens=10, completion_tokens=5, total_tokens=15, input_tokens=10, output_tokens=5, cost_usd=0.5
 )
+
+
+def on(db: StateDatabase, work: Callable[..., Any], *args: Any, **more: Any) -> Any:
+    """Run a function of the store in a transaction of its own."""
+    return db.write_now(lambda connection: work(connection, *args, **more))
 
 
 def user(text: str) -> Message:

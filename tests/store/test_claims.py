@@ -6,17 +6,13 @@ import os
 
 import pytest
 
-from tests.store.support import ONLY_SQLITE
+from tests.store.support import ONLY_SQLITE, on
 from whet.clock import iso
 from whet.contract.errors import StoreBusy
 from whet.store import claims
 from whet.store.claims import LEASE_S, Holder
 
 _NOBODY = 999_999_999
-
-
-def on(db, work, *args):
-    return db.write_now(lambda c: work(c, *args))
 
 
 def held(db) -> tuple[str, str] | None:

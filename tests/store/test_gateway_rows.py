@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tests.store.support import on
 from whet.contract.channels import ChatPlace
 from whet.contract.errors import NotFound
 from whet.store import chat_changes, chats, paired
@@ -13,10 +14,6 @@ from whet.store.paired import MAX_WAITING, PairedPerson, PairingRequest
 
 HOME = ChatPlace("telegram", "100", user="7")
 GROUP = ChatPlace("telegram", "-5", "topic", "7", is_group=True)
-
-
-def on(db, work, *args, **more):
-    return db.write_now(lambda c: work(c, *args, **more))
 
 
 def test_a_place_is_one_conversation(db):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, user
+from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, on, user
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import BudgetReached, NotFound, StoreBusy
 from whet.store import digests, goals, helper_rows, jobs, schedules, sessions, wallet
@@ -15,10 +15,6 @@ from whet.store.helper_rows import HelperRow
 from whet.store.schedules import Firing, Schedule
 from whet.store.sessions import NewSession
 from whet.store.wallet import Cap, PlannedCall
-
-
-def on(db, work, *args, **more):
-    return db.write_now(lambda c: work(c, *args, **more))
 
 
 def goal(id_: str, session: str, begun: str, **fields) -> GoalRow:

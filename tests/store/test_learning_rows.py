@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.store.support import on
 from whet.contract.errors import NotFound, StoreCorrupt
 from whet.contract.origin import Origin
 from whet.store import learned, ledger, purge, sessions
@@ -14,10 +15,6 @@ from whet.store.learned import ContextItem, FileState, Mark, Use
 from whet.store.ledger import FileChange, NewRow, Quote, hash_text
 from whet.store.purge import PURGED
 from whet.store.sessions import NewSession
-
-
-def on(db, work, *args, **more):
-    return db.write_now(lambda c: work(c, *args, **more))
 
 
 def new(**more):

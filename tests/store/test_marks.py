@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.store.support import ONLY_SQLITE, USAGE, asking, new_log, talk, user
+from tests.store.support import ONLY_SQLITE, USAGE, asking, new_log, on, talk, user
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
@@ -17,10 +17,6 @@ from whet.store.grants import GrantRepository, GrantRow
 from whet.store.helper_rows import HelperRow
 from whet.store.learned import ContextItem, Use
 from whet.store.sessions import NewSession
-
-
-def on(db, work, *args, **more):
-    return db.write_now(lambda c: work(c, *args, **more))
 
 
 def ms(text: str) -> int:

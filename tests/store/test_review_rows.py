@@ -7,7 +7,18 @@ import asyncio
 import pytest
 from msgspec.json import encode
 
-from tests.store.support import ONLY_SQLITE, USAGE, answer, asking, new_log, reply_and_end, result, talk, user
+from tests.store.support import (
+    ONLY_SQLITE,
+    USAGE,
+    answer,
+    asking,
+    new_log,
+    on,
+    reply_and_end,
+    result,
+    talk,
+    user,
+)
 from whet.contract.errors import StoreError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin, WriteOrigin
@@ -32,10 +43,6 @@ from whet.store.ledger import NewRow, State
 from whet.store.lesson_counts import LearningNews
 from whet.store.reviews import Counters, DaySpending, ReviewRow
 from whet.store.sessions import NewSession
-
-
-def on(db, work, *args, **more):
-    return db.write_now(lambda c: work(c, *args, **more))
 
 
 def facts(**fields) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from tests.store.support import on
 from tests.support import list_jobs
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
@@ -26,10 +27,6 @@ HOURLY = Schedule(
     toolsets=("web", "files"),
     quiet="22:00-07:00",
 )
-
-
-def on(db, work, *args, **more):
-    return db.write_now(lambda c: work(c, *args, **more))
 
 
 def at(clock, seconds):

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.support import USAGE, asking, finish, new_log, result, talk, user
+from tests.store.support import USAGE, asking, finish, new_log, on, result, talk, user
 from whet.contract.tools import ToolOutput
 from whet.store import api, costs, counts, imported_items, learned, sessions, warm
 from whet.store.api import SessionOwner
 from whet.store.costs import DecisionCount
 from whet.store.sessions import NewSession
 from whet.store.warm import ArmCounts, TemplateState, WarmStart
-
-
-def on(db, work, *args, **more):
-    return db.write_now(lambda c: work(c, *args, **more))
 
 
 def listed(db, limit, **more):

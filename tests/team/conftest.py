@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from tests.team.cluster import NO_SERVER, Cluster, shared
+from whet.store.team import TeamDatabase
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,3 +27,10 @@ def url(cluster: Cluster) -> Iterator[str]:
     made = cluster.database()
     yield made
     cluster.drop(made)
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[TeamDatabase]:
+    """A team's database of this test's own, open."""
+    with closing(TeamDatabase.open_url(url)) as database:
+        yield database

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -36,13 +35,6 @@ HAND = Origin("user")
 SKILL = "---\nname: deploy\ndescription: How we deploy.\n---\nRun make ship.\n"
 MAIN, SCRIPT = "skills/deploy/SKILL.md", "skills/deploy/scripts/ship.sh"
 NOTES = "memories/MEMORY.md"
-
-
-@pytest.fixture
-def db(url: str) -> Iterator[TeamDatabase]:
-    database = TeamDatabase.open_url(url)
-    yield database
-    database.close()
 
 
 def home(db: StateDatabase, folder: Path, profile: str = "") -> LearningService:

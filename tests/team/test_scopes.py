@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -70,13 +70,6 @@ def holding(
             yield held, done
         finally:
             held.end()
-
-
-@pytest.fixture
-def db(url: str) -> Iterator[TeamDatabase]:
-    database = TeamDatabase.open_url(url)
-    yield database
-    database.close()
 
 
 def return_one(connection: object) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import apsw
 import msgspec
 import psycopg
@@ -29,13 +27,6 @@ from whet.store.team_words import evaluate, format_vector, parse_leaf, to_tsquer
 
 COUNT, NEWEST = 12_000, 4_000
 LOWEST = (COUNT - NEWEST + 2) << rows.SEQ_BITS
-
-
-@pytest.fixture
-def db(url: str) -> Iterator[TeamDatabase]:
-    database = TeamDatabase.open_url(url)
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -287,7 +287,7 @@ def test_what_a_command_takes_back_is_undone_in_this_turn_and_the_one_before() -
 def test_a_file_written_back_to_what_it_was_undoes_the_write_between() -> None:
     a, b = write("f", "one"), write("f", "two")
     assert outcomes(a, b, a) == ["corrected", "undone", "ok"]
-    assert judged(a, b, a)[1].reason == "what stood there before came back"
+    assert judged(a, b, a)[1].reason == "a later call put back what it replaced"
     assert outcomes(a, b, "as it was", a)[1] == "undone"
     assert outcomes(a, write("g", "two"), a)[:2] == ["ok", "ok"]
     assert outcomes(a, b, edit("f", "two", "one"))[1] == "ok"

@@ -36,18 +36,18 @@ class TurnClock:
         self._limit_s = limit_s
         self._timeout = asyncio.timeout(None)
         self._around = around
-        self._askers = 0
+        self._open_pauses = 0
         self._paused_s = 0.0
-        self._stopped_at_s = 0.0
+        self._paused_at_s = 0.0
         self._due_s = math.inf  # in the loop's time, without the current pause
-        self._held_at_s = 0.0
+        self._paused_at_loop_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
         if self._limit_s is not None:
             self._due_s = asyncio.get_running_loop().time() + self._limit_s
-            self._look()
+            self._check_time()
         return self
 
     async def __aexit__(
@@ -60,15 +60,15 @@ class TurnClock:
 
     @property
     def left_s(self) -> float | None:
-        """Return the seconds left, or None without a limit or while the clock is paused."""
-        if self._askers or self._due_s == math.inf:
+        """The seconds left, or None without a limit or while the clock is paused."""
+        if self._open_pauses or self._due_s == math.inf:
             return None
         return self._due_s - asyncio.get_running_loop().time()
 
     @property
     def paused_s(self) -> float:
-        """Return how many seconds the clock was paused while people were asked."""
-        return self._paused_s + (self._now_s() - self._stopped_at_s if self._askers else 0.0)
+        """The seconds for which the clock was paused while people were asked."""
+        return self._paused_s + (self._now_s() - self._paused_at_s if self._open_pauses else 0.0)
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -76,31 +76,31 @@ class TurnClock:
         answered."""
         with self._around():
             loop = asyncio.get_running_loop()
-            self._askers += 1
-            if self._askers == 1:
-                self._stopped_at_s, self._held_at_s = self._now_s(), loop.time()
+            self._open_pauses += 1
+            if self._open_pauses == 1:
+                self._paused_at_s, self._paused_at_loop_s = self._now_s(), loop.time()
             try:
                 yield
             finally:
-                self._askers -= 1
-                if not self._askers:
-                    self._paused_s += self._now_s() - self._stopped_at_s
-                    if self._held_at_s < self._due_s:
-                        self._due_s += loop.time() - self._held_at_s
+                self._open_pauses -= 1
+                if not self._open_pauses:
+                    self._paused_s += self._now_s() - self._paused_at_s
+                    if self._paused_at_loop_s < self._due_s:
+                        self._due_s += loop.time() - self._paused_at_loop_s
                     if self._timer is None:
-                        self._look()
+                        self._check_time()
 
-    def _look(self) -> None:
+    def _check_time(self) -> None:
         """Expire the timeout if the time is up, else set the timer again.
 
         A pause does not move the timer, because most pauses are short: after one, the timer fires early
         and is set again for the remaining time.
         """
         loop, self._timer = asyncio.get_running_loop(), None
-        if self._due_s == math.inf or (self._askers and self._held_at_s < self._due_s):
+        if self._due_s == math.inf or (self._open_pauses and self._paused_at_loop_s < self._due_s):
             return  # no limit, or the end of the pause calls this again
         if loop.time() < self._due_s:
-            self._timer = loop.call_at(self._due_s, self._look)
+            self._timer = loop.call_at(self._due_s, self._check_time)
         else:
             self._due_s = math.inf
             self._timeout.reschedule(loop.time())
@@ -114,7 +114,8 @@ async def finish_shielded(work: Awaitable[T]) -> T:
 async def finish_or_undo(work: Awaitable[T], undo: Callable[[T], Awaitable[object]] | None) -> T:
     """Finish `work`; if this task was cancelled meanwhile, `undo` its result, then raise the cancellation.
 
-    Without the undo no one would learn of the result. An error of `work` is lost to the cancellation.
+    The caller is cancelled and never gets the result, so only `undo` can clean up after it. An error of
+    `work` is lost to the cancellation.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -144,11 +144,12 @@ class RequestSearch:
 
 
 def _may_be_refusal(failure: ProviderError) -> bool:
-    """Whether the server answered, and named no time after which it will be back."""
+    """Return whether the server answered, and named no time after which it will be back."""
     is_named_outage = isinstance(failure, Unavailable) and failure.retry_after_s is not None
     return failure.status is not None and not is_named_outage
 
 
 def _is_too_long(refusal: ProviderError) -> bool:
-    """Whether a refusal is about the conversation's length in tokens, not about one item or about bytes."""
+    """Return whether a refusal is about the conversation's length in tokens, not about one item or about
+    bytes."""
     return isinstance(refusal, ContextOverflow) and refusal.status != 413 and not refusal.part

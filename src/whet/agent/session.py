@@ -247,7 +247,7 @@ class Session(msgspec.Struct, frozen=True):
     limits: TurnLimits
     clock: Clock
     workspace: Path
-    note: Callable[[], str] = str
+    note: Callable[[], str] = lambda: ""
     text_note: Callable[[str], str] = lambda text: ""
     observers: Sequence[TurnObserver] = ()
     buffers: Buffers | None = None

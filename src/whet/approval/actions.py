@@ -55,8 +55,8 @@ class ActionView(msgspec.Struct, frozen=True):
 
 
 def depends_on_location(tool: Tool) -> bool:
-    """Whether the effect of a call of `tool` depends on its folder and workspace. Otherwise its declared
-    effects are enough."""
+    """Return whether the effect of a call of `tool` depends on its folder and workspace. Otherwise its
+    declared effects are enough."""
     return not tool.tags.isdisjoint(_BY_TAG)
 
 

@@ -50,14 +50,14 @@ def find_forbidden_address(texts: Iterable[str], scope: RiskScope) -> str:
 
 
 def is_metadata(host: str) -> bool:
-    """Whether this host, a name or an address in any notation, is a cloud's metadata service."""
+    """Return whether this host, a name or an address in any notation, is a cloud's metadata service."""
     if _NAMES.search(host):
         return True
     return any(address in network for address in _addresses(host) for network in _METADATA)
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether this host, a name or an address in any notation, is this machine."""
+    """Return whether this host, a name or an address in any notation, is this machine."""
     return _LOOPBACK.match(host) is not None or any(
         address.is_loopback or address.is_unspecified for address in _addresses(host)
     )

@@ -117,7 +117,7 @@ def missing_openings(
 
 
 def _is_private(opening: Opening, folders: Iterable[Path]) -> bool:
-    """Whether a path is in one of the session's own folders. Paths in the person's home never are."""
+    """Return whether a path is in one of the session's own folders. Paths in the person's home never are."""
     path, home = Path(opening.target), os.path.realpath(os.path.expanduser("~"))
     if opening.kind not in ("read", "write") or path.is_relative_to(home):
         return False
@@ -161,7 +161,7 @@ def judge_jailed(case: GateCase, jailed: JailedCall, first: Ruling) -> Ruling:
 
 
 def _opens_keys(case: GateCase, jailed: JailedCall) -> bool:
-    """Whether the call would open a path that holds keys, or a folder above one.
+    """Return whether the call would open a path that holds keys, or a folder above one.
 
     All of a call runs in one sandbox, so even a part that only looks at names would open the keys to the
     rest.

@@ -60,7 +60,8 @@ def judge_deletion(word: Word, setting: CommandSetting, *, recursive: bool) -> I
 
 
 def is_vital_target(word: Word, setting: CommandSetting) -> bool:
-    """Whether `word` names, or matches everything in, a folder that the machine or the person can't lose."""
+    """Return whether `word` names, or matches everything in, a folder that the machine or the person can't
+    lose."""
     if len(word.text) > 4_096:
         return False
     text = re.sub(r"(/(\*|\.\*|\{,\.\}\*|\.\[\^?.*\]\*|\?\*)?)+$", "", word.text) if word.glob else word.text
@@ -110,7 +111,7 @@ def _find(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
 
 
 def _destroys(words: Sequence[Word]) -> bool:
-    """Whether a word is the name of a program that destroys its operands."""
+    """Return whether a word is the name of a program that destroys its operands."""
     return any("destroys" in program(re.sub(r"^(/usr)?/bin/(?=rm$)", "", w.text)).kinds for w in words)
 
 

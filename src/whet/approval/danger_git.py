@@ -91,7 +91,7 @@ def _by_table(verb: str, arguments: Sequence[Word]) -> Iterator[Finding]:
 
 
 def _runs_another(verb: str, arguments: Sequence[Word]) -> bool:
-    """Whether a verb's own options or address make git run a program."""
+    """Return whether a verb's own options or address make git run a program."""
     if any("ext::" in word.text for word in arguments):
         return True
     return verb == "clone" and any(

@@ -114,7 +114,7 @@ def _docker(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]
 
 
 def _mounts_outside(option: str, setting: CommandSetting) -> bool:
-    """Whether a container gets a folder of this machine outside the workspace."""
+    """Return whether a container gets a folder of this machine outside the workspace."""
     match = re.match(r"(?:-v|--volume)(?: |=)?([^: ]+):|--mount[= ]\S*?\b(?:src|source)=([^, ]+)", option)
     source = (match[1] or match[2]) if match else ""
     return bool(re.match(r"[/~.$]", source)) and judge_write(literal(source), setting)[0] != "normal"

@@ -91,8 +91,8 @@ class Exposure:
             yield "dangerous", reason
 
     def shows_computed_name(self, name: str, invocation: Invocation) -> bool:
-        """Whether a command shows a file whose name another program computes. Names from a program that
-        only lists files do not count."""
+        """Return whether a command shows a file whose name another program computes. Names from a program
+        that only lists files do not count."""
         shows = not program(name).kinds & _SILENT or program(name).kinds & _SHOWS
         sources = list(invocation.inner) if any(word.runs for word in invocation.words) else []
         if program(name).kinds & _SHOWS and any(word.text == "{}" for word in invocation.words):
@@ -158,7 +158,7 @@ def _stem(name: str) -> str:
 
 
 def _makes_text(source: Invocation) -> bool:
-    """Whether a command's output may be a file name that the text doesn't contain."""
+    """Return whether a command's output may be a file name that the text doesn't contain."""
     name = os.path.basename(source.words[0].text) if source.words else ""
     facts = program(_stem(name))
     if name in ("printf", "echo"):
@@ -192,7 +192,8 @@ def find_shown_words(name: str, words: Sequence[Word]) -> Sequence[Word] | None:
 
 
 def _may_hold_pattern(option: str) -> bool:
-    """Whether an option may contain the pattern or name its file, so that each operand is a file: `-2e.`"""
+    """Return whether an option may contain the pattern or name its file, so that each operand is a file:
+    `-2e.`"""
     if option.startswith("--"):
         name = option[2:].partition("=")[0]
         return bool(name) and any(full.startswith(name) for full in _PATTERN_OPTIONS)

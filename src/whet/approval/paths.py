@@ -94,27 +94,27 @@ def resolve_links(path: str) -> str:
 
 
 def is_vital(path: str, scope: RiskScope) -> bool:
-    """Whether losing this folder means losing the machine or a person's home."""
+    """Return whether losing this folder means losing the machine or a person's home."""
     if path == "/" or path == scope.home or scope.home.startswith(path + "/"):
         return True
     return re.fullmatch(_TOP, path) is not None and path not in scope.temp and path != scope.workspace
 
 
 def within(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or below it; both absolute."""
+    """Return whether `path` is `folder` or below it; both absolute."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def is_whets_own(path: str, scope: RiskScope) -> bool:
-    """Whether an absolute path is in Whet's home. The folder in which a person other than the owner works
-    lies there too, and is a workspace like any other for that person alone."""
+    """Return whether an absolute path is in Whet's home. The folder in which a person other than the owner
+    works lies there too, and is a workspace like any other for that person alone."""
     if not within(path, scope.whet_home):
         return False
     return not (within(path, scope.workspace) and is_persons_folder(scope.workspace, scope.whet_home))
 
 
 def is_plain_device(full: str) -> bool:
-    """Whether it is /dev/null or another device that stores nothing."""
+    """Return whether it is /dev/null or another device that stores nothing."""
     return re.fullmatch(_NULL, full) is not None
 
 
@@ -158,7 +158,8 @@ def _outside(full: str, scope: RiskScope) -> Zone:
 
 
 def _is_startup(full: str, scope: RiskScope) -> bool:
-    """Whether it is a start-up file or a key of the home, even if the home is below /tmp or in the workspace.
+    """Return whether it is a start-up file or a key of the home, even if the home is below /tmp or in the
+    workspace.
 
     A workspace inside the home was chosen by the person, even `~/.config/fish`.
     """

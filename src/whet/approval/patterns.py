@@ -36,7 +36,7 @@ class PatternRule(msgspec.Struct, frozen=True):
         return not has_wildcard(first[:3])
 
     def fits(self, tool: str, texts: Iterable[str]) -> bool:
-        """Whether the rule applies to a call of `tool` whose text has any of these forms."""
+        """Return whether the rule applies to a call of `tool` whose text has any of these forms."""
         return matches(self.tool, tool) and (
             self.pattern is None or any(matches(self.pattern, text) for text in texts)
         )

@@ -26,7 +26,7 @@ class Plans:
         (self._planning.add if is_planning else self._planning.discard)(self._root_of(session_id))
 
     def has(self, session_id: str) -> bool:
-        """Whether a session is read-only now."""
+        """Return whether a session is read-only now."""
         return self._root_of(session_id) in self._planning
 
     def denial(self, call: GateCall, action: ActionView) -> Ruling | None:

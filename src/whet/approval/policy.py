@@ -91,7 +91,7 @@ class GatePolicy:
         return Ruling("ask", reason, lasting, by_rule)
 
     def _is_covered(self, tool: str, piece: Piece, grants: tuple[PolicyGrant, ...]) -> bool:
-        """Whether a piece may run without a question: it is safe, or a rule or a grant allows it."""
+        """Return whether a piece may run without a question: it is safe, or a rule or a grant allows it."""
         if piece.level == "safe":
             return True
         if any(matches(rule.tool, tool) and _allows(rule, piece) for rule in self._allow):

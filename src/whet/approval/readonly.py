@@ -18,7 +18,7 @@ from whet.shell.words import Word, in_line, name_of
 
 
 def only_reads(words: Sequence[Word]) -> bool:
-    """Whether a simple command (program first) certainly changes nothing and contacts no one."""
+    """Return whether a simple command (program first) certainly changes nothing and contacts no one."""
     first = words[0]
     if first.dynamic or first.glob or ("/" in first.text and not is_standard_path(first.text)):
         return False
@@ -38,7 +38,7 @@ def only_reads(words: Sequence[Word]) -> bool:
 
 
 def fits_reading(reading: Reading | None, words: Sequence[Word]) -> bool:
-    """Whether the words after a program or verb are such that it only reads."""
+    """Return whether the words after a program or verb are such that it only reads."""
     if reading is None or has_any(words, reading.without):
         return False
     if reading.only is not None and any(word.text not in reading.only for word in words):
@@ -53,7 +53,7 @@ def fits_reading(reading: Reading | None, words: Sequence[Word]) -> bool:
 
 
 def is_standard_path(path: str) -> bool:
-    """Whether a program's path is in one of the standard installation folders."""
+    """Return whether a program's path is in one of the standard installation folders."""
     return re.fullmatch(r"(/usr(/local)?|/opt/homebrew)?/s?bin/[^/]+", path) is not None
 
 
@@ -61,7 +61,7 @@ _SED_PLAIN = frozenset("{}#=dDFgGhHlnNpPqQsxyz:btTvaic")
 
 
 def _sed_only_reads(words: Sequence[Word]) -> bool:
-    """Whether sed only prints, deletes and substitutes: no -i, no script file, no w, r or e."""
+    """Return whether sed only prints, deletes and substitutes: no -i, no script file, no w, r or e."""
     options = (word.text for word in words if word.text[:1] == "-" and word.text not in ("-", "-e"))
     script = parse_sed_call(words)
     if script.dynamic or not all(
@@ -73,7 +73,7 @@ def _sed_only_reads(words: Sequence[Word]) -> bool:
 
 
 def _awk_only_reads(words: Sequence[Word]) -> bool:
-    """Whether awk gets its program on the line and only reads the files that the line names."""
+    """Return whether awk gets its program on the line and only reads the files that the line names."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
         if not re.match(r"-[Fv]", words[at].text):
@@ -89,7 +89,8 @@ _GIT_PLAIN = ProgramWords("--no-pager -P -C --no-optional-locks --literal-pathsp
 
 
 def _git_only_reads(words: Sequence[Word]) -> bool:
-    """Whether git's verb only reads with these arguments, and no option writes a file or runs a program."""
+    """Return whether git's verb only reads with these arguments, and no option writes a file or runs a
+    program."""
     at = 0
     while at < len(words) and words[at].text in _GIT_PLAIN:
         at += 2 if words[at].text == "-C" else 1

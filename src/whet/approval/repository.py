@@ -105,7 +105,7 @@ def _repository(folder: str) -> str:
 
 
 def _may_run(git_path: str, verb: str, reads: bool) -> bool:
-    """Whether to ask git for the settings: they seem to run a program, or only git can read them."""
+    """Return whether to ask git for the settings: they seem to run a program, or only git can read them."""
     settings = _parse_settings(git_path)
     return settings is None or any(_runs_program(key, value, verb, reads) for key, value in settings)
 

@@ -121,7 +121,7 @@ def _describe_lost(action: ActionView, openings: Sequence[Opening], *, is_confin
 
 
 def _stays_in_workspace(action: ActionView) -> bool:
-    """Whether a command only reads, but for output to files of the workspace that its text names."""
+    """Return whether a command only reads, but for output to files of the workspace that its text names."""
     return not action.needs and all(
         piece.level == ("normal" if piece.program == _OUTPUT else "safe") for piece in action.pieces
     )

@@ -37,7 +37,7 @@ class Sealed(Protocol):
         ...
 
     def forbids(self, path: Path) -> bool:
-        """Whether a path, its links followed, belongs to the service."""
+        """Return whether a path, its links followed, belongs to the service."""
         ...
 
     def touched_by(self, text: str) -> str:

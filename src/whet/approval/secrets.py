@@ -64,8 +64,8 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def is_secret(path: str, scope: RiskScope | None = None) -> bool:
-    """Whether the file at this path usually holds keys or passwords. With a scope, this includes Whet's own
-    home."""
+    """Return whether the file at this path usually holds keys or passwords. With a scope, this includes
+    Whet's own home."""
     if scope is not None and is_whets_own(path, scope):
         return _PUBLIC_IN_WHET_HOME.match(path[len(scope.whet_home) :]) is None
     secret, public = _patterns()
@@ -75,7 +75,8 @@ def is_secret(path: str, scope: RiskScope | None = None) -> bool:
 
 
 def holds_secrets(path: str, scope: RiskScope) -> bool:
-    """Whether a folder, given by its absolute path, contains secrets: the home and the folders above it."""
+    """Return whether a folder, given by its absolute path, contains secrets: the home and the folders above
+    it."""
     home = scope.home
     if within(home, path):
         return True
@@ -84,7 +85,7 @@ def holds_secrets(path: str, scope: RiskScope) -> bool:
 
 
 def opens_secrets(path: str, scope: RiskScope) -> bool:
-    """Whether reading this path, or files below it, may reveal secrets."""
+    """Return whether reading this path, or files below it, may reveal secrets."""
     return (
         is_secret(path, scope)
         or holds_secrets(path, scope)
@@ -136,7 +137,7 @@ def _named_in_text(text: str, setting: CommandSetting) -> bool:
 
 @cache
 def _asks_for_secrets(pattern: str) -> bool:
-    """Whether a pattern is made for the names of secrets, wherever they are."""
+    """Return whether a pattern is made for the names of secrets, wherever they are."""
     if not any(mark in pattern for mark in "*?["):
         return False
     facts: SecretFacts = secret_facts()
@@ -149,7 +150,7 @@ def _asks_for_secrets(pattern: str) -> bool:
 
 
 def _matches_secret(full: str, scope: RiskScope) -> bool:
-    """Whether a pattern in the path's last part matches an existing secret file."""
+    """Return whether a pattern in the path's last part matches an existing secret file."""
     folder, pattern = os.path.split(full)
     return any(
         is_secret(entry.path, scope) or (entry.is_symlink() and is_secret(resolve_links(entry.path), scope))

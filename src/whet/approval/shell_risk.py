@@ -304,7 +304,7 @@ class _Judge:
 
 
 def _is_elsewhere(folders: Folders, scope: RiskScope) -> bool:
-    """Whether a command may run in a folder outside the workspace, or in one that is not known."""
+    """Return whether a command may run in a folder outside the workspace, or in one that is not known."""
     places = [resolve_links(folder) for folder in folders]
     return not places or any(not place or not within(place, scope.workspace) for place in places)
 
@@ -373,7 +373,7 @@ def _describe_piped_text(invocation: Invocation) -> str:
 
 
 def is_environment_dump(script: ShellScript) -> bool:
-    """Whether some command prints the environment."""
+    """Return whether some command prints the environment."""
     return any(
         i.words and i.words[0].text in ("env", "printenv", "export", "declare", "set") and len(i.words) == 1
         for i in script.invocations

@@ -57,7 +57,7 @@ def judge_variable(name: str, word: Word) -> tuple[Piece | None, bool]:
 
 
 def _names_program(name: str, word: Word) -> bool:
-    """Whether a variable that names a program or its source is set to an unusual value."""
+    """Return whether a variable that names a program or its source is set to an unusual value."""
     if _SOURCES.fullmatch(name):
         return True
     if name == "NODE_OPTIONS":

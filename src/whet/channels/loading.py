@@ -56,7 +56,7 @@ def kinds() -> list[str]:
 
 
 def is_known(kind: str) -> bool:
-    """Whether the platform exists. Installed packages are searched if it is not one of ours."""
+    """Return whether the platform exists. Installed packages are searched if it is not one of ours."""
     return kind in _OURS or kind in kinds()
 
 

@@ -352,7 +352,7 @@ def _e(part: str) -> str:
 
 
 def mentions(text: str, name: str) -> bool:
-    """Whether a text mentions this name, as @name."""
+    """Return whether a text mentions this name, as @name."""
     return bool(name) and re.search(rf"(?<!\w)@{re.escape(name)}(?!\w)", text, re.IGNORECASE) is not None
 
 

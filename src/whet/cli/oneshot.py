@@ -147,7 +147,7 @@ def _add_standard_input(question: str, notices: list[str]) -> str:
 
 
 def is_piped(fd: int = 0) -> bool:
-    """Whether `fd` is a pipe, a socket or a file, so that it may hold input."""
+    """Return whether `fd` is a pipe, a socket or a file, so that it may hold input."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:
@@ -409,13 +409,13 @@ def _write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
-        is_fault = (
-            not isinstance(error, BrokenPipeError) and error.errno != errno.EIO
-        )  # EIO: a closed terminal
+        is_closed_terminal = error.errno == errno.EIO
+        is_fault = not isinstance(error, BrokenPipeError) and not is_closed_terminal
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # also for what is still buffered
         if is_fault:
             raise WhetError(
-                f"standard output can't be written: {error.strerror}", hint="the session is stored"
+                f"standard output can't be written: {error.strerror}",
+                hint="the answer is stored: whet sessions show ID",
             ) from error
 
 

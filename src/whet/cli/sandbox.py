@@ -135,7 +135,7 @@ def _confinement(home: Home) -> tuple[Confinement, Path]:
 
 
 def _is_denied(opening: Opening, workspace: Path, rules: PathRules) -> bool:
-    """Whether a deny rule protects the path of an opening, which then helps nothing."""
+    """Return whether a deny rule protects the path of an opening, which then helps nothing."""
     is_path = opening.kind in ("read", "write")
     return is_path and rules.find(opening.target, workspace, writes=opening.kind == "write") != ""
 

@@ -38,10 +38,10 @@ from whet.team.worker import TurnWorker
 from whet.terminal.output import emit_json
 from whet.terminal.wording import printable
 
-_LOOK_S = 2.0
-_LEAVE_S = 2.0
-_ANSWERS = 5
-_ANSWERS_PER_LEASE = 8
+_RECHECK_S = 2.0
+_MAX_EXIT_S = 2.0
+_PROBES = 5
+_MIN_ANSWERS_PER_LEASE = 8
 
 
 def _print_end(ended: EndedTurn) -> None:
@@ -52,10 +52,13 @@ def _print_end(ended: EndedTurn) -> None:
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
-    """Options of a worker: the number of turns at once, the seconds that turns may take to end when it stops,
-    and the address of its metrics (port -1: none)."""
+    """Options of a worker.
 
-    most: int
+    It runs at most `max_turns` at once; when it stops, they have `drain_s` seconds to end. Its metrics are
+    served at `host` and `port` (-1: not at all).
+    """
+
+    max_turns: int
     drain_s: float
     host: str = "127.0.0.1"
     port: int = -1
@@ -69,19 +72,19 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
     settings = load(home, {}, environ=os.environ).settings
     workspace = workspace_of(settings)
 
-    async def go() -> None:
+    async def serve() -> None:
         people = PersonRouter()
         app = await App.start(
             home, settings, load_secrets(home, os.environ), people, workspace, source="team"
         )
-        hosted = SessionHost(app.sessions, people, max_turns=options.most)
+        hosted = SessionHost(app.sessions, people, max_turns=options.max_turns)
         try:
             app.services.models.require_model()
             queue = team_queue(app.database)
             _check_lease(queue, settings.store.lease_s)
             questions = WorkerQuestions(queue.database, app.clock)
             owner = claims.owner_name(app.clock.new_id())
-            worker = TurnWorker(hosted, queue, owner, options.most, _print_end, questions.person_of)
+            worker = TurnWorker(hosted, queue, owner, options.max_turns, _print_end, questions.person_of)
             worker.answer_listeners.append(questions.read_answers)
             loop = asyncio.get_running_loop()
             ending: list[asyncio.Task[None]] = []
@@ -92,8 +95,8 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
 
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop)
-            async with serve_probe(worker, queue, options) as where:
-                click.echo(f"working on the team's turns, {options.most} at a time{where}")
+            async with serve_probe(worker, queue, options) as address_note:
+                click.echo(f"working on the team's turns, {options.max_turns} at a time{address_note}")
                 sys.stdout.flush()
                 await worker.serve(settings.store.lease_s)
         finally:
@@ -101,7 +104,7 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
             await app.reviews.leave()
             await app.aclose()
 
-    run_on_loop(go())
+    run_on_loop(serve())
 
 
 @asynccontextmanager
@@ -122,10 +125,10 @@ async def serve_probe(
 
 
 async def _exit_now(worker: TurnWorker) -> None:
-    """Exit as in a crash, after noting that it is none. A cancelled turn would be over; a turn that is left
-    open is continued elsewhere."""
+    """Hand the open turns to other workers and exit without cancelling them: a cancelled turn would be over,
+    an open one is continued elsewhere."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LEAVE_S):
+        async with asyncio.timeout(_MAX_EXIT_S):
             await worker.leave_all()
     click.echo("the time to end is over: open turns are left to other workers", err=True)
     os._exit(0)
@@ -134,11 +137,11 @@ async def _exit_now(worker: TurnWorker) -> None:
 def _check_lease(queue: DatabaseQueue, lease_s: float) -> None:
     """Raise ConfigError if the database answers too slowly for leases of this length."""
     times_s: list[float] = []
-    for _ in range(_ANSWERS):
+    for _ in range(_PROBES):
         began_s = time.monotonic()
         queue.database.run(lambda db: db.execute("SELECT 1").fetchone())
         times_s.append(time.monotonic() - began_s)
-    least_s = statistics.median(times_s) * _ANSWERS_PER_LEASE
+    least_s = statistics.median(times_s) * _MIN_ANSWERS_PER_LEASE
     if lease_s < least_s:
         raise ConfigError(
             f"leases of {lease_s:g} s are too short: the team's database takes"
@@ -154,7 +157,7 @@ def list_aside(home: Home) -> list[aside.AsideTurn]:
 
 
 def release_turns(home: Home, turn_ids: Sequence[str]) -> None:
-    """Return turns that were set aside to the queue, all or none. Raises NotFound."""
+    """Put turns that were set aside back into the queue, all or none. Raises NotFound."""
     with closing(open_store(home, SystemClock())) as database:
 
         def release_all(connection: apsw.Connection) -> None:
@@ -178,8 +181,8 @@ def team_queue(database: StateDatabase) -> DatabaseQueue:
 
 def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool) -> None:
     """Queue a turn, in a new session or a stored one, and print its answer when a worker has finished it."""
-    database, clock = open_store(home, SystemClock()), SystemClock()
-    with closing(database):
+    clock = SystemClock()
+    with closing(open_store(home, clock)) as database:
         queue = team_queue(database)
         turn_id, session_id = clock.new_id(), clock.new_id()
         if session:
@@ -219,7 +222,7 @@ def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> Ended
             ended = outcome(queue.database, turn_id)
             if ended is not None and ended.reason:
                 return ended
-            queue.hear(ENDED, _LOOK_S)
+            queue.hear(ENDED, _RECHECK_S)
     why, place = queue.database.read_now(
         lambda db: (orders.why_waiting(db, turn_id), orders.place_of(db, turn_id))
     )

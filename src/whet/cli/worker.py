@@ -41,7 +41,7 @@ from whet.terminal.wording import printable, review_line
 @click.option("--json", "as_json", is_flag=True, help="With --drain: one JSON object at the end.")
 @click.option(
     "--turns",
-    "most_turns",
+    "max_turns",
     type=click.IntRange(0),
     default=0,
     metavar="N",
@@ -71,12 +71,12 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
 
     Ctrl-C stops. The next worker continues an unfinished review; a schedule's run ends as stopped.
     """
-    if turns["most_turns"]:
+    if turns["max_turns"]:
         with needs_driver():
             from whet.cli.team_turns import WorkerOptions, run_turns  # noqa: PLC0415 - brings psycopg, an extra
 
-        where = turns["metrics_host"], turns["metrics_port"]
-        run_turns(home, WorkerOptions(turns["most_turns"], turns["end_s"], *where))
+        address = turns["metrics_host"], turns["metrics_port"]
+        run_turns(home, WorkerOptions(turns["max_turns"], turns["end_s"], *address))
         return
     if as_json and not drain:
         raise click.UsageError("--json needs --drain")
@@ -93,7 +93,7 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
         if not as_json:
             click.echo(run_line(finished))
 
-    run_on_loop(_run(home, (show_review, show_run), patience_s if drain else None))
+    run_on_loop(_run(home, show_review, show_run, patience_s if drain else None))
     if as_json:
         emit_json(
             {"reviews": done, "runs": [{"name": ended.schedule.name, "run": ended.run} for ended in runs]}
@@ -104,23 +104,28 @@ def run_line(finished: FinishedRun) -> str:
     """Describe the result of a schedule's run."""
     run = finished.run
     note = f": {printable(run.note)}" if run.note else ""
-    where = f", session {run.session_id}" if run.session_id else ""
-    return f"Schedule {printable(finished.schedule.name)} {run.result}{where}{note}"
+    session = f", session {run.session_id}" if run.session_id else ""
+    return f"Schedule {printable(finished.schedule.name)} {run.result}{session}{note}"
 
 
-_Tell = tuple[Callable[[ReviewFinished], None], Callable[[FinishedRun], None]]
-
-
-async def _run(home: Home, tell: _Tell, patience_s: float | None) -> None:
+async def _run(
+    home: Home,
+    show_review: Callable[[ReviewFinished], None],
+    show_run: Callable[[FinishedRun], None],
+    patience_s: float | None,
+) -> None:
+    """Run reviews and schedules until a signal, or with `patience_s` until none is due."""
     settings = load(home, {}, environ=os.environ).settings
     async with open_reviews(home, settings, load_secrets(home, os.environ)) as reviews:
-        reviews.listeners.append(tell[0])
+        reviews.listeners.append(show_review)
 
-        def ran(finished: FinishedRun) -> None:
-            tell[1](finished)
+        def handle_run(finished: FinishedRun) -> None:
+            show_run(finished)
             reviews.wake()  # its turn may have queued a review
 
-        worker = ScheduleWorker(home, reviews.database, SystemClock(), settings.schedules.catch_up_s, ran)
+        worker = ScheduleWorker(
+            home, reviews.database, SystemClock(), settings.schedules.catch_up_s, handle_run
+        )
         running = asyncio.ensure_future(_work(reviews, worker, patience_s))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         with suppress(asyncio.CancelledError):

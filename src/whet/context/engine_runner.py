@@ -102,7 +102,7 @@ class EngineRunner:
         self.deadlines = deadlines
         self.origin: EngineOrigin = "fresh"
         self.threshold = 0
-        self.live: Callable[[], ChatRows] = list
+        self.live: Callable[[], ChatRows] = lambda: []
         self.scope: Callable[[], AbstractContextManager[object]] = nullcontext
         self.tools: list[Tool] | None = None
         self.is_behind = False

@@ -318,7 +318,7 @@ def _within(plan: list[Items], count: int) -> list[Items]:
 
 
 def _may_be_about_pictures(error: ProviderError) -> bool:
-    """Whether a server that takes no pictures, or not these, may have answered with this error."""
+    """Return whether a server that takes no pictures, or not these, may have answered with this error."""
     is_refusal = isinstance(error, BadRequest | ModelRefused) and error.status is not None
     return is_refusal or (isinstance(error, AuthRejected) and error.status == _FORBIDDEN)
 
@@ -331,7 +331,7 @@ def _oldest_first(pictures: Sequence[Item]) -> list[Items]:
 
 
 def _holds_thoughts(sent: Sequence[dict[str, Any]], messages: Sequence[Message]) -> bool:
-    """Whether objects of a request came from what a vendor wants back with an answer."""
+    """Return whether objects of a request came from what a vendor wants back with an answer."""
     for message in messages:
         if message.replay is None:
             continue

@@ -90,7 +90,7 @@ def parts_of(row: ChatRow) -> list[Any]:
 
 
 def is_image(part: Any) -> bool:
-    """Whether a part of a message is an image."""
+    """Return whether a part of a message is an image."""
     return isinstance(part, dict) and "image" in str(cast("dict[str, Any]", part).get("type", ""))
 
 
@@ -126,7 +126,7 @@ def seq_of(row: ChatRow) -> int:
 
 
 def is_reply(row: ChatRow) -> bool:
-    """Whether a row is an answer to the person: text without calls."""
+    """Return whether a row is an answer to the person: text without calls."""
     return row.get("role") == "assistant" and not row.get("tool_calls") and bool(text_of(row).strip())
 
 

@@ -59,13 +59,13 @@ class Summary(msgspec.Struct):
 
 
 def is_synthetic(row: ChatRow) -> bool:
-    """Whether an earlier compaction made the row: a summary, or a filler line that keeps roles
+    """Return whether an earlier compaction made the row: a summary, or a filler line that keeps roles
     alternating."""
     return is_summary(row) or ("_seq" not in row and row.get("content") in (ACK, BRIDGE))
 
 
 def is_summary(row: ChatRow) -> bool:
-    """Whether a row is a summary. A stored message never is, whatever its text."""
+    """Return whether a row is a summary. A stored message never is, whatever its text."""
     return row.get("role") == "user" and "_seq" not in row and chat.text_of(row).startswith(OPEN)
 
 

@@ -10,7 +10,7 @@ from functools import cache
 
 
 def has_wildcard(pattern: str) -> bool:
-    """Whether a pattern has a wildcard that is not escaped."""
+    """Return whether a pattern has a wildcard that is not escaped."""
     return re.search(r"[*?]", re.sub(r"\\.", "", pattern, flags=re.DOTALL)) is not None
 
 
@@ -20,7 +20,7 @@ def unescape(pattern: str) -> str:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether `pattern` matches the whole of `text`."""
+    """Return whether `pattern` matches the whole of `text`."""
     return _compile_pattern(pattern).fullmatch(text) is not None
 
 

@@ -26,7 +26,7 @@ from whet.tools.guardian import Guardian
 from whet.visible import visible
 
 ServerOffer: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
-_MAX = 30
+_MAX_SERVERS = 30
 _NAME_CHARS = 22
 _START_S = 15.0
 _VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
@@ -93,15 +93,15 @@ def read_offers(
     """Return an editor's servers as settings by name, and notices on those that are not used."""
     settings: dict[str, McpServerSettings] = {}
     notices: list[str] = []
-    for offer in offers[:_MAX]:
+    for offer in offers[:_MAX_SERVERS]:
         display_name = visible(offer.name)[:60]
         result = _read_offer(offer, workspace)
         if isinstance(result, str):
             notices.append(f"The editor's MCP server {display_name} is not used: {result}.")
         else:
             settings[_unique_name(offer.name, settings)] = result
-    if len(offers) > _MAX:
-        notices.append(f"The editor brings {len(offers)} MCP servers; {_MAX} are used.")
+    if len(offers) > _MAX_SERVERS:
+        notices.append(f"The editor brings {len(offers)} MCP servers; {_MAX_SERVERS} are used.")
     return settings, notices
 
 

@@ -48,7 +48,7 @@ class ChatCommands:
         return None if update.files else parse(update.text.strip())
 
     async def waits(self, conversation: Conversation, name: str) -> bool:
-        """Whether a command waits for a turn's end. An unknown command is answered at once."""
+        """Return whether a command waits for a turn's end. An unknown command is answered at once."""
         person = await conversation.record.person()
         try:
             return person is not None and not self._find(conversation, person, name).anytime

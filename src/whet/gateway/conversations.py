@@ -97,7 +97,7 @@ class CommandRunner(Protocol):
         ...
 
     async def waits(self, conversation: Conversation, name: str) -> bool:
-        """Whether a command waits for a turn's end. An unknown command is answered at once."""
+        """Return whether a command waits for a turn's end. An unknown command is answered at once."""
         ...
 
     async def run(self, conversation: Conversation, name: str, argument: str) -> None:
@@ -179,7 +179,7 @@ class Conversation:
         self._turn = asyncio.create_task(turn.run(text, images))
 
     async def _has_words(self) -> bool:
-        """Whether a message waits that is to be read by the turn, and not after it."""
+        """Return whether a message waits that is to be read by the turn, and not after it."""
         if self.parts.settings.busy == "queue":
             return False
         updates = [from_json(row.body, Incoming) for row in await self.record.waiting()]

@@ -96,7 +96,8 @@ class UpdateIntake:
                 parts.deliveries.wake(chat_id)
 
     def _is_for_us(self, update: Incoming) -> bool:
-        """Whether an update is addressed to the bot, or belongs to the last one in a group that was."""
+        """Return whether an update is addressed to the bot, or belongs to the last one in a group that
+        was."""
         parts, place = self._parts, update.place
         is_for_us = parts.router.is_for_us(update)
         if place.is_group and update.verb == "message":

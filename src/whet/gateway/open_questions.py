@@ -112,7 +112,7 @@ class _Question:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def is_option(self, text: str) -> bool:
-        """Whether a text is exactly one of the answers that the question shows."""
+        """Return whether a text is exactly one of the answers that the question shows."""
         return not read_line(text, self.options).words
 
     def note_posted(self, messages: Sequence[int]) -> None:
@@ -121,7 +121,8 @@ class _Question:
         self.is_posted = True
 
     def is_answered_by(self, ref: str) -> bool:
-        """Whether words that don't name the question can answer it: it is posted, and they are newer."""
+        """Return whether words that don't name the question can answer it: it is posted, and they are
+        newer."""
         return self.is_posted and not self._precedes(ref, self._messages)
 
     def refusal(self, mark: str, *, is_pressed: bool = False) -> str:
@@ -166,12 +167,12 @@ class ChatQuestions:
         return question.about if question else ""
 
     def is_decided(self, data: str) -> bool:
-        """Whether a button's question has its answer and is about to go."""
+        """Return whether a button's question has its answer and is about to go."""
         question = self._open.get(data.partition(":")[0])
         return question is not None and question.answer.done()
 
     def is_waiting(self, room: tuple[str, str]) -> bool:
-        """Whether a question is open in a room."""
+        """Return whether a question is open in a room."""
         return bool(self._open_in(room))
 
     def handle_press(self, chat_id: int, data: str, *, may: bool, is_own: bool = False) -> str:

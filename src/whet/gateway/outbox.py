@@ -23,7 +23,7 @@ NOTICE = "My last answer may be missing here. To see it: /missing"
 
 
 def is_notice(message: Outgoing) -> bool:
-    """Whether a message is the notice that another one may be missing."""
+    """Return whether a message is the notice that another one may be missing."""
     return any(button.data == SHOW for button in message.buttons)
 
 

@@ -103,7 +103,7 @@ class Router:
         return max(0, len(times) - self._flood)
 
     def is_for_us(self, update: Incoming) -> bool:
-        """Whether an update is addressed to the bot: in a private chat, or by name in a group."""
+        """Return whether an update is addressed to the bot: in a private chat, or by name in a group."""
         if not update.place.is_group:
             return True
         return self._channels[update.place.channel].groups == "mention" and update.mentions_us

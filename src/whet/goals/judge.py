@@ -131,10 +131,8 @@ class GoalJudge:
         try:
             if base is None:  # begun by an older version
                 output = await verifier.run_verifier(self.services, context.workspace, goal.verify, goal.id)
-                passed, text = (
-                    verifier.is_pass(goal.verify, output, ""),
-                    verifier.output_end(output),
-                )
+                passed = verifier.is_pass(goal.verify, output, "")
+                text = verifier.output_end(output)
             else:
                 passed, text = await self._run_verifier(goal, context, base)
         except ToolError as error:

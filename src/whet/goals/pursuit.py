@@ -145,7 +145,7 @@ class GoalRunner:
                 if goal.state == "paused":
                     break
         except BaseException:
-            await self._end(goal, "paused", "interrupted; whet goal resume goes on")
+            await self._end(goal, "paused", "interrupted; whet goal resume continues it")
             raise
         return goal
 
@@ -159,8 +159,8 @@ class GoalRunner:
         if goal.state not in goals.OPEN:
             return goal
         if end is not None and end.reason not in ("answered", "budget"):
-            capped = end.hint == "--budget" or end.hint.startswith("wallet.")
-            return await self._end(goal, "budget" if capped else "paused", end.error or end.reason)
+            is_over_cap = end.hint == "--budget" or end.hint.startswith("wallet.")
+            return await self._end(goal, "budget" if is_over_cap else "paused", end.error or end.reason)
         context = CheckContext(session.workspace, session.person.clarify)
         state, text = await GoalJudge(self.services, self.judged).judge(goal, context)
         goal = await self._reload(goal)
@@ -200,8 +200,8 @@ class GoalRunner:
 
     async def _store_round(self, goal: GoalRow, text: str, state: GoalState) -> GoalRow:
         """Store the result of a round."""
-        mark = verifier.output_hash(text)
-        stalled = goal.stalled + 1 if mark == goal.mark else 0
+        output_hash = verifier.output_hash(text)
+        stalled = goal.stalled + 1 if output_hash == goal.mark else 0
         note = text.partition("\n")[0] if state == "unproven" else ""
         if state == "running" and stalled >= _STALLED_ROUNDS:
             state, note = "stuck", f"{_STALLED_ROUNDS} rounds brought nothing new"
@@ -211,7 +211,7 @@ class GoalRunner:
             state=state,
             said=text,
             stalled=stalled,
-            mark=mark,
+            mark=output_hash,
             note=note,
             ended="" if state in goals.OPEN else iso(self.services.clock.now()),
         )
@@ -219,9 +219,9 @@ class GoalRunner:
         stored = await self._reload(goal)
         if stored.state not in goals.OPEN:
             GoalJudge(self.services).forget(stored)
-        state_text = (
-            stored.state if stored.state != "running" else f"not reached after round {stored.round}, going on"
-        )
+        state_text: str = stored.state
+        if stored.state == "running":
+            state_text = f"not reached after round {stored.round}, going on"
         self.emit(Notice(f"goal: {state_text}" + (f" ({stored.note})" if stored.note else "")))
         return stored
 
@@ -241,8 +241,8 @@ def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
     """Return a report of a goal, computed from its calls."""
     key = sessions.key_of(connection, goal.session)
     usd, tokens = wallet.read_spending(connection, ("goal", goal.id))
-    done = facts.sum_up(facts.list_session_facts(connection, key, since_turn=goal.first_turn))
+    receipt = facts.sum_up(facts.list_session_facts(connection, key, since_turn=goal.first_turn))
     if goal.verify and goal.state == "achieved":
-        done = msgspec.structs.replace(done, state="none")  # the verifier ran after all of it
+        receipt = msgspec.structs.replace(receipt, state="none")  # the verifier ran after all of it
     steps = goals.count_steps(connection, key, goal.first_turn)
-    return GoalReport(goal, done, steps, usd, tokens, accepted_claims(connection, goal))
+    return GoalReport(goal, receipt, steps, usd, tokens, accepted_claims(connection, goal))

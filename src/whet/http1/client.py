@@ -39,14 +39,14 @@ class Limits(msgspec.Struct, frozen=True):
     """A client's limits.
 
     `connect_s` is for each stage of connecting, `silence_s` the longest time without a byte sent or
-    received, `idle_s` how long an idle connection is reused. `most_connections` 0 means no limit.
+    received, `idle_s` how long an idle connection is reused. `max_connections` 0 means no limit.
     """
 
     connect_s: float = 10.0
     silence_s: float = 60.0
     idle_s: float = 60.0
-    most_idle: int = 100
-    most_connections: int = 0
+    max_idle: int = 100
+    max_connections: int = 0
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ class HttpClient:
         self._busy: set[HttpConnection] = set()
         self._closings = 0
         self._buffer = memoryview(bytearray(READ_BYTES))
-        limit = limits.most_connections
+        limit = limits.max_connections
         self._room = asyncio.Semaphore(limit) if limit else None
 
     @contextlib.asynccontextmanager
@@ -220,7 +220,7 @@ class HttpClient:
         oldest_s = connection.idle_since_s - self._limits.idle_s
         while (
             connections[0].idle_since_s < oldest_s
-            or sum(map(len, self._idle.values())) > self._limits.most_idle
+            or sum(map(len, self._idle.values())) > self._limits.max_idle
         ):
             connections.pop(0).abort()
 

@@ -64,14 +64,14 @@ class ServerReports:
         self._working.clear()
 
     def is_reported(self, path: Path) -> bool:
-        """Whether the server has reported on a file as it was last shown."""
+        """Return whether the server has reported on a file as it was last shown."""
         report, file = self._reports.get(path), self.files.get(path)
         if report is None or file is None:
             return file is None
         return report.number > file.reports_before and report.version in (None, file.version)
 
     def may_be_silent(self, path: Path) -> bool:
-        """Whether a server that reports only changes has nothing to report for a file."""
+        """Return whether a server that reports only changes has nothing to report for a file."""
         report = self._reports.get(path)
         return report is not None and report.version is None and not report.errors
 

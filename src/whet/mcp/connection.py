@@ -233,7 +233,7 @@ class Connection:
             await asyncio.wait(tuple(self._waiting.values()), timeout=timeout_s)
 
     async def is_alive(self, timeout_s: float) -> bool:
-        """Whether the server answers a ping in time. An error counts as an answer."""
+        """Return whether the server answers a ping in time. An error counts as an answer."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.request("ping", {})

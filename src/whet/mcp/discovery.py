@@ -223,7 +223,7 @@ def _same_origin(first_url: str, second_url: str) -> bool:
 
 
 def _covers(resource: str, url: str) -> bool:
-    """Whether a resource's name is the server's address or a parent path of it."""
+    """Return whether a resource's name is the server's address or a parent path of it."""
     if not _same_origin(resource, url):
         return False
     above, below = urlsplit(resource).path.rstrip("/"), urlsplit(url).path.rstrip("/")

@@ -135,7 +135,7 @@ class HttpTransport:
             await self._post(message, answer, call_headers, is_second=True)
 
     async def _has_other_login(self, status: int) -> bool:
-        """Whether a newer login exists than the one refused with this status."""
+        """Return whether a newer login exists than the one refused with this status."""
         if status == 401:
             return await self._login.renew()
         return status == 403 and self._login.adopt_newer_login()

@@ -137,7 +137,7 @@ def size_chars(spec: ToolSpec) -> int:
 
 
 def is_enabled(settings: McpServerSettings, tool: str) -> bool:
-    """Whether the settings allow the model a tool. Deny rules come first."""
+    """Return whether the settings allow the model a tool. Deny rules come first."""
     if any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.deny):
         return False
     return not settings.allow or any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.allow)

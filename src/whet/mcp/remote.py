@@ -389,7 +389,7 @@ async def _fetch_catalogue(connection: Connection) -> Catalogue:
 
 
 async def _has_offer(connection: Connection, part: str) -> bool:
-    """Whether the server really has any of an offer; many only claim to."""
+    """Return whether the server really has any of an offer; many only claim to."""
     for method, key in LISTS[part]:
         with contextlib.suppress(ToolError, TimeoutError):
             async with asyncio.timeout(_PART_S):
@@ -399,5 +399,5 @@ async def _has_offer(connection: Connection, part: str) -> bool:
 
 
 def holds_key(name: str, value: str) -> bool:
-    """Whether a header or variable looks like one that holds a key."""
+    """Return whether a header or variable looks like one that holds a key."""
     return "${" in value or is_secret_name(name.replace("-", "_")) or name.lower() == "authorization"

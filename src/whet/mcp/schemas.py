@@ -177,7 +177,7 @@ def _is_type(value: object) -> bool:
 
 
 def _leads_somewhere(reference: object, root: Mapping[str, Any]) -> bool:
-    """Whether a reference points to a part of the same schema."""
+    """Return whether a reference points to a part of the same schema."""
     if not isinstance(reference, str) or not re.match(r"#(/|$)", reference):
         return False
     at: object = dict(root)

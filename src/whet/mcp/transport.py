@@ -80,5 +80,5 @@ class Transport(Protocol):
 
 
 def is_private_address(url: str) -> bool:
-    """Whether no one can read a message on the way to this address: https, or this machine."""
+    """Return whether no one can read a message on the way to this address: https, or this machine."""
     return url.lower().startswith("https://") or is_loopback(url)

@@ -22,7 +22,7 @@ from whet.memory import notes, settling, skill_changes, skill_format, subjects
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
-    BESIDE,
+    SIMILAR_NOTE,
     Claim,
     GateVerdict,
     MemoryRequest,
@@ -155,7 +155,7 @@ class Changes:
         if verdict.text and not edit.before and not verdict.why:
             similar = similar or _find_similar(edit.after, existing)
         if similar and not verdict.why:
-            verdict = msgspec.structs.replace(verdict, why=f"{BESIDE} “{similar}”")
+            verdict = msgspec.structs.replace(verdict, why=f"{SIMILAR_NOTE} “{similar}”")
         row = self._hold_removal(self._build_row(request, origin, verdict, edit))
         return _Planned(row, base, read_base)
 

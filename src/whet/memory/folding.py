@@ -23,11 +23,11 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _ENCODED = re.compile(r"[\w+/-]{8,}")
 _ESCAPED = re.compile(r"(?:\\x|%)([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\0?([0-7]{3})")
 _URL_SAFE = str.maketrans("+/", "-_")
-_PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
+_UNSPACED_SCRIPTS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
 
 # Words that occur in rules about any subject.
 _RULE_WORDS = "always each every keep make need never please prefer use used uses using want wants work"
-_NO_CONTENT = STOP_WORDS.union(_RULE_WORDS.split())
+_WORDS_WITHOUT_CONTENT = STOP_WORDS.union(_RULE_WORDS.split())
 
 
 def fold(text: str) -> str:
@@ -63,7 +63,8 @@ def strip_marks(text: str) -> str:
 
 
 def fill_marks(text: str) -> str:
-    """Return the text, as long as it is, with a letter for each combining mark: a word may end with one."""
+    """Return the text with each combining mark replaced by a letter, so that a mark does not end a word. The
+    length stays the same."""
     return text if text.isascii() else "".join("ª" if category(char)[0] == "M" else char for char in text)
 
 
@@ -76,8 +77,8 @@ def join_words(text: str) -> str:
 def content_words(text: str) -> list[str]:
     """Return the stems of the words that carry content, in order and without duplicates."""
     folded = strip_marks(fold(text))
-    stems = dict.fromkeys(_stem(word) for word in _WORD.findall(folded) if word not in _NO_CONTENT)
-    for run in _PACKED.findall(folded):
+    stems = dict.fromkeys(_stem(word) for word in _WORD.findall(folded) if word not in _WORDS_WITHOUT_CONTENT)
+    for run in _UNSPACED_SCRIPTS.findall(folded):
         stems.pop(_stem(run), None)
         stems.update(dict.fromkeys(run[i : i + 2] for i in range(len(run) - 1)))
     return [word for word in stems if len(word) > 1 or word.isdigit()]
@@ -99,9 +100,9 @@ def find_span(text: str, words: str) -> tuple[int, int] | None:
         if at in skip:
             continue
         for folded in _ZERO_WIDTH.sub("", normalize("NFKC", char).translate(_TYPOGRAPHY)).casefold():
-            put = " " if folded.isspace() else folded
-            if put != " " or (chars and chars[-1] != " "):
-                chars.append(put)
+            char_or_space = " " if folded.isspace() else folded
+            if char_or_space != " " or (chars and chars[-1] != " "):
+                chars.append(char_or_space)
                 offsets.append(at)
     start = "".join(chars).find(words)
     return None if start < 0 else (offsets[start], offsets[start + len(words) - 1] + 1)

@@ -47,7 +47,7 @@ def read_folder(folder: Path) -> SkillIntake:
         raise WhetError(f"{folder} is not a folder", hint="give the folder that holds SKILL.md")
     files = skill_format.read(folder)
     if skill_changes.MAIN not in files:
-        raise WhetError(f"{folder} holds no SKILL.md", hint="a skill is a folder with a SKILL.md in it")
+        raise WhetError(f"{folder} holds no SKILL.md", hint="name the folder that holds it")
     main = decode_text(files[skill_changes.MAIN], folder / skill_changes.MAIN)
     name, description = skill_format.name_and_description(main)
     skill_format.check_name(name)

@@ -14,7 +14,7 @@ Target: TypeAlias = Literal["memory", "user"]
 FILES: dict[Target, str] = {"memory": "memories/MEMORY.md", "user": "memories/USER.md"}
 MemoryAction: TypeAlias = Literal["add", "replace", "remove"]
 SkillAction: TypeAlias = Literal["create", "edit", "patch", "delete", "write_file", "remove_file"]
-BESIDE = "a similar note stays too:"
+SIMILAR_NOTE = "a similar note stays too:"
 """The beginning of the reason on a row whose note may be about the same as an older one."""
 _DONE = {"create": "created", "edit": "edited", "patch": "patched", "delete": "deleted"}
 _STATES = {
@@ -126,18 +126,19 @@ class NeedsYes(WhetError):
 
 
 def describe_outcome(
-    row: LedgerRow, used: str = "", troubles: Mapping[str, str] | None = None
+    row: LedgerRow, room: str = "", troubles: Mapping[str, str] | None = None
 ) -> WriteOutcome:
-    """Return the outcome of a row."""
+    """Return the outcome of a row. `room` says how full its notes file is, `troubles` which files could not
+    be written and why."""
     if row.state not in _STATES:
         return WriteOutcome(False, row.state, f"This change is {row.state}: {row.reason}".strip(), row.id)
     text = f"{_STATES[row.state]} (change {row.id})."
     if row.kind == "memory" and row.remark:
         text += f" It reads: {row.after}."
-        if row.reason.startswith(BESIDE):
+        if row.reason.startswith(SIMILAR_NOTE):
             text += f" But {row.reason}. If this one takes its place, remove that one with the same quotes."
-    if used:
-        text += f" {FILES[target_of(row.item)].rpartition('/')[2]}: {used}."
+    if room:
+        text += f" {FILES[target_of(row.item)].rpartition('/')[2]}: {room}."
     if row.kind == "skill" and row.hash:
         text += f" It is the skill {row.item}." if row.action == "create" else ""
         text += f" The skill's hash is now {row.hash}."

@@ -41,7 +41,8 @@ def open_copy(path: Path) -> Generator[apsw.Connection]:
             yield connection
     except apsw.Error as error:
         raise ConfigError(
-            f"{path} can't be read ({error})", hint="it is not a SQLite database, or a broken one"
+            f"{path} can't be read ({error})",
+            hint="name a SQLite database that is not damaged",
         ) from error
     except OSError as error:
         raise ConfigError(f"{path} can't be read ({error.strerror})") from error

@@ -45,12 +45,13 @@ class HostAnswers:
         return "default"
 
     def has_plugin(self, plugin_id: str) -> bool:
-        """Whether another plugin is loaded already. Plugins are loaded in the order of `plugins.enabled`."""
+        """Return whether another plugin is loaded already. Plugins are loaded in the order of
+        `plugins.enabled`."""
         return plugin_id in self._loaded
 
     def has_capability(self, capability: str) -> bool:
-        """Whether a capability of Hermes' list is granted. Tools may be replaced, because the gate asks about
-        them."""
+        """Return whether a capability of Hermes' list is granted. Tools may be replaced, because the gate
+        asks about them."""
         return capability == "tools.override"
 
     @property

@@ -95,7 +95,7 @@ async def within(limit_s: float, work: Awaitable[Any]) -> Any:
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling the function returns an awaitable."""
+    """Return whether calling the function returns an awaitable."""
     bare: object = function.func if isinstance(function, partial) else function  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] (any callable)
     return inspect.iscoroutinefunction(bare) or inspect.iscoroutinefunction(getattr(bare, "__call__", None))  # noqa: B004 an object's own __call__ may be async
 

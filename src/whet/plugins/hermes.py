@@ -189,7 +189,7 @@ def await_real_usage(engine: ContextEngine, tokens: int) -> None:
 
 
 def is_hermes_plugin(folder: Path) -> bool:
-    """Whether a plugin's own sources, apart from its tests, name modules of Hermes Agent."""
+    """Return whether a plugin's own sources, apart from its tests, name modules of Hermes Agent."""
     for count, path in enumerate(folder.rglob("*.py")):
         if count == _MAX_FILES:
             break

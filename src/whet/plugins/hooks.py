@@ -112,7 +112,7 @@ class Hooks:
         return [hook for hook in hooks if self._strikes.get(id(hook.function), 0) < _STRIKES]
 
     def has(self, *names: str) -> bool:
-        """Whether any hook of these names would be called."""
+        """Return whether any hook of these names would be called."""
         return any(self.hooks_named(name) for name in names)
 
     async def call_all(self, name: str, **facts: Any) -> list[Any]:

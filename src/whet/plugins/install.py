@@ -79,7 +79,7 @@ def _folder_name(source: str) -> str:
 
 
 def is_git(source: str) -> bool:
-    """Whether a source is a git repository rather than a folder."""
+    """Return whether a source is a git repository rather than a folder."""
     return bool(_URL.fullmatch(source)) or (Path(source) / "HEAD").is_file() or source.endswith(".git")
 
 

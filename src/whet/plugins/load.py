@@ -361,7 +361,7 @@ def _class_registration(module: ModuleType) -> Callable[[PluginContext], object]
 
 
 def _has_required_parameters(target: object) -> bool:
-    """Whether a function has required parameters, as register(ctx) has."""
+    """Return whether a function has required parameters, as register(ctx) has."""
     if not callable(target):
         return False
     try:

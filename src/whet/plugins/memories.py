@@ -39,7 +39,7 @@ class RecallStatus(msgspec.Struct, frozen=True):
 
 
 def is_trivial_prompt(text: str | None) -> bool:
-    """Whether a message needs no memories: it is empty, a command, a greeting, or a short reply."""
+    """Return whether a message needs no memories: it is empty, a command, a greeting, or a short reply."""
     message = (text or "").strip()
     return not message or message.startswith("/") or " ".join(_WORD.findall(message.casefold())) in _TRIVIAL
 
@@ -144,7 +144,7 @@ class Memories:
         self._usable: list[MemoryProvider] | None = None
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any."""
         return bool(self._providers)
 
     async def enter(self, session_id: str, facts: Mapping[str, str], *, previous_id: str = "") -> None:

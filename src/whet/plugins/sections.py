@@ -22,7 +22,7 @@ _LIMIT_S = 10.0
 
 
 def is_id(text: object) -> bool:
-    """Whether a section can have this name."""
+    """Return whether a section can have this name."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 

@@ -210,7 +210,7 @@ class AnswerParts:
         return [*pieces, *self._strip_final(end)]
 
     def _counts(self, match: re.Match[str], is_last: bool) -> bool | None:
-        """Whether a mark among words is more than a word; None if the next character decides."""
+        """Return whether a mark among words is more than a word; None if the next character decides."""
         before = self.words + self._held[: match.start()]
         line = before.rpartition("\n")[2]
         if _is_in_code(before, line):
@@ -292,6 +292,6 @@ def _read_calls(text: str) -> list[tuple[str, str]]:
 
 
 def _is_in_code(before: str, line: str) -> bool:
-    """Whether what follows is inside a block or a span of code."""
+    """Return whether what follows is inside a block or a span of code."""
     fences = sum(row.lstrip().startswith(("```", "~~~")) for row in before.split("\n"))
     return bool(fences % 2) or bool(line.count("`") % 2)

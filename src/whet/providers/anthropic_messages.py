@@ -247,7 +247,7 @@ class _Block:
             self.pieces = [bytes(opening.input).decode()]
 
     def is_repeated_by(self, opening: BlockOpening) -> bool:
-        """Whether a server opens this block once more, before anything came of it."""
+        """Return whether a server opens this block once more, before anything came of it."""
         same = (self.type, self.id, self.name) == (opening.type, opening.id or "", opening.name or "")
         return same and not self.is_begun
 

@@ -1,8 +1,8 @@
 """Known model families: how large they are and what they cost. The servers are in config/model_servers.py.
 
 `families.csv` holds windows, largest outputs and list prices, as read from the vendors' pages on 2026-11-21
-(USD per million tokens, the base tier); a price that we are not sure of is left out, and a newer model than
-the table is served with defaults. Only look-ups, nothing is imported that is not needed to say it.
+(USD per million tokens, the base tier). An uncertain price is left out, and a model that is newer than the
+table gets defaults. It imports little, because every command that needs a model loads it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from whet.contract.errors import ConfigError
 from whet.contract.protocols import ModelInfo
 
 DEFAULT_WINDOW_TOKENS = 128_000
+PRICES_AS_OF = "2026-11-21"
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -34,7 +35,8 @@ class Family(msgspec.Struct, frozen=True):
 
 _UNKNOWN = Family(DEFAULT_WINDOW_TOKENS, 8_192, (None,) * 4)
 _FREE = (0.0,) * 4
-_LIST_PRICES = {"openai": ("gpt", "o3", "o4"), "anthropic": ("claude",), "deepseek": ("deepseek",)}
+# The families that a vendor itself serves, for which its list prices hold.
+_VENDOR_FAMILIES = {"openai": ("gpt", "o3", "o4"), "anthropic": ("claude",), "deepseek": ("deepseek",)}
 
 
 @cache
@@ -48,7 +50,6 @@ def families() -> dict[str, Family]:
     return result
 
 
-PRICES_AS_OF = "2026-11-21"
 own_prices: dict[str, tuple[str, tuple[float | None, ...]]] = {}
 _OWN_COLUMNS = "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd"
 
@@ -99,7 +100,7 @@ def describe_model(
     prices = family.prices
     if server is not None and server.local:
         prices = _FREE
-    elif not family_name.startswith(_LIST_PRICES.get(provider, ("\0",))):
+    elif not family_name.startswith(_VENDOR_FAMILIES.get(provider, ())):
         prices = _UNKNOWN.prices
     prices = _find_own_prices(provider, model) or prices
     return ModelInfo(

@@ -166,13 +166,13 @@ class ChatCompletions:
         return b"," + encode(fields)
 
     def _is_replayed(self, name: str) -> bool:
-        """Whether a field of an answer goes back to its server."""
+        """Return whether a field of an answer goes back to its server."""
         dialect = self.dialect
         is_other = is_other_reasoning(name) and OTHER_REASONING in dialect.replay_fields
         return name in dialect.replay_fields or (is_other and name not in dialect.left_out)
 
     def _is_own_id(self, messages: Sequence[Message], index: int) -> bool:
-        """Whether the call of a result has an id that its server made and wants back as it is."""
+        """Return whether the call of a result has an id that its server made and wants back as it is."""
         if _IDS.fullmatch(messages[index].tool_call_id):
             return True
         caller = caller_of(messages, index)

@@ -153,12 +153,8 @@ def classify(
     """
     line = f"{info.provider}: {_add_status(mask(server_error.message)[:300], answered)}"
     error = _by_words(info, status, server_error, line) or _by_status(status, server_error, line)
-    error.provider, error.model, error.status, error.code = (
-        info.provider,
-        info.model,
-        status,
-        server_error.kind,
-    )
+    error.provider, error.model = info.provider, info.model
+    error.status, error.code = status, server_error.kind
     error.detail = drop_echo(server_error.detail or server_error.message)
     return error
 
@@ -204,7 +200,9 @@ def _by_status(status: int, server_error: ServerError, line: str) -> ProviderErr
         return BadRequest(line, hint="a proxy wants a name and a password: check HTTPS_PROXY and HTTP_PROXY")
     if status == 404:
         return BadRequest(line, hint="check model.base_url (most end in /v1) and the model: whet model list")
-    return BadRequest(line, hint="the server did not accept the request's shape")
+    return BadRequest(
+        line, hint="the server did not accept the request's shape: whet model probe shows what it accepts"
+    )
 
 
 def _overflow(line: str, server_error: ServerError) -> ContextOverflow:

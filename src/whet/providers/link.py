@@ -41,9 +41,9 @@ from whet.providers.token_count import (
     PromptSizes,
     TextSize,
     answer_size,
-    checked,
+    correct_usage,
     is_plausible,
-    lost,
+    lost_usage,
     size_of,
 )
 from whet.providers.tool_schemas import NO_CUTS, ToolCuts
@@ -286,16 +286,16 @@ class ServerLink:
 
     def _lost(self, attempt: _Attempt) -> Usage:
         """Return what an attempt without a whole answer used."""
-        return lost(self.info, attempt.decoder.usage(), self._measure(attempt), attempt.answer_size)
+        return lost_usage(self.info, attempt.decoder.usage(), self._measure(attempt), attempt.answer_size)
 
     def _checked(self, attempt: _Attempt, reply: ModelReply) -> ModelReply:
-        """Return the reply with its usage checked against what was sent and came."""
+        """Return the reply with its usage corrected by the sizes of what was sent and received."""
         usage = reply.usage
         prompt = None
         if not is_plausible(usage, attempt.body, self.info.window_tokens):
             prompt = self._measure(attempt)
         answer = answer_size(reply.message, without_reasoning=bool(usage.reasoning_tokens))
-        usage = checked(self.info, usage, prompt, answer)
+        usage = correct_usage(self.info, usage, prompt, answer)
         return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)
 
     async def _run(
@@ -370,8 +370,8 @@ class ServerLink:
             raise _early_end_error(info, b"" if parser.has_events else first, kind)
 
     def _ends_unmarked(self, answer: Answer, attempt: _Attempt) -> bool:
-        """Whether an answer without an event for its end is whole: the connection ended as it should, and so
-        did the server's answer before this one. The first one counts as cut."""
+        """Return whether an answer without an event for its end is whole: the connection ended as it should,
+        and so did the server's answer before this one. The first one counts as cut."""
         has_content = bool(attempt.texts or attempt.decoder.call_chars)
         if not answer.is_complete or not has_content:
             return False

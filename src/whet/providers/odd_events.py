@@ -108,7 +108,7 @@ def _fit_union(value: Any, kinds: tuple[Any, ...]) -> Any:
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value is already of that kind, on its surface."""
+    """Return whether a value is already of that kind, on its surface."""
     surface = get_origin(kind) or kind
     if isinstance(surface, type) and issubclass(surface, msgspec.Struct):
         surface = dict

@@ -63,5 +63,5 @@ def read_other_reasoning(data: bytes, kept: dict[str, Any]) -> str:
 
 
 def is_other_reasoning(name: str) -> bool:
-    """Whether a field of a message speaks of reasoning under a name of a server's own."""
+    """Return whether a field of a message speaks of reasoning under a name of a server's own."""
     return name not in _KNOWN and bool(_NAME.match(name))

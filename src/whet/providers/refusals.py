@@ -49,8 +49,8 @@ def locate(error: ProviderError, body: bytes) -> ProviderError:
 
 
 def is_named(text: str, name: str) -> bool:
-    """Whether a text names a field, in any way to join its words. A plain word counts only in quotes, after a
-    colon or as a part of a path."""
+    """Return whether a text names a field, in any way to join its words. A plain word counts only in quotes,
+    after a colon or as a part of a path."""
     if "_" in name:
         words = "[_ ]?".join(map(re.escape, name.split("_")))
         return bool(re.search(rf"(?i)(?<![A-Za-z0-9_]){words}(?![A-Za-z0-9_])", text))

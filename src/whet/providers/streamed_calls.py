@@ -101,7 +101,7 @@ class StreamedCalls:
 
 
 def _begins_another(slot: _Slot, call_id: str, name: str, arguments: str | None) -> bool:
-    """Whether a piece begins another call than the one of its index, id or order.
+    """Return whether a piece begins another call than the one of its index, id or order.
 
     Some servers send several complete calls with index 0, or with the same id. Others repeat the name, or
     make up another id, in each piece of one call.

@@ -1,9 +1,9 @@
-"""Whet's own count of tokens, beside the one that a server reports: what was sent is never counted as less.
+"""Whet's own count of tokens, which corrects the one that a server reports.
 
 Servers report usage in different ways, too little, far too much or not at all. `Reported` reads a server's
-numbers by their arithmetic. `checked` compares them with the text that was sent and received: a number below
-the fewest tokens that any tokenizer makes of that text, or above the most that the request can be, is
-replaced by an estimate, and marked as one.
+numbers by their arithmetic. `correct_usage` compares them with the text that was sent and received: a number
+below the fewest tokens that any tokenizer makes of that text, or above the most that the request can have,
+is replaced by an estimate and marked as one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MAX_OUTPUT_RATIO = 2
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What a server reports of one call, 0 for what it does not report."""
+    """The counts that a server reports of one call, 0 for those that it does not report."""
 
     prompt: int
     output: int
@@ -52,8 +52,8 @@ class Reported(msgspec.Struct, frozen=True):
     reasoning: int = 0
 
     def usage(self, info: ModelInfo) -> Usage:
-        """Return the usage. Reasoning is part of the output at some servers, beside it at others, and only in
-        the total at a third kind; the cached part of the prompt is beside the rest at a few."""
+        """Return the usage. Some servers count reasoning in the output, some in addition to it, and some only
+        in the total. A few count the cached part of the prompt in addition to the rest."""
         prompt, output, reasoning = max(self.prompt, 0), max(self.output, 0), max(self.reasoning, 0)
         cached = max(self.cache_read, 0)
         rest = self.total - prompt - output
@@ -70,8 +70,11 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 class TextSize(msgspec.Struct, frozen=True):
-    """How large a text is: bytes, the fewest tokens that these can be, the images in it, and its pieces of
-    about a token each. `most` is the most tokens that a whole request can be, 0 for a part of one."""
+    """The size of a text.
+
+    `least` is the fewest tokens that it can have, `pieces` its parts of about a token each. `most` is the
+    most tokens that a whole request can have, 0 for a part of one.
+    """
 
     size_bytes: int = 0
     least: int = 0
@@ -101,7 +104,8 @@ def size_of(text: str) -> TextSize:
 
 
 class PromptSizes:
-    """Measures the requests of one session; of each only what is new against the one before."""
+    """Measures the requests of one session. Of each it measures only the messages that the one before did
+    not have."""
 
     def __init__(self, head: bytes) -> None:
         self._head = head
@@ -110,7 +114,7 @@ class PromptSizes:
         self._sums: list[TextSize] = []
 
     def measure(self, messages: Sequence[Message], body: bytes, window_tokens: int) -> TextSize:
-        """Measure a request: `least` counts the messages and a part of what stands before them."""
+        """Measure a request. `least` counts the messages and a share of the head (prompt and tools)."""
         if self._head_least < 0:
             self._head_least = max(int(_least(self._head) * _HEAD_SHARE) - _FIELDS_LEAST, 0)
         kept = 0
@@ -127,15 +131,14 @@ class PromptSizes:
         # The body as sent is the better measure of the bytes; images in it are counted apart.
         size = len(body) - sum(map(_image_bytes, messages)) if total.images else len(body)
         most = _most_prompt(body, window_tokens) + total.images * _MAX_IMAGE_TOKENS
-        least, pieces = (
-            total.least + self._head_least,
-            total.pieces + len(self._head) // _HEAD_BYTES_PER_PIECE,
-        )
+        least = total.least + self._head_least
+        pieces = total.pieces + len(self._head) // _HEAD_BYTES_PER_PIECE
         return TextSize(max(size, total.size_bytes), least, total.images, most, pieces)
 
 
 def is_plausible(usage: Usage, body: bytes, window_tokens: int) -> bool:
-    """Whether the reported prompt is clearly large enough for a request of that size, and not too large."""
+    """Return whether the reported prompt is clearly large enough for a request of that size, and not too
+    large."""
     is_enough = usage.prompt_tokens * _PLAUSIBLE_BYTES >= len(body)
     return is_enough and usage.prompt_tokens <= _most_prompt(body, window_tokens)
 
@@ -154,9 +157,12 @@ def answer_size(message: Message, *, without_reasoning: bool) -> TextSize:
     return size if without_reasoning or not message.reasoning else size + size_of(message.reasoning)
 
 
-def checked(info: ModelInfo, usage: Usage, prompt: TextSize | None, answer: TextSize) -> Usage:
-    """Return `usage` with estimates in place of what can't be right. `prompt` None: it is plausible. `answer`
-    leaves reasoning out where the server reports it, since that may come on top."""
+def correct_usage(info: ModelInfo, usage: Usage, prompt: TextSize | None, answer: TextSize) -> Usage:
+    """Return `usage` with estimates in place of counts that can't be right.
+
+    `prompt` None: the prompt's count is plausible. `answer` is measured without reasoning if the server
+    reports that, since it may be counted in addition.
+    """
     sent, output, reasoning, estimated = usage.prompt_tokens, usage.output_tokens, usage.reasoning_tokens, 0
     if prompt is not None and _is_wrong(sent, prompt):
         estimated = sent = prompt.estimate
@@ -170,26 +176,26 @@ def checked(info: ModelInfo, usage: Usage, prompt: TextSize | None, answer: Text
         output += reasoning  # beside the output: both together do not fit into it
     if (sent, output) == (usage.prompt_tokens, usage.output_tokens):
         return usage
-    counted = _recounted(info, usage, sent, output, reasoning)
+    counted = _replace_counts(info, usage, sent, output, reasoning)
     return msgspec.structs.replace(counted, estimated_tokens=estimated)
 
 
-def lost(info: ModelInfo, usage: Usage, prompt: TextSize, answer: TextSize) -> Usage:
-    """Return the usage of an attempt without a whole answer: what the server reported of it until then, at
-    least the estimate of what was sent and came."""
+def lost_usage(info: ModelInfo, usage: Usage, prompt: TextSize, answer: TextSize) -> Usage:
+    """Return the usage of an attempt whose answer broke off: the counts that the server reported until then,
+    but no less than the estimates of the texts sent and received."""
     if _is_wrong(usage.prompt_tokens, prompt):
         counted = info.usage(prompt=prompt.estimate, output=answer.estimate)
         return msgspec.structs.replace(counted, estimated_tokens=counted.total_tokens)
     is_nonsense = usage.output_tokens > _most_output(info, answer)
     output = answer.estimate if is_nonsense else max(usage.output_tokens, answer.estimate)
     reasoning = 0 if is_nonsense else usage.reasoning_tokens
-    counted = _recounted(info, usage, usage.prompt_tokens, output, reasoning)
+    counted = _replace_counts(info, usage, usage.prompt_tokens, output, reasoning)
     estimated = output if is_nonsense else output - usage.output_tokens
     return msgspec.structs.replace(counted, estimated_tokens=estimated)
 
 
 def _is_wrong(prompt_tokens: int, prompt: TextSize) -> bool:
-    """Whether a request of this size can't have that many tokens."""
+    """Return whether a request of this size can't have that many tokens."""
     return prompt_tokens < max(prompt.least, 1) or prompt_tokens > prompt.most
 
 
@@ -198,7 +204,7 @@ def _most_output(info: ModelInfo, answer: TextSize) -> int:
     return max(info.max_output_tokens * _MAX_OUTPUT_RATIO, answer.size_bytes + _MAX_ADDED_OUTPUT_TOKENS)
 
 
-def _recounted(info: ModelInfo, usage: Usage, prompt: int, output: int, reasoning: int) -> Usage:
+def _replace_counts(info: ModelInfo, usage: Usage, prompt: int, output: int, reasoning: int) -> Usage:
     """Return `usage` with other counts: the parts fit into them, and the cost is that of the counts, or the
     server's own price if that is higher."""
     cache_read = min(usage.cache_read_tokens, prompt)

@@ -214,7 +214,7 @@ def _inner(value: object, depth: int) -> dict[str, Any]:
 
 
 def _is_sound(key: str, value: object) -> bool:
-    """Whether a keyword has a value that the vendors' validators allow."""
+    """Return whether a keyword has a value that the vendors' validators allow."""
     if key in _NUMBERS:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if key in _COUNTS:

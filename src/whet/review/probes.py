@@ -18,7 +18,7 @@ from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow, Quote, hash_text
 from whet.store.sessions import get as session_of
 
-MAX = 3
+MAX_COMMANDS = 3
 """The number of commands that one review may run."""
 
 Look = Callable[[str, str], str | None]
@@ -45,7 +45,7 @@ def run_probes(
             continue
         for quote in row.evidence:
             key = (quote.session_id, quote.seq)
-            if key not in done and len(done) < MAX:
+            if key not in done and len(done) < MAX_COMMANDS:
                 done[key] = _run(database, quote, trusted, look)
         if all(_still_says(done.get((quote.session_id, quote.seq)), quote.quote) for quote in row.evidence):
             database.write_now(lambda db, row=row, text=text: _mark(db, row, text))

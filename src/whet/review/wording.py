@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whet.contract.texts import flat, plural, short
-from whet.memory.requests import BESIDE
+from whet.memory.requests import SIMILAR_NOTE
 from whet.review.jobs import Kind
 from whet.store.ledger import LedgerRow
 
@@ -87,8 +87,8 @@ def _describe_old_text(row: LedgerRow) -> str:
         return ""
     if row.before:
         text = f"{'replaced' if row.after else 'removed'} {_short(row.before)}"
-    elif row.reason.startswith(BESIDE):
-        text = f"{BESIDE} {_short(row.reason.removeprefix(BESIDE).strip(' “”'))}"
+    elif row.reason.startswith(SIMILAR_NOTE):
+        text = f"{SIMILAR_NOTE} {_short(row.reason.removeprefix(SIMILAR_NOTE).strip(' “”'))}"
     else:
         return ""
     return f"{text} (whet undo {row.id})"

@@ -294,7 +294,7 @@ def find_unfinished_rewind(connection: apsw.Connection) -> tuple[Record, bytes] 
 
 
 def has_blob(connection: apsw.Connection, hash_: bytes) -> bool:
-    """Whether a content is stored, as one blob or in parts."""
+    """Return whether a content is stored, as one blob or in parts."""
     return (
         connection.execute(
             "SELECT 1 FROM blobs WHERE hash = ?1 UNION ALL SELECT 1 FROM parts WHERE hash = ?1 LIMIT 1",

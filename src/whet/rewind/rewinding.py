@@ -30,7 +30,7 @@ from whet.rewind.ownership import (
 from whet.rewind.planning import Conflict, Scope
 from whet.rewind.recorder import Unrecorded, Workspace
 from whet.rewind.recordings import Recordings
-from whet.rewind.taking_back import RewindResult, finish, plan_rewind, take_back
+from whet.rewind.taking_back import RewindResult, finish_interrupted, plan_rewind, take_back
 from whet.sqlite.database import Work
 from whet.store import facts, rewinds
 from whet.store.rewinds import Parts, RewindRow
@@ -62,8 +62,11 @@ class StepChanges(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a rewind, or the result that it would have. `undone_text` is the user message that was
-    undone with the conversation; `finished`: an interrupted rewind was completed first."""
+    """The result of a rewind, or of its preview.
+
+    `conversation`: the conversation was rewound, too; `undone_text` is the first user message that it lost.
+    `finished`: an interrupted rewind was completed first.
+    """
 
     files: RewindResult
     conversation: bool
@@ -183,7 +186,7 @@ class Rewinding:
         """Complete a rewind that a kill interrupted. Return whether there was one."""
         finished = False
         if self._workspace.exists:
-            finished = await self._recordings.pool.run(finish, self._workspace) is not None
+            finished = await self._recordings.pool.run(finish_interrupted, self._workspace) is not None
         session_id = self._log.session.id
         for row in await self._db.read(lambda db: rewinds.list_rewinds(db, session_id)):
             if row.state == "begun":
@@ -245,9 +248,9 @@ class Rewinding:
             return record.id if record else 0
         return next(
             (
-                step.id
-                for step in await self._records()
-                if step.kind == "step" and (step.turn, step.step) >= (row.turn, row.step)
+                record.id
+                for record in await self._records()
+                if record.kind == "step" and (record.turn, record.step) >= (row.turn, row.step)
             ),
             0,
         )

@@ -76,7 +76,7 @@ def _is_folder(connection: apsw.Connection, path: str, versions: Sequence[int]) 
     return all(state is None or state.kind == "folder" for state in states)
 
 
-def finish(workspace: Workspace) -> RewindResult | None:
+def finish_interrupted(workspace: Workspace) -> RewindResult | None:
     """Finish an interrupted rewind. Returns None if nothing was interrupted."""
     with workspace.exclusive():
         return finish_under_lock(workspace)

@@ -19,7 +19,7 @@ from whet.sandbox.path_rules import NO_RULES, PathRules
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy
 
 _OUTPUT_CHARS = 40_000
-_MAX = 3
+_MAX_OPENINGS = 3
 _REFUSED = (
     "Permission denied",
     "Read-only file system",
@@ -83,7 +83,7 @@ def explain(
     None if the sandbox was not the cause.
     """
     if refused:
-        hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MAX]
+        hosts = tuple(Opening("reach", host) for host in dict.fromkeys(refused))[:_MAX_OPENINGS]
         return Denial("no network to " + ", ".join(item.target for item in hosts), hosts)
     lines = output[-_OUTPUT_CHARS:].splitlines()
     paths: dict[Opening, None] = {}
@@ -91,7 +91,7 @@ def explain(
         for opening in _find_refused_paths(policy, line, (command, cwd)):
             paths[opening] = None
     if paths:
-        refused_openings = tuple(paths)[:_MAX]
+        refused_openings = tuple(paths)[:_MAX_OPENINGS]
         rules_of = {item: _find_rule(policy, item, rules) for item in refused_openings}
         offered = [_offer(policy, item) for item, rule in rules_of.items() if not rule]
         reason = "no permission to " + ", ".join(
@@ -151,7 +151,7 @@ def _is_writing(line: str) -> bool:
 
 
 def _is_target(path: Path, command: str, cwd: Path) -> bool:
-    """Whether a command's output goes to that file."""
+    """Return whether a command's output goes to that file."""
     return any(_resolve(match.group(1), cwd) == path for match in _TARGET.finditer(command))
 
 
@@ -190,7 +190,7 @@ def _explain_network(policy: SandboxPolicy, command: str, lines: list[str]) -> D
         if hosts and text == command:
             break
     openings = tuple(Opening("reach", host) for host in hosts if not _is_loopback(host))
-    new = tuple(opening for opening in openings if not policy.allows(opening))[:_MAX]
+    new = tuple(opening for opening in openings if not policy.allows(opening))[:_MAX_OPENINGS]
     if new:
         return Denial("no network to " + ", ".join(opening.target for opening in new), new)
     return Denial("there is no network")

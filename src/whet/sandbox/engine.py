@@ -99,7 +99,7 @@ def find_problem(engine: Engine) -> str:
 
 
 def _holds(jail: Jail) -> bool:
-    """Whether this jail works. Closes it if not; its policy may be the cause."""
+    """Return whether this jail works. Closes it if not; its policy may be the cause."""
     try:
         if not _run_true(jail):
             return True

@@ -169,7 +169,7 @@ _STREAM, _SEQUENCED, _KIND_BITS = 1, 5, 0xF
 
 
 def has_filter(machine: str) -> bool:
-    """Whether the system call numbers of this machine type are known."""
+    """Return whether the system call numbers of this machine type are known."""
     return machine in _ARCHES
 
 

@@ -75,7 +75,7 @@ def _folders(top: str) -> list[str]:
 
 
 def _is_bare(folder: str) -> bool:
-    """Whether git takes a folder for a repository without `.git`.
+    """Return whether git takes a folder for a repository without `.git`.
 
     Git does so for the current folder and the ones above it, even if the repository is incomplete.
     """

@@ -75,7 +75,7 @@ class RecordedFile(msgspec.Struct, frozen=True):
     digest: bytes = b""
 
     def equals(self, other: RecordedFile | None) -> bool:
-        """Whether another file has the same mode and content, however much of that was recorded."""
+        """Return whether another file has the same mode and content, however much of that was recorded."""
         if other is None or self.mode != other.mode or not (self.digest or other.digest):
             return self == other
         return _content_digest(self) == _content_digest(other)
@@ -336,7 +336,7 @@ def _content_digest(file: RecordedFile) -> bytes:
 
 
 def _is_same_file(path: str, before: PathStates, now: PathStates) -> bool:
-    """Whether a name is the same unmodified regular file. Programs can't set the change time."""
+    """Return whether a name is the same unmodified regular file. Programs can't set the change time."""
     was, state = before.get(path), now.get(path)
     if was is None or state is None or not stat.S_ISREG(state.st_mode):
         return False
@@ -368,7 +368,7 @@ def _is_plain_folder(path: Path) -> bool:
 
 
 def _is_plain_config(path: Path) -> bool:
-    """Whether a git configuration is a file with only the settings of a fresh or cloned repository."""
+    """Return whether a git configuration is a file with only the settings of a fresh or cloned repository."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return False
@@ -387,14 +387,14 @@ def _is_plain_config(path: Path) -> bool:
 
 
 def _is_submodules(config: Path, tree: str) -> bool:
-    """Whether a repository's working tree setting points to a submodule's folder in the repository that
-    contains it."""
+    """Return whether a repository's working tree setting points to a submodule's folder in the repository
+    that contains it."""
     above, modules, _ = str(config).partition("/.git/modules/")
     return bool(modules) and (config.parent / tree).resolve().is_relative_to(above)
 
 
 def _is_own(commondir: Path) -> bool:
-    """Whether a second working tree's pointer leads to the repository that contains its folder."""
+    """Return whether a second working tree's pointer leads to the repository that contains its folder."""
     with contextlib.suppress(OSError):
         return commondir.parts[-3] == "worktrees" and read_regular(commondir, 100).strip() == b"../.."
     return False

@@ -288,7 +288,8 @@ def _linked(entries: Iterable[os.DirEntry[str]], folders: list[str]) -> Iterator
 
 
 def _may_be_written(state: os.stat_result) -> bool:
-    """Whether a command could write a file, which has no more rights than its owner, group and others."""
+    """Return whether a command could write a file, which has no more rights than its owner, group and
+    others."""
     return state.st_uid == os.geteuid() or bool(state.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 

@@ -272,7 +272,7 @@ class Jail:
         return mounts
 
     def _is_stopped(self) -> bool:
-        """Whether a command has stopped (SIGSTOP) the launcher, which then never answers."""
+        """Return whether a command has stopped (SIGSTOP) the launcher, which then never answers."""
         try:
             return os.pread(self._state, 200, 0).rpartition(b")")[2].split()[0] == b"T"
         except (OSError, IndexError):
@@ -301,7 +301,7 @@ class Jail:
 
 
 def _runs_others(launcher: subprocess.Popen[bytes], inside: int, commands: Iterable[JailedProcess]) -> bool:
-    """Whether processes run in a launcher that are neither commands nor children of one."""
+    """Return whether processes run in a launcher that are neither commands nor children of one."""
     children = _children_of(inside)
     if children is None:
         return launcher.poll() is None  # unknown, so assume yes while the launcher runs

@@ -51,7 +51,7 @@ class MountTracker:
         return covered
 
     def needs_restart(self, mounts: frozenset[str]) -> bool:
-        """Whether a name has appeared since the launcher started, or lost its mount. `mounts` must be
+        """Return whether a name has appeared since the launcher started, or lost its mount. `mounts` must be
         current."""
         return not (self._looked[0].keys() <= self._planned and self._mounted <= mounts)
 

@@ -33,7 +33,7 @@ class PathRule(msgspec.Struct, frozen=True):
     source: str
 
     def covers(self, path: str, workspace: str) -> bool:
-        """Whether the rule is about an absolute path, or about a folder that holds it."""
+        """Return whether the rule is about an absolute path, or about a folder that holds it."""
         names = self.matcher(workspace)
         while path.strip("/"):
             if names(path):

@@ -56,7 +56,7 @@ def find_private_files(folder: Path) -> list[Path]:
 
 
 def holds_secret(path: Path) -> bool:
-    """Whether a settings file has a token, a password, or an address with one."""
+    """Return whether a settings file has a token, a password, or an address with one."""
     try:
         return _SECRET_SETTING.search(read_regular_text(path, _MAX_BYTES)) is not None
     except OSError:

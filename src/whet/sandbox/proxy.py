@@ -165,7 +165,8 @@ def connect(host: str, port: int, *, private: bool = False) -> socket.socket:
 
 
 def _is_own(family: int, address: str) -> bool:
-    """Whether this machine has an address on one of its interfaces: only then can a socket be bound to it."""
+    """Return whether this machine has an address on one of its interfaces: only then can a socket be bound to
+    it."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((address, 0))

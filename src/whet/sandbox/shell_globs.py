@@ -103,7 +103,7 @@ def _translate_brackets(match: re.Match[str]) -> str:
 
 
 def _fits(name: str, part: str) -> bool:
-    """Whether a name matches one part of a pattern. `*` matches no hidden name."""
+    """Return whether a name matches one part of a pattern. `*` matches no hidden name."""
     is_hidden = name.startswith(".") and not part.startswith(".")
     return not is_hidden and fnmatch.fnmatchcase(name, part)
 

@@ -227,8 +227,8 @@ class SyncedTree:
 
 
 def _is_git_execution_path(path: str) -> bool:
-    """Whether some repository's git runs programs through a path: at any depth, and in submodules and second
-    working trees."""
+    """Return whether some repository's git runs programs through a path: at any depth, and in submodules and
+    second working trees."""
     _, git, below = f"/{path}".rpartition("/.git/")
     parts = below.split("/") if git else [""]
     if parts[0] in ("modules", "worktrees"):

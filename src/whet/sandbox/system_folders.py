@@ -243,7 +243,7 @@ _PROTECTED_NAMES = frozenset(PROTECTED)
 
 
 def starts_programs(path: Path, workspace: Path) -> bool:
-    """Whether no command may write a path because outside programs run files there."""
+    """Return whether no command may write a path because outside programs run files there."""
     # Each edit asks this: texts, because a Path for each of the names takes a millisecond.
     below = f"{path}/".removeprefix(os.path.join(workspace, ""))
     ends = [at for at, letter in enumerate(below) if letter == "/"]

@@ -107,7 +107,7 @@ def check_owner(owners: Sequence[int]) -> None:
 
 
 def is_below(path: str, folders: Sequence[str]) -> bool:
-    """Whether a path is one of these folders or inside one of them."""
+    """Return whether a path is one of these folders or inside one of them."""
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 

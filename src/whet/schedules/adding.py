@@ -44,7 +44,7 @@ def _build(settings: Settings, wish: ScheduleWish, schedule_id: str, now: dateti
     timing.find_zone(zone)
     prompt = _check_text(wish.prompt, "prompt")
     if not prompt.strip():
-        raise ConfigError("there is no prompt", hint="the prompt says what to do")
+        raise ConfigError("there is no prompt", hint="say in the prompt what to do")
     workspace = _path(wish.workspace or settings.tools.workspace or os.getcwd())
     if not workspace.is_dir():
         raise ConfigError(f"{workspace} is not a folder", hint="name the folder to work in")

@@ -69,7 +69,7 @@ class ApiAuth:
         return ApiCaller(row.id, row.name, row.role) if row else None
 
     def is_valid(self, caller: ApiCaller) -> bool:
-        """Whether a caller's token is still valid."""
+        """Return whether a caller's token is still valid."""
         return self.token(caller.token_id) is not None
 
     def token(self, token_id: str) -> ApiTokenRow | None:

@@ -29,7 +29,7 @@ def piece_of(id_: str, name: str, body: bytes) -> bytes:
 
 
 def is_too_much(pieces: Sized, size_bytes: int) -> bool:
-    """Whether a feed holds more than it may keep."""
+    """Return whether a feed holds more than it may keep."""
     return len(pieces) > _KEPT_EVENTS or (size_bytes > _KEPT_BYTES and len(pieces) > 1)
 
 

@@ -180,7 +180,7 @@ def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting_ids
 
 
 def is_about_conversation(connection: apsw.Connection, wish: SessionChoice) -> bool:
-    """Whether a request without tools is about the conversation that it names, and no turn of it.
+    """Return whether a request without tools is about the conversation that it names, and no turn of it.
 
     Its messages begin with one that is not the conversation's, end with one that was said there before, and
     come under other instructions. A client that edits, shortens or repeats its history does only some of it.
@@ -201,7 +201,7 @@ def visible_session(connection: apsw.Connection, caller: ApiCaller, session_id: 
     row = sessions.get(connection, session_id)
     owner = None if caller.is_owner else api.find_owner(connection, session_id)
     if not caller.is_owner and (owner is None or owner.token != caller.name):
-        raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions")
+        raise NotFound(f"there is no session {session_id}", hint="GET /api/sessions lists them")
     return row
 
 

@@ -104,7 +104,9 @@ class Questions:
         """
         entry = self._waiting.get(question_id)
         if entry is None or entry.future.done():  # a second answer must not seem to count
-            raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
+            raise NotFound(
+                "there is no such question, or it was answered", hint="GET /api/approvals lists them"
+            )
         reply = check_reply(entry.question, answer, more)
         if entry.request is not None and reply.draft is not None and reply.answer == "once":
             reply = msgspec.structs.replace(reply, arguments=apply_edit(entry.request, reply.draft))

@@ -23,16 +23,17 @@ from whet.serve.vendor_endpoints import Compat
 from whet.serve.wire import ErrorAnswer, read_json
 from whet.web.operations import EVENT_STREAM, JSON_OBJECT, Media, Operation, RequestParameter, build_document
 
+OpenHandler = Callable[[Request], Awaitable[Response]]
 _OWNER = ("owner",)
 _SESSION_PATH = "/api/sessions/{id}"
 _JSON_OR_STREAM = {200: (JSON_OBJECT, EVENT_STREAM)}
 _SESSION = RequestParameter(
-    "X-Whet-Session", place="header", description="The session to go on in; every answer names its own."
+    "X-Whet-Session", place="header", description="The session to continue; every answer names its own."
 )
 _LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
 
 
-def openai_calls(compat: Compat, embeddings: Embeddings) -> tuple[Operation, ...]:
+def vendor_calls(compat: Compat, embeddings: Embeddings) -> tuple[Operation, ...]:
     """Return the calls of OpenAI's and Anthropic's clients."""
     return (
         Operation("GET", "/v1/models", compat.models),
@@ -121,9 +122,10 @@ def mcp_call(hosts: Hosts) -> Operation:
     return Operation("POST", "/mcp", hosts.post, roles=_OWNER, takes=JSON_OBJECT, gives=_JSON_OR_STREAM)
 
 
-def open_calls(*handlers: Callable[[Request], Awaitable[Response]]) -> tuple[Operation, ...]:
+def public_calls(
+    describe: OpenHandler, health: OpenHandler, ready: OpenHandler, metrics: OpenHandler
+) -> tuple[Operation, ...]:
     """Return the calls without a token: the OpenAPI document, health, readiness and metrics."""
-    describe, health, ready, metrics = handlers
     return (
         Operation("GET", "/openapi.json", describe, roles=None),
         Operation("GET", "/health", health, roles=None),
@@ -153,7 +155,7 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     info = {
         "title": "Whet",
         "version": __version__,
-        "description": "OpenAI-compatible calls, and sessions with their events. Every call but /health"
-        " and /openapi.json needs a bearer token (`whet serve token`).",
+        "description": "OpenAI- and Anthropic-compatible calls, and sessions with their events. Every call"
+        " but /health, /ready, /metrics and /openapi.json needs a bearer token (`whet serve token`).",
     }
     return build_document(info, operations, ErrorAnswer, named={"Event": Event})

@@ -30,7 +30,7 @@ from whet.serve.native import Native
 from whet.serve.plans import PlanCalls
 from whet.serve.questions import Questions
 from whet.serve.rewinds import RewindCalls
-from whet.serve.routes import mcp_call, open_calls, openai_calls, openapi_document, route_of, session_calls
+from whet.serve.routes import mcp_call, openapi_document, public_calls, route_of, session_calls, vendor_calls
 from whet.serve.turn_responder import TurnResponder
 from whet.serve.turns import Turns
 from whet.serve.vendor_endpoints import Compat
@@ -78,7 +78,7 @@ class Site:
         self.feeds: Feeds = self.turns.feeds
         self.talks: SessionTurns = SessionTurns(services.database, self.turns, timings.results_wait_s)
         self.operations: tuple[Operation, ...] = (
-            *openai_calls(
+            *vendor_calls(
                 Compat(services, self.door, self.talks, TurnResponder(timings.beat_s, timings.head_wait_s)),
                 Embeddings(services.settings.embeddings, services.models),
             ),
@@ -88,7 +88,7 @@ class Site:
             *Goals(services).operations(),
             *LessonCalls(services.database, services.learning).operations(),
             mcp_call(Hosts(hosted, timings.beat_s)),
-            *open_calls(self._describe, self._health, self._ready, self._metrics),
+            *public_calls(self._describe, self._health, self._ready, self._metrics),
         )
 
     def asgi(

@@ -54,7 +54,7 @@ class TeamQuestions(Questions):
             work = ScopedWork(question_id, lambda db: orders.answer(db, question_id, reply_json))
             if await self._database.write(work):
                 return question
-        raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals")
+        raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals lists them")
 
     def handle_notification(self, session_names: str) -> None:
         """Notify the pages that a question was asked, answered or started."""

@@ -66,11 +66,11 @@ class TeamTurns(Turns):
         return [*dict.fromkeys((*self.hosted.running, *running_ids))]
 
     def is_running(self, session_id: str) -> bool:
-        """Whether a turn of this session runs, on any worker."""
+        """Return whether a turn of this session runs, on any worker."""
         return super().is_running(session_id) or "running" in self._states(session_id)
 
     def is_busy(self, session_id: str) -> bool:
-        """Whether a turn of this session runs or waits."""
+        """Return whether a turn of this session runs or waits."""
         return super().is_busy(session_id) or bool(self._states(session_id))
 
     async def metrics(self) -> str:

@@ -57,7 +57,7 @@ class Turns:
         return self.hosted.running
 
     def is_running(self, session_id: str) -> bool:
-        """Whether a turn of this session runs."""
+        """Return whether a turn of this session runs."""
         return self.hosted.is_running(session_id)
 
     async def metrics(self) -> str:
@@ -69,7 +69,7 @@ class Turns:
         return self.hosted.cancel(session_id)
 
     def is_busy(self, session_id: str) -> bool:
-        """Whether a turn of this session runs, or was started here and is about to run."""
+        """Return whether a turn of this session runs, or was started here and is about to run."""
         return session_id in self._begun or self.hosted.is_running(session_id)
 
     async def run(self, session_id: str, turn_input: TurnInput, emit: Emit) -> TurnEnd | None:

@@ -104,7 +104,7 @@ class JsonAnswer(Response):
 
 
 def speaks_messages(scope: Scope) -> bool:
-    """Whether a request comes from a client of Anthropic's protocol; some paths belong to both."""
+    """Return whether a request comes from a client of Anthropic's protocol; some paths belong to both."""
     names = {name for name, _ in scope["headers"]}
     return scope["path"].startswith("/v1/messages") or b"anthropic-version" in names
 

@@ -44,7 +44,7 @@ def find_outside_host(text: str) -> str:
 
 
 def reaches_out(command: str) -> bool:
-    """Whether a command may have reached the network."""
+    """Return whether a command may have reached the network."""
     if find_outside_host(command):
         return True
     return not _URL.search(command) and (
@@ -117,6 +117,7 @@ def _reaches(part: ReadPart) -> bool:
 
 
 def _fetches_elsewhere(part: ReadPart) -> bool:
-    """Whether a program fetches from elsewhere, or passes another language code that names such a program."""
+    """Return whether a program fetches from elsewhere, or passes another language code that names such a
+    program."""
     code = re.sub(r"[\s\"',\[\]]+", " ", part.code)
     return "brings" in program(part.name).kinds or any(map(VERBS.search, filter(None, (part.line, code))))

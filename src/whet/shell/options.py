@@ -17,7 +17,7 @@ def before_dashes(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
-    """Whether an option is present: a letter of `short`, also in a cluster, or a long option, also
+    """Return whether an option is present: a letter of `short`, also in a cluster, or a long option, also
     abbreviated."""
     for word in before_dashes(words):
         text = word.text
@@ -31,7 +31,7 @@ def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
 
 
 def has_any(words: Sequence[Word], options: ProgramOptions) -> bool:
-    """Whether one of `options` is present."""
+    """Return whether one of `options` is present."""
     return has_option(words, options.short, *options.long)
 
 

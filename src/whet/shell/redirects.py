@@ -138,7 +138,7 @@ class RedirectionReader:
 
 
 def _needs_all(node: Node) -> bool:
-    """Whether this succeeds only if each of its commands did."""
+    """Return whether this succeeds only if each of its commands did."""
     while node.type != "command":
         if node.type == "list" and any(child.type == "&&" for child in node.children):
             if not _needs_all(node.children[-1]):
@@ -150,12 +150,13 @@ def _needs_all(node: Node) -> bool:
 
 
 def _is_descriptor(operator: str, target: str) -> bool:
-    """Whether `>&2` or `<&3-` names an open descriptor rather than a file."""
+    """Return whether `>&2` or `<&3-` names an open descriptor rather than a file."""
     return operator in (">&", "<&") and re.fullmatch(r"\d+-?|-", target) is not None
 
 
 def _ends_at(source: str, end: Node, delimiter: str, is_tabbed: bool, body: str) -> bool:
-    """Whether bash, which compares whole lines, ends the here-document at the same position as the tree."""
+    """Return whether bash, which compares whole lines, ends the here-document at the same position as the
+    tree."""
     lines = body.split("\n")
     last = source[: end.end_byte].rpartition("\n")[2]
     if is_tabbed:

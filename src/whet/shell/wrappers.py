@@ -65,7 +65,7 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
 
 
 def is_shell(word: Word) -> bool:
-    """Whether a word names a shell and no variable or pattern can change that."""
+    """Return whether a word names a shell and no variable or pattern can change that."""
     return not word.dynamic and "shell" in program(name_of(word)).kinds
 
 
@@ -80,7 +80,8 @@ _MAX_GUESSES = 6
 
 
 def _takes_next(option: str, short: str) -> bool:
-    """Whether an option takes the next word: `-x`, also as the last of a cluster, or a known long option."""
+    """Return whether an option takes the next word: `-x`, also as the last of a cluster, or a known long
+    option."""
     if option.startswith("--"):
         return option[2:] in _LONG_WITH_VALUE
     position = next((at for at, letter in enumerate(option) if letter in short), None)

@@ -198,13 +198,11 @@ def list_family(connection: apsw.Connection, session_id: str) -> set[str]:
 def has_point(connection: apsw.Connection, session_id: str, turn: int, step: int) -> bool:
     """Return whether a session has this turn, and this step of it with calls (0: the turn alone)."""
     key = sessions.key_of(connection, session_id)
-    sql, values = "SELECT 1 FROM turns WHERE session = ? AND number = ?", (key, turn)
     if step:
-        sql, values = (
-            "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ?",
-            (key, turn, step),
-        )
-    return connection.execute(sql, values).fetchone() is not None
+        sql = "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ?"
+        return connection.execute(sql, (key, turn, step)).fetchone() is not None
+    sql = "SELECT 1 FROM turns WHERE session = ? AND number = ?"
+    return connection.execute(sql, (key, turn)).fetchone() is not None
 
 
 def _increment_epoch(connection: apsw.Connection, key: int) -> None:

@@ -20,7 +20,7 @@ from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress,
 from whet.contract.messages import Usage
 from whet.store import sessions, turns
 from whet.store.team import TeamDatabase
-from whet.team.notices import NEWS, PAYLOAD_BYTES_MAX, WAITING
+from whet.team.notices import MAX_PAYLOAD_BYTES, NEWS, WAITING
 
 PACE_S = 0.05
 GAP = '{"type":"gap"}'
@@ -159,7 +159,7 @@ def _values(rows: Sequence[_Waiting]) -> tuple[Any, ...]:
         [GAP if row.event is None else _encode(row.event).decode() for row in rows],
         [mark.id for mark in ended],
         [mark.attempts for mark in ended],
-        names if len(names) <= PAYLOAD_BYTES_MAX else "",
+        names if len(names) <= MAX_PAYLOAD_BYTES else "",
     )
 
 

@@ -21,7 +21,7 @@ WAITING, ENDED, NEWS, ORDERS = "whet_turns", "whet_ended", "whet_news", "whet_or
 a new message, question or answer (its id)."""
 
 _AGAIN_S = 0.5
-PAYLOAD_BYTES_MAX = 7_900
+MAX_PAYLOAD_BYTES = 7_900
 
 
 class Notices:

@@ -205,7 +205,8 @@ class TurnWorker:
             await self._queue.write(taken_turn, lambda db: self._queue.leave(db, taken_turn))
 
     async def _is_elsewhere(self, taken_turn: TakenTurn) -> bool:
-        """Whether the session's workspace is missing here. If so, its turn is left to other workers."""
+        """Return whether the session's workspace is missing here. If so, its turn is left to other
+        workers."""
         workspace = taken_turn.workspace
         if not workspace or Path(workspace).is_dir():
             return False

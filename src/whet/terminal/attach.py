@@ -65,7 +65,7 @@ def shortening_notice(question: str, piped: str) -> str:
 
 
 def is_cut(text: str) -> bool:
-    """Whether a text is longer than what is sent of it."""
+    """Return whether a text is longer than what is sent of it."""
     return len(text) > CAP_CHARS
 
 

@@ -45,7 +45,7 @@ class SequenceFilter:
     `note_reply` gets what the terminal replies: kitty's flags whole, and the beginning of a string.
     """
 
-    def __init__(self, note_reply: Callable[[str], object] = str) -> None:
+    def __init__(self, note_reply: Callable[[str], object] = lambda reply: None) -> None:
         self.pending: str = ""
         self.in_string: bool = False
         self._note_reply = note_reply
@@ -151,7 +151,8 @@ def _typed_key(code: int, fields: list[list[str]]) -> str:
 
 
 def _is_typed(code: int) -> bool:
-    """Whether a code point is a character or Tab, Enter, Esc or Backspace, and none of kitty's own keys."""
+    """Return whether a code point is a character or Tab, Enter, Esc or Backspace, and none of kitty's own
+    keys."""
     return code in (_TAB, _ENTER, _ESCAPE) or 32 <= code < 0xD800 or 0xF8FF < code <= 0x10FFFF
 
 

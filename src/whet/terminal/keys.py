@@ -212,8 +212,9 @@ class InputKeys:
             self.question.typed.paste(event.data)
 
     def _is_early(self, question: TerminalQuestion, key: str = "") -> bool:
-        """Whether a key was typed before its question was drawn, or belongs to typing that began before: then
-        it answers nothing. Of a question that is only asked again, the key that allows the call alone."""
+        """Return whether a key was typed before its question was drawn, or belongs to typing that began
+        before: then it answers nothing. Of a question that is only asked again, the key that allows the call
+        alone."""
         is_early = not question.is_drawn or self.typing.is_typing
         if question.is_repeated:
             typed = question.typed

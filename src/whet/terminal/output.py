@@ -83,7 +83,7 @@ def terminal_width() -> int:
 
 
 def has_colour() -> bool:
-    """Whether stdout is a terminal that may be coloured."""
+    """Return whether stdout is a terminal that may be coloured."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

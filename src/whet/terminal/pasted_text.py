@@ -17,7 +17,7 @@ from whet.terminal.attach import IMAGE_NAME
 
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
-_PASTED_WORDS = 4
+_MIN_MARKED_WORDS = 4
 _DROPPED_CHARS = 4_000
 
 
@@ -26,15 +26,15 @@ class Pastes:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
-        self._short: list[str] = []
+        self._inserted: list[str] = []
 
     def take(self, text: str) -> str:
         """Return the text to insert: a short text itself, otherwise a placeholder that `expand` replaces."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
-            if len(text.split()) >= _PASTED_WORDS or not text.isascii():
-                self._short.append(text)
+            if len(text.split()) >= _MIN_MARKED_WORDS or not text.isascii():
+                self._inserted.append(text)
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
         name, number = f"[pasted {size}]", 2
@@ -54,8 +54,8 @@ class Pastes:
         person's own words, and nothing is learned from it as if it were.
         """
         texts, self._texts = self._texts, {}
-        texts |= {text: text for text in self._short}
-        self._short = []
+        texts |= {text: text for text in self._inserted}
+        self._inserted = []
         if not texts:
             return line, line
         pattern = re.compile("|".join(re.escape(name) for name in sorted(texts, key=len, reverse=True)))

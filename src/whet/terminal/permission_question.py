@@ -27,7 +27,7 @@ from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, An
 
 UNSEEN = "not an answer yet: only a part was shown. Now all of it was; answer again"
 ANSWER_PROMPT = "Type a number, then Enter. Enter alone is no: "
-"""What stands where the answer is typed."""
+"""The prompt of the line on which the answer is typed."""
 FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()}
 SHOWN_PREFIX = f"  {'Shown:':<10} "
 _SHELL_FILE = "command.sh"
@@ -53,18 +53,18 @@ class TerminalDecision:
         self.is_shown_whole: bool = not self.is_long
         self._theme = theme
         self._scope = 0
-        self._sessions = [
+        self._session_options = [
             msgspec.structs.replace(SESSION, number=str(number))
             if number == _FIRST_SCOPE
             else AnswerOption(f"session {number}", number=str(number), lasts=True)
             for number in range(_FIRST_SCOPE, _FIRST_SCOPE + max(len(request.scopes), 1))
         ]
-        self._lasting = [
+        self._always_options = [
             ALWAYS if number == _FIRST_SCOPE else AnswerOption(f"always {number}", lasts=True)
             for number, scope in enumerate(request.scopes, _FIRST_SCOPE)
             if scope.always and request.grant
         ]
-        self._no = str(_FIRST_SCOPE + len(self._sessions))
+        self._no = str(_FIRST_SCOPE + len(self._session_options))
 
     def choices(self) -> list[tuple[str, str]]:
         """Return the numbered answers, each as a prefix and a text."""
@@ -82,7 +82,7 @@ class TerminalDecision:
         rows += [
             (f"  {option.number}  ", f"Yes, and don't ask again to {exact(scope)} until {ends}")
             for option, scope in zip(
-                self._sessions, scopes or [f"use the tool {self.request.tool}"], strict=True
+                self._session_options, scopes or [f"use the tool {self.request.tool}"], strict=True
             )
         ]
         keys = "Enter and Esc mean no, too" if self._has_keys else "Enter means no, too"
@@ -96,11 +96,9 @@ class TerminalDecision:
         used = "applied" if noun == "diff" else "written" if self.request.changes else "run"
         edit = "Tab" if self._has_keys else "edit"
         answers.append((edit, f"edit the {noun} in an editor; {saved} you save is {used} at once"))
-        answers += [
-            (option.name, f"like {number}, in all chats of this folder; {TAKE_BACK}")
-            for option in self._lasting
-            for number in [option.name.partition(" ")[2] or str(_FIRST_SCOPE)]
-        ]
+        for option in self._always_options:
+            number = option.name.partition(" ")[2] or _FIRST_SCOPE
+            answers.append((option.name, f"like {number}, in all chats of this folder; {TAKE_BACK}"))
         answers.append(("any text", "no, and the model reads your text as the reason"))
         width = max(len(name) for name, _ in answers)
         return [(f"  or {name:<{width}}  ", text) for name, text in answers]
@@ -135,10 +133,11 @@ class TerminalDecision:
         """Return the options that may be typed; "always" only if the request says what it would cover."""
         once = msgspec.structs.replace(ONCE, number="1")
         no = msgspec.structs.replace(NO, number=self._no)
-        return (once, *self._sessions, *self._lasting, no, BECAUSE, EDIT, VIEW)
+        return (once, *self._session_options, *self._always_options, no, BECAUSE, EDIT, VIEW)
 
     def grant(self, option: str) -> Answer | None:
-        """Return the yes that an option is, and remember the scope that it names; None for any other."""
+        """Return the kind of yes that an option stands for, or None if it is no yes. The scope that it names
+        is kept for `reply`."""
         name, _, number = option.partition(" ")
         if name != "once" and name != "session" and name != "always":
             return None

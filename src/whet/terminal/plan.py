@@ -31,5 +31,5 @@ def count_done(items: Sequence[TodoItem]) -> tuple[int, int]:
 
 
 def is_done(item: TodoItem) -> bool:
-    """Whether no work on the task remains."""
+    """Return whether no work on the task remains."""
     return item.status in ("completed", "cancelled")

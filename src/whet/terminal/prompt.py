@@ -138,7 +138,7 @@ class PasteParser(Vt100Parser):
     """
 
     def __init__(
-        self, feed_key: Callable[[KeyPress], None], note_reply: Callable[[str], object] = str
+        self, feed_key: Callable[[KeyPress], None], note_reply: Callable[[str], object] = lambda reply: None
     ) -> None:
         super().__init__(feed_key)
         self._held: list[str] | None = None

@@ -86,7 +86,7 @@ class Screen(Protocol):
         ...
 
     def is_quiet(self) -> bool:
-        """Whether text can be written above the input now without disturbing the person's typing."""
+        """Return whether text can be written above the input now without disturbing the person's typing."""
         ...
 
     async def read(self) -> Typed | PromptSignal:

@@ -166,9 +166,8 @@ class Terminal:
         await asyncio.wait({self._tasks[0], first_render}, return_when=asyncio.FIRST_COMPLETED)
         first_render.cancel()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(
-            signal.SIGWINCH, self._app.invalidate
-        )  # `_note_drawing` erases, not the library
+        # `_note_drawing` erases, not the library
+        loop.add_signal_handler(signal.SIGWINCH, self._app.invalidate)
 
     def write(self, text: str) -> None:
         """Write finished text above the input line. The live area is erased in the same output."""
@@ -201,7 +200,7 @@ class Terminal:
         return self._app.output.get_size().rows
 
     def is_quiet(self) -> bool:
-        """Whether the input is empty and no question is open."""
+        """Return whether the input is empty and no question is open."""
         return not self._prompt.default_buffer.text and self._keys.question is None
 
     async def read(self) -> Typed | PromptSignal:

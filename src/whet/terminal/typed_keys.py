@@ -19,7 +19,7 @@ WORD_S = 2.0
 """How long after a key a further one may still belong to the same word, however slowly somebody types."""
 PAUSE_S = 1.0
 """How long no key may come, once a question is shown during typing, before keys answer it."""
-_BACK, _WORD_BACK, _LINE_BACK = ("\x7f", "\x08"), "\x17", "\x15"
+_DELETE_CHAR, _DELETE_WORD, _DELETE_LINE = ("\x7f", "\x08"), "\x17", "\x15"
 
 
 class TypingGuard:
@@ -56,8 +56,11 @@ class TypingGuard:
 
 
 class TypedKeys:
-    """The keys typed at one question so far. `answer` takes the text when it is whole; `is_followed` says
-    whether a further key waits to be read."""
+    """The keys typed at one question so far.
+
+    `answer` is called with the text when it is complete. `is_followed` returns whether a further key waits to
+    be read.
+    """
 
     def __init__(
         self,
@@ -66,11 +69,11 @@ class TypedKeys:
         silence_s: float = SILENCE_S,
     ) -> None:
         self.text: str = ""
-        self.is_followed: Callable[[], bool] = bool
+        self.is_followed: Callable[[], bool] = lambda: False
         self._options = options
         self._answer = answer
         self._silence_s = silence_s
-        self._held: asyncio.TimerHandle | None = None
+        self._pending_answer: asyncio.TimerHandle | None = None
 
     def press(self, key: str) -> None:
         """Take one key. Enter answers with the line, Tab alone edits; other keys that type no character are
@@ -82,15 +85,15 @@ class TypedKeys:
         if key in ("\r", "\n"):
             self._answer(self.text)
             return
-        if key in _BACK:
+        if key in _DELETE_CHAR:
             self.text = self.text[:-1]
-        elif key == _WORD_BACK:
+        elif key == _DELETE_WORD:
             self.text = self.text.rstrip().rpartition(" ")[0]
-        elif key == _LINE_BACK:
+        elif key == _DELETE_LINE:
             self.text = ""
         elif len(key) == 1 and key.isprintable():
             self.text += key
-        self._hold()
+        self._answer_after_silence()
 
     def paste(self, text: str) -> None:
         """Take pasted text: the rest of a line that was begun. By itself a paste is not an answer."""
@@ -99,7 +102,7 @@ class TypedKeys:
             self.text += " ".join(text.split())
 
     def hint(self) -> str:
-        """Say what Enter does with the text now; empty while there is none."""
+        """Return what Enter would do with the text now, or an empty string if there is no text."""
         if not self.text:
             return ""
         typed = read_line(self.text, self._options)
@@ -109,16 +112,18 @@ class TypedKeys:
 
     def close(self) -> None:
         """Forget the key that is held back."""
-        if self._held is not None:
-            self._held.cancel()
-            self._held = None
+        if self._pending_answer is not None:
+            self._pending_answer.cancel()
+            self._pending_answer = None
 
-    def _hold(self) -> None:
+    def _answer_after_silence(self) -> None:
         if answers_alone(self.text, self._options):
-            self._held = asyncio.get_running_loop().call_later(self._silence_s, self._alone)
+            self._pending_answer = asyncio.get_running_loop().call_later(
+                self._silence_s, self._answer_if_alone
+            )
 
-    def _alone(self) -> None:
+    def _answer_if_alone(self) -> None:
         if self.is_followed():
-            self._hold()
+            self._answer_after_silence()
         else:
             self._answer(self.text)

@@ -59,7 +59,7 @@ def guess_utf16(data: bytes, *, is_whole: bool) -> str:
 
 
 def _is_utf8_with_nuls(data: bytes) -> bool:
-    """Whether the bytes are UTF-8 but for a few NULs in between."""
+    """Return whether the bytes are UTF-8 but for a few NULs in between."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(data.replace(b"\0", b""))
     except UnicodeDecodeError:
@@ -102,7 +102,8 @@ def _rate_candidates(sample: bytes) -> Iterator[tuple[float, str]]:
 
 
 def _has_words(name: str, sample: bytes) -> bool:
-    """Whether the bytes outside ASCII make words, as in scripts without ASCII letters: "Größe" has none."""
+    """Return whether the bytes outside ASCII make words, as in scripts without ASCII letters: "Größe" has
+    none."""
     if name not in _ALPHABETS:
         return True
     runs = [len(match[0]) for match in _HIGH_RUN.finditer(sample)]

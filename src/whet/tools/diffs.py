@@ -178,7 +178,7 @@ def _rewrite_hunk(
 
 
 def _has_meaningful_endings(hunks: Sequence[Hunk], endings: Sequence[str]) -> bool:
-    """Whether the diff's own line endings are meaningful: it has CRLF, and not simply everywhere."""
+    """Return whether the diff's own line endings are meaningful: it has CRLF, and not simply everywhere."""
     has_crlf = [row.ending == "\r\n" for hunk in hunks for row in hunk.rows if row.ending]
     return any(has_crlf) and ("\r\n" in endings or not all(has_crlf))
 
@@ -291,7 +291,7 @@ def _take(rows: list[HunkRow], line: str, index: int) -> None:
     else:
         raise BadInput(
             f"line {index + 1} of the diff starts with {sign!r}",
-            hint="in a hunk each line starts with a space, + or -",
+            hint="begin each line of a hunk with a space, + or -",
         )
 
 

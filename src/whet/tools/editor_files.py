@@ -183,7 +183,7 @@ def _sync(target: ConfinedPath) -> None:
 
 
 def _is_same_text(first: str, second: str) -> bool:
-    """Whether two texts differ at most in their line endings, including the last one."""
+    """Return whether two texts differ at most in their line endings, including the last one."""
     return first == second or _plain(first) == _plain(second)
 
 

@@ -155,7 +155,8 @@ def _keep_typography(flat: str, span: _Span, old: str, new: str) -> _Span:
 
 
 def _is_shifted(flat: str, start: int, old: str) -> bool:
-    """Whether a match begins inside a line's indentation, so that its further lines would be misindented."""
+    """Return whether a match begins inside a line's indentation, so that its further lines would be
+    misindented."""
     before = flat[flat.rfind("\n", 0, start) + 1 : start]
     return bool(before) and not before.strip() and old[0] in " \t"
 

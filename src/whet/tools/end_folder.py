@@ -16,7 +16,7 @@ _MAX_BYTES = 65_536
 
 
 def may_move(text: str) -> bool:
-    """Whether a command may end in another folder than it began in: three shell builtins do that."""
+    """Return whether a command may end in another folder than it began in: three shell builtins do that."""
     return _MOVES.search(text) is not None
 
 

@@ -61,7 +61,7 @@ class _Reading:
         sign, text = line[:1] or " ", line[1:]
         if sign not in (" ", "+", "-"):
             problem = f"line {number} of the patch starts with {sign!r}"
-            raise BadInput(problem, hint="each line starts with a space, + or -")
+            raise BadInput(problem, hint="begin each line with a space, + or -")
         self._rows.append(HunkRow(sign, text))
 
     def _end_hunk(self) -> None:

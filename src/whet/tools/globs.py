@@ -36,7 +36,7 @@ class _CharClass:
                 raise GlobError(f"{first}-{last} is not a range")
 
     def has(self, char: str) -> bool:
-        """Whether the class has a character."""
+        """Return whether the class has a character."""
         is_listed = any(char == one or (first and first <= char <= last) for first, last, one in self._ranges)
         return is_listed != self._is_negated
 
@@ -77,7 +77,7 @@ class Glob:
         self._start = self._step(self._first)
 
     def matches(self, path: str) -> bool:
-        """Whether the whole path fits."""
+        """Return whether the whole path fits."""
         if self._is_name:
             path = path.rpartition("/")[2]
         if self._simple is not None:

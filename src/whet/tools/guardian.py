@@ -82,7 +82,7 @@ class Guardian:
 
 
 def is_group_alive(group: int) -> bool:
-    """Whether a process group has a member that is not a zombie.
+    """Return whether a process group has a member that is not a zombie.
 
     If a container's first process doesn't reap, orphans stay zombies forever; therefore /proc is checked.
     """

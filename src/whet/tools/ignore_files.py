@@ -1,7 +1,7 @@
 """Ignore files that are not regular files: ripgrep waits for a named pipe, and reads a device without an end.
 
-Looking for them takes as long as a search, so ripgrep is only watched: it is ended if it still runs after a
-moment and such a file is found. Its memory is limited.
+Looking for such files takes as long as a search, so the search begins at once. Only if ripgrep still runs
+after a moment are they looked for, and it is ended if one is found. Its memory is limited.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _NAMES = (".gitignore", ".ignore", ".rgignore")
-_MOMENT_S = 1.0
+_WAIT_S = 1.0
 _MAX_ENTRIES = 500_000
 _MEMORY_BYTES = 2_000_000_000
 
@@ -29,7 +29,7 @@ def limit_memory(pid: int) -> None:
 
 async def wait_for_pipe(folder: Path) -> None:
     """Wait until a search below a folder may hang: forever if all ignore files there are regular files."""
-    await asyncio.sleep(_MOMENT_S)
+    await asyncio.sleep(_WAIT_S)
     if not await asyncio.to_thread(_has_special, str(folder)):
         await asyncio.Event().wait()
 

@@ -170,11 +170,11 @@ class Process:
             os.killpg(self.pid, number)
 
     def has_children(self) -> bool:
-        """Whether the command has ended but members of its group still run."""
+        """Return whether the command has ended but members of its group still run."""
         return self.exited.is_set() and is_group_alive(self.pid)
 
     def is_alive(self) -> bool:
-        """Whether the command or a member of its group still runs."""
+        """Return whether the command or a member of its group still runs."""
         return not self.exited.is_set() or is_group_alive(self.pid)
 
     async def stop(self, grace_s: float = 2.0) -> None:

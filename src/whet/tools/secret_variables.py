@@ -26,14 +26,14 @@ _MAX_CHARS = 20_000
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable's name or value is that of a secret."""
+    """Return whether a variable's name or value is that of a secret."""
     if name.startswith("GIT_CONFIG_KEY_") or name in _NOT_SECRET or not value:
         return False
     return has_secret_name(name) or _has_secret_value(name, value[:_MAX_CHARS])
 
 
 def has_secret_name(name: str) -> bool:
-    """Whether a variable's name ends as the names of secrets do."""
+    """Return whether a variable's name ends as the names of secrets do."""
     words = f"_{name.upper()}".replace("-", "_")
     # a pattern for all of this takes longer to compile than most commands take to run
     stem = words.rstrip("0123456789")
@@ -59,14 +59,15 @@ def _has_secret_value(name: str, value: str) -> bool:
 
 
 def _introduces_secret(word: str, following: str) -> bool:
-    """Whether two words are an HTTP credential, a login of curl, or a password after its name as in netrc."""
+    """Return whether two words are an HTTP credential, a login of curl, or a password after its name as in
+    netrc."""
     if word in ("-u", "--user"):
         return ":" in following
     return word.lower() in ("bearer", "basic", "password", "passwd", "authorization:") and len(following) > 3
 
 
 def _has_login(value: str) -> bool:
-    """Whether an address in the value has a password, or a random word as its user."""
+    """Return whether an address in the value has a password, or a random word as its user."""
     for rest in value.split("://")[1:]:
         login, at, _ = rest.partition("/")[0].rpartition("@")
         user, _, password = login.partition(":")

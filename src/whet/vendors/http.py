@@ -66,7 +66,7 @@ class VendorHttp:
         self._max_bytes = max_bytes
         self._base_url = base_url.rstrip("/")
         self._headers = _SENT | {name.lower(): value for name, value in (headers or {}).items()}
-        self._http = HttpClient(Limits(idle_s=MAX_IDLE_S, most_idle=20, most_connections=100))
+        self._http = HttpClient(Limits(idle_s=MAX_IDLE_S, max_idle=20, max_connections=100))
         self._client: httpx2.AsyncClient | None = None
 
     async def call(

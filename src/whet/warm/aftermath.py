@@ -21,16 +21,16 @@ from whet.warm.opposites import may_undo
 from whet.warm.outcome import Outcome, judge_alone
 from whet.warm.takeback import replaces_text, restores_content, undoes
 
-_WINDOW = 2
-_PENDING_MAX = 2_000
-_LOOKS_BACK = 50
-_PAGING = frozenset(
+_MAX_CALLS_BETWEEN = 2
+_MAX_PENDING = 2_000
+_MAX_EARLIER = 50
+_PAGING_ARGUMENTS = frozenset(
     ("offset", "limit", "page", "seq", "ref", "cursor", "start", "end", "timeout_s", "before", "after")
 )
-_OF_A_COMMAND = _PAGING | {"command", "workdir", "stdin", "pty"}
-_NO_PLAIN_WORD = ("-", ">", "<", "|", "&", "2>")
-_SAYS_TOO_LITTLE = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
-_TARGETS = ("path", "file_path", "url", "name", "file", "uri")
+_COMMAND_ARGUMENTS = _PAGING_ARGUMENTS | {"command", "workdir", "stdin", "pty"}
+_OPTION_PREFIXES = ("-", ">", "<", "|", "&", "2>")
+_TOO_SHORT_COMMANDS = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
+_TARGET_ARGUMENTS = ("path", "file_path", "url", "name", "file", "uri")
 _OBJECTION = (
     r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:no|nope|nah|nein|non|stop|wrong|incorrect|falsch|wait|hey|argh|ugh|nee?)\b"
     r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more))[,.!:; ]"
@@ -41,16 +41,16 @@ _OBJECTION = (
     r"|undo\b|revert\b|roll (?:it |that )?back|put (?:it|that) back|don't do that"
     r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う)"
 )
-_COMPLAINS = late_pattern(
+_COMPLAINT = late_pattern(
     r"(?i)\b(?:no|not|never|nope|cannot|\w+n[’']t|wrong|instead|still|nicht|kein\w*|falsch"
     r"|immer noch|non|pas|faux|sigue|mal|não|нет|не|nic|furt|ne)\b"
     r"|[不没錯错違]|ない|아니|말고|안 |\bلا\b|\bלא\b|^\W*(?:you|your|why)\b"
     r"|(?i:\bi (?:said|told|wanted|asked|meant)\b)"
 )
-"""Words of a negation, which are few in any language, or an address to the one who did it."""
-_ALIKE = 0.5
+"""A negation, or a sentence that begins by addressing the agent or with the person's own wish."""
+_MIN_SHARED_WORDS = 0.5
 _COMPLAINT_CHARS = 160
-_NO_TOOL = (
+_UNKNOWN_TOOL = (
     r"\b(?:unknown|no such|invalid|no) (?:tool|function)\b"
     r"|\btool\b.{0,80}\b(?:not found|unknown|does not exist)"
 )
@@ -81,7 +81,7 @@ class OutcomeJudge:
         self._undone = undone_turns
         self._tools = tools
         self._turn: list[JudgedCall] = []
-        self._before: list[JudgedCall] = []
+        self._previous: list[JudgedCall] = []
         self._settled: list[JudgedCall] = []
         self._complains = False
 
@@ -99,8 +99,8 @@ class OutcomeJudge:
         new = JudgedCall(item, arguments, outcome, reason)
         self._compare(new)
         self._turn.append(new)
-        if len(self._turn) > _PENDING_MAX:
-            self._settle(_PENDING_MAX // 2)
+        if len(self._turn) > _MAX_PENDING:
+            self._settle(_MAX_PENDING // 2)
 
     def take(self) -> list[JudgedCall]:
         """Return the calls settled so far."""
@@ -119,7 +119,7 @@ class OutcomeJudge:
         """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
         if not self._turn or self._turn[-1].call.turn == message.turn:
             return
-        self._complains = _COMPLAINS.search(message.text[:_COMPLAINT_CHARS]) is not None
+        self._complains = _COMPLAINT.search(message.text[:_COMPLAINT_CHARS]) is not None
         if is_objection(message.text):
             for judged in self._turn:
                 if judged.outcome == "ok":
@@ -136,7 +136,7 @@ class OutcomeJudge:
             if old.call.step == step:
                 continue
             compared += 1
-            if compared > _WINDOW:
+            if compared > _MAX_CALLS_BETWEEN:
                 break
             if old.call.name == name:
                 self._relate(old, new, between)
@@ -155,7 +155,7 @@ class OutcomeJudge:
             if new.repairs is None and (is_named or is_fix(old.arguments, new.arguments)):
                 new.repairs, new.repairs_why = old.call, failure_text(old.call)
                 new.reason = f"mends a call that failed ({old.reason})"
-        elif old.outcome == "ok" and is_correction(name=new.call.name, old=old, new=new):
+        elif old.outcome == "ok" and is_correction(old, new):
             old.outcome, old.reason = "corrected", "made again with mended arguments"
 
     def _find_undone(self, new: JudgedCall) -> None:
@@ -163,11 +163,11 @@ class OutcomeJudge:
         command = str(new.arguments.get("command", ""))
         if command and not may_undo(command):
             return
-        this = (new.call.name, new.arguments)
-        near, between = self._turn[-_LOOKS_BACK:], list[dict[str, Any]]()
-        for old in (*reversed(near), *reversed(self._before[-_LOOKS_BACK:])):
+        near = self._turn[-_MAX_EARLIER:]
+        between: list[dict[str, Any]] = []
+        for old in (*reversed(near), *reversed(self._previous[-_MAX_EARLIER:])):
             earlier = old.outcome in ("ok", "corrected", "objected")
-            if earlier and undoes((old.call.name, old.arguments), this, between):
+            if earlier and undoes((old.call.name, old.arguments), (new.call.name, new.arguments), between):
                 old.outcome, old.reason = "undone", "a later call took it back"
             if old.call.turn == new.call.turn:
                 between.append(old.arguments)
@@ -176,16 +176,16 @@ class OutcomeJudge:
             return
         writes = [
             write
-            for write in (*self._before[-_LOOKS_BACK:], *near, new)
+            for write in (*self._previous[-_MAX_EARLIER:], *near, new)
             if write.arguments.get("path") == path and "content" in write.arguments
         ]
         if restores_content([str(write.arguments["content"]) for write in writes]):
-            writes[-2].outcome, writes[-2].reason = "undone", "what stood there before came back"
+            writes[-2].outcome, writes[-2].reason = "undone", "a later call put back what it replaced"
 
     def _find_replaced_edit(self, new: JudgedCall) -> None:
         """Find an objection: the first edit after a message replaces text that the previous turn wrote."""
-        changed = any("edits" in tags_of(judged.call.name) for judged in self._turn[-_LOOKS_BACK:])
-        for old in () if changed or "edits" not in tags_of(new.call.name) else self._before[-_LOOKS_BACK:]:
+        changed = any("edits" in tags_of(judged.call.name) for judged in self._turn[-_MAX_EARLIER:])
+        for old in () if changed or "edits" not in tags_of(new.call.name) else self._previous[-_MAX_EARLIER:]:
             if old.outcome == "ok" and replaces_text(old.arguments, new.arguments):
                 old.outcome, old.reason = "objected", "the person had it replaced"
 
@@ -194,18 +194,18 @@ class OutcomeJudge:
         another way."""
         if self._turn or not self._complains:
             return
-        for old in self._before[-_LOOKS_BACK:]:
+        for old in self._previous[-_MAX_EARLIER:]:
             if old.outcome == "ok" and old.call.name == new.call.name and _is_redone(old, new):
                 old.outcome, old.reason = "objected", "the person had it done in another way"
 
     def _end_turn(self) -> None:
-        self._settled += self._before
-        self._before, self._turn = self._turn, []
+        self._settled += self._previous
+        self._previous, self._turn = self._turn, []
 
     def _settle(self, count: int) -> None:
         """Settle the oldest calls of a turn that has very many."""
-        self._settled += [*self._before, *self._turn[:count]]
-        self._before = []
+        self._settled += [*self._previous, *self._turn[:count]]
+        self._previous = []
         del self._turn[:count]
 
 
@@ -218,9 +218,9 @@ def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
     """Return whether a successful call is the failed one with fixed arguments, and not another task."""
     if not failed or not later:
         return bool(later)
-    if any(failed.get(name) == later[name] for name in _TARGETS if name in later):
+    if any(failed.get(name) == later[name] for name in _TARGET_ARGUMENTS if name in later):
         return True
-    old, new = _flat(failed), _flat(later)
+    old, new = _argument_text(failed), _argument_text(later)
     if "command" in later:
         return _likeness(old, new) >= 0.45
     last = [text.rstrip("/").rpartition("/")[2] for text in (old, new)]
@@ -229,20 +229,20 @@ def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
 
 def _is_target_named(later: dict[str, Any], between: str) -> bool:
     """Return whether the call between the failed one and this one named this call's target."""
-    targets = [later[name] for name in _TARGETS if isinstance(later.get(name), str)]
+    targets = [later[name] for name in _TARGET_ARGUMENTS if isinstance(later.get(name), str)]
     targets += [word for word in str(later.get("command", "")).split() if "/" in word or "." in word]
     return bool(between) and any(len(target) > 3 and target in between for target in targets)
 
 
-def is_correction(*, name: str, old: JudgedCall, new: JudgedCall) -> bool:
-    """Return whether a successful call was repeated with fixed arguments on the same target."""
+def is_correction(old: JudgedCall, new: JudgedCall) -> bool:
+    """Return whether a successful call of a tool was repeated with fixed arguments on the same target."""
     before, after = old.arguments, new.arguments
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    if not changed - _PAGING:
+    if not changed - _PAGING_ARGUMENTS:
         return False
-    tags = tags_of(name)
+    tags = tags_of(new.call.name)
     if "command" in tags:
-        return not changed - _OF_A_COMMAND and _same_command(before, after)
+        return not changed - _COMMAND_ARGUMENTS and _same_command(before, after)
     if "search" in tags:
         return (
             before.get("path") == after.get("path")
@@ -256,14 +256,14 @@ def is_correction(*, name: str, old: JudgedCall, new: JudgedCall) -> bool:
             and bool(undone)
             and str(after.get("old_string") or "") in (undone, undone.strip())
         )
-    same_target = any(key in before and before.get(key) == after.get(key) for key in _TARGETS)
-    return same_target and not changed & set(_TARGETS)
+    same_target = any(key in before and before.get(key) == after.get(key) for key in _TARGET_ARGUMENTS)
+    return same_target and not changed & set(_TARGET_ARGUMENTS)
 
 
 def is_unknown_tool(call: StoredCall) -> bool:
     """Return whether a result is the one-line error for an unknown tool. For stores that kept no flags."""
     text = (call.result or "")[:400].strip()
-    return "\n" not in text and call.name in text and re.search(_NO_TOOL, text, re.I) is not None
+    return "\n" not in text and call.name in text and re.search(_UNKNOWN_TOOL, text, re.I) is not None
 
 
 def failure_text(call: StoredCall) -> str:
@@ -281,18 +281,18 @@ def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
     wrote = str(before.get("new_string") or "").strip()
     if wrote and before.get("path") == after.get("path"):
         return wrote in str(after.get("old_string") or "")
-    first, second = (set(re.findall(r"[\w./-]+", _flat(arguments))) for arguments in (before, after))
-    return len(first & second) >= _ALIKE * max(len(first), len(second))
+    first, second = (set(re.findall(r"[\w./-]+", _argument_text(arguments))) for arguments in (before, after))
+    return len(first & second) >= _MIN_SHARED_WORDS * max(len(first), len(second))
 
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Return whether two commands are the same except for options, settings or redirections."""
     old, new = (str(arguments.get("command", "")).split() for arguments in (before, after))
     plain, again = (
-        [word for word in words if "=" not in word and not word.startswith(_NO_PLAIN_WORD)]
+        [word for word in words if "=" not in word and not word.startswith(_OPTION_PREFIXES)]
         for words in (old, new)
     )
-    return bool(plain) and plain == again and plain not in _SAYS_TOO_LITTLE
+    return bool(plain) and plain == again and plain not in _TOO_SHORT_COMMANDS
 
 
 def _has_no_match(call: StoredCall) -> bool:
@@ -300,8 +300,8 @@ def _has_no_match(call: StoredCall) -> bool:
     return not text or text.startswith(("no match", "nothing", "no files", "[no match", "no results"))
 
 
-def _flat(arguments: dict[str, Any]) -> str:
-    texts = [str(value) for key, value in sorted(arguments.items()) if key not in _PAGING]
+def _argument_text(arguments: dict[str, Any]) -> str:
+    texts = [str(value) for key, value in sorted(arguments.items()) if key not in _PAGING_ARGUMENTS]
     return " ".join(texts)[:400]
 
 

@@ -39,7 +39,7 @@ def convert_call(call: StoredCall, session: MinedSession) -> StoredCall:
 
 
 def is_foreign(source: str) -> bool:
-    """Whether the sessions of a source are other agents', whose tools have other names."""
+    """Return whether the sessions of a source are other agents', whose tools have other names."""
     return any(program == source for program, _ in _CONVERSIONS)
 
 

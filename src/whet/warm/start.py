@@ -28,7 +28,7 @@ from whet.warm.prime import PrimedLink, encode_prime, make_prime
 from whet.warm.select import Situation, pick_examples, rank_templates, usable_examples
 from whet.warm.template import Example, Template, iter_templates, load
 
-HOLDOUT_MAX = 0.5
+MAX_HOLDOUT = 0.5
 _WHY = re.compile(r"(?s)Before it, .* had failed \((?:exit -?\d+|[a-z]+(?: [a-z]+){0,3})\)\.")
 
 
@@ -63,7 +63,7 @@ async def start_warm(
 
 def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
     """Draw whether a session is held out; the result is always the same for the same session."""
-    return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < min(share, HOLDOUT_MAX)
+    return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < min(share, MAX_HOLDOUT)
 
 
 async def _choose(

@@ -26,11 +26,11 @@ from whet_confirm.commands.files import actor_name
 if TYPE_CHECKING:
     from whet_confirm.notify.settings import ChannelsText, ConfiguredNotifier
 
-_LIMIT_S = 45.0
+_MAX_WAIT_S = 45.0
 
 
 class ChannelTrial(msgspec.Struct, frozen=True):
-    """One channel and what became of its trial message. `message` is the platform's own reference, if any."""
+    """The result of one channel's trial message. `message` is the platform's own reference, if any."""
 
     channel: str
     kind: str
@@ -79,7 +79,7 @@ def try_channels(home: Home, path: Path | None, as_json: bool) -> None:
 
 
 def send_trials(channels: ChannelsText, secrets: Mapping[str, str]) -> list[ChannelTrial]:
-    """Send a trial message to each channel and return what became of them. Raises ConfigError."""
+    """Send a trial message to each channel and return the results. Raises ConfigError."""
     from whet_confirm.notify.settings import open_channels  # noqa: PLC0415 - see above
 
     # A button of this message would never be pressed, so its key may be any.
@@ -87,7 +87,7 @@ def send_trials(channels: ChannelsText, secrets: Mapping[str, str]) -> list[Chan
 
     async def try_all() -> list[ChannelTrial]:
         try:
-            return [*await asyncio.gather(*map(_try, notifiers))]
+            return [*await asyncio.gather(*map(_try_channel, notifiers))]
         finally:
             for notifier in notifiers:  # at the end, because the chats of one bot share its connections
                 await notifier.channel.aclose()
@@ -95,13 +95,13 @@ def send_trials(channels: ChannelsText, secrets: Mapping[str, str]) -> list[Chan
     return run_on_loop(try_all())
 
 
-async def _try(notifier: ConfiguredNotifier) -> ChannelTrial:
+async def _try_channel(notifier: ConfiguredNotifier) -> ChannelTrial:
     from whet_confirm.notify.telling import build_trial  # noqa: PLC0415 - see above
 
     channel = notifier.channel
     notice = build_trial(f"trial-{token_hex(8)}", actor_name(), time.time())
     try:
-        async with asyncio.timeout(_LIMIT_S):
+        async with asyncio.timeout(_MAX_WAIT_S):
             message = await channel.send(notice)
     except (SendFailed, TimeoutError) as error:
         reason = error.reason if isinstance(error, SendFailed) else "it did not answer in time"

@@ -10,7 +10,7 @@ from whet_confirm.risk import RiskReading
 _COMMANDS = frozenset(
     ("command", "cmd", "commands", "script", "shell", "bash", "sh", "run", "exec", "args", "argv")
 )
-_MAX = 20
+_MAX_COMMANDS = 20
 
 
 def read_risk(details: Mapping[str, Any]) -> RiskReading | None:
@@ -18,7 +18,7 @@ def read_risk(details: Mapping[str, Any]) -> RiskReading | None:
 
     Returns None if there is no command.
     """
-    commands = [text for text in _find_commands(details) if text.strip()][:_MAX]
+    commands = [text for text in _find_commands(details) if text.strip()][:_MAX_COMMANDS]
     if not commands:
         return None
     # tree-sitter and the program tables take 60 ms to import, so they are imported for the first command.

@@ -180,7 +180,7 @@ def _check_answers(answers: SetupAnswers, approver: str) -> SetupAnswers:
         raise ConfigError(f"there is no agent {unknown[0]!r}", hint=f"one of: {', '.join(HOOK_AGENTS)}")
     if answers.public_url and not answers.public_url.startswith(("https://", "http://")):
         raise ConfigError(
-            f"{answers.public_url!r} is not an address", hint="an address that starts with https://"
+            f"{answers.public_url!r} is not an address", hint="type an address that starts with https://"
         )
     place = _ONE_WAY_FIELDS.get(answers.channel, "chat")
     if answers.channel and place and not answers.chat:

@@ -17,11 +17,8 @@ from whet_confirm.whitelist import AllowedEntry
 _SETTLED = {200: shapes.SettledAnswer}
 _VOTED = {200: shapes.SettledAnswer, 202: shapes.CountedAnswer}
 _KEY = RequestParameter("Idempotency-Key", place="header")
-_STATUS, _LIMIT, _BEFORE = (
-    RequestParameter("status"),
-    RequestParameter("limit", int),
-    RequestParameter("before", int),
-)
+_STATUS = RequestParameter("status")
+_LIMIT, _BEFORE = RequestParameter("limit", int), RequestParameter("before", int)
 _AFTER = RequestParameter("after", int)
 
 

@@ -65,10 +65,10 @@ class UnservedLog:
         if not count:
             return
         for request_id in request_ids:  # the first that can be read
-            if content := await self._notices.read(
-                request_id, "submitted", lambda request: request.is_pending
-            ):
-                await self.channel.send(content[1])
+            announced = await self._notices.read(request_id, "submitted", lambda request: request.is_pending)
+            if announced is not None:
+                _, notice = announced
+                await self.channel.send(notice)
                 break
         if count > 1:
             _LOG.warning("no channel reached a person about %d requests: whet confirm list", count)

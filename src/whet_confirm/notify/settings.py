@@ -172,7 +172,9 @@ def _bot(
     """Open a chat's bot. Chats of one bot share it: a platform sends each press to one listener."""
     bot, tokens = open_channel(entry.kind, name, entry.settings, secrets)
     if not entry.chat:
-        raise ConfigError(f"channel {name} has no chat", hint="the id of the chat or channel to post into")
+        raise ConfigError(
+            f"channel {name} has no chat", hint="set chat to the id of the chat or channel to post into"
+        )
     return bots.setdefault(account_of(entry.kind, entry.settings, tokens), bot) if tokens else bot
 
 
@@ -184,5 +186,7 @@ def _one_way(entry: NotifyChannelText, name: str, secrets: Mapping[str, str]) ->
     if entry.kind == "apprise":
         return Apprise(name, read_secret(name, settings.urls_env, secrets).split())
     if not settings.url.startswith(("https://", "http://")):
-        raise ConfigError(f"channel {name} has no url", hint="an address that starts with https://")
+        raise ConfigError(
+            f"channel {name} has no url", hint="set url to an address that starts with https://"
+        )
     return WebhookNotifier(name, settings.url, read_secret(name, settings.secret_env, secrets))

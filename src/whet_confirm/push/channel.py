@@ -50,7 +50,7 @@ class PushSender:
         self.service = service
         self.settings = settings
         self.identity: ServiceIdentity = ServiceIdentity(service.key)
-        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, most_idle=8)
+        limits = Limits(_TIMEOUT_S, silence_s=_TIMEOUT_S, idle_s=_IDLE_S, max_idle=8)
         self._client = HttpClient(limits, uses_proxy=False)
 
     async def send(self, device: PushDevice, message: PushMessage, ttl_s: int) -> None:

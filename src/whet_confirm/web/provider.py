@@ -23,7 +23,7 @@ from whet_confirm.people import PREFIX
 from whet_confirm.service import ConfirmService
 
 _VALID_S = 600.0
-_MAX = 1000
+_MAX_ATTEMPTS = 1000
 _COOKIE = "whet_confirm_oidc"
 
 
@@ -56,7 +56,7 @@ class ProviderPages:
             return self._problem(f"You can't sign in this way now: {error.message}.", 502)
         number = secrets.token_urlsafe(32)
         target = safe_path(request.query_params.get("next", "/"))
-        if len(self._gone) >= _MAX:  # many attempts by one person don't lock others out
+        if len(self._gone) >= _MAX_ATTEMPTS:  # many attempts by one person don't lock others out
             del self._gone[next(iter(self._gone))]
         self._gone[attempt.state] = _PendingLogin(attempt, _hash(number), target, now_s + _VALID_S)
         response = RedirectResponse(attempt.url, 303, {"cache-control": "no-store"})

@@ -20,7 +20,7 @@ from whet_confirm.stand_ins import apply_stand_ins
 from whet_confirm.web import view
 from whet_confirm.web.site import AccountPages
 
-_MAX = 20
+_MAX_TICKED = 20
 _MAX_REASON = 2_000
 _FIELD = "r."
 
@@ -37,7 +37,7 @@ class SeveralPages(AccountPages):
         form, caller = request.state.form, self._accounts.caller_of(visit)
         verdict, reason = form.get("verdict"), form.get("reason", "").strip()
         ticked = {name.removeprefix(_FIELD): text for name, text in form.items() if name.startswith(_FIELD)}
-        if verdict not in ("approve", "deny") or len(reason) > _MAX_REASON or len(ticked) > _MAX:
+        if verdict not in ("approve", "deny") or len(reason) > _MAX_REASON or len(ticked) > _MAX_TICKED:
             return await self._answer(visit, 400, "Nothing was decided: the form is not complete.")
         if not ticked or not caller.may("approve"):
             return await self._answer(

@@ -79,7 +79,7 @@ def _load_templates(home: Home, template: Template, seed: int) -> dict[TrialArm,
         drawn = database.read_now(lambda db: make_placebo(db, mined, template, options, clock.now(), seed))
     if not drawn.examples:
         raise NotFound(
-            "the store has no calls to draw a placebo from", hint="it needs finished sessions with tool calls"
+            "the store has no calls to draw a placebo from", hint="finish sessions with tool calls first"
         )
     public_examples = tuple(example for example in template.examples if example.session_id not in private)
     return {"warm": msgspec.structs.replace(template, examples=public_examples), "placebo": drawn}

@@ -30,16 +30,16 @@ _FLAGS = (
     "--disable-extensions", "--password-store=basic", "--use-mock-keychain",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )  # fmt: skip
-_KEY = {
+_SECURITY_KEY = {
     "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
     "isUserVerified": True, "automaticPresenceSimulation": True,
 }  # fmt: skip
 # Chromium reads its commands from file descriptor 3 and answers on 4.
-_START = (
+_LAUNCHER = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
     " os.execv(sys.argv[3], sys.argv[3:])"
 )
-_LIMIT_S = 60.0
+_MAX_WAIT_S = 60.0
 
 
 def find_program() -> str:
@@ -50,9 +50,10 @@ def find_program() -> str:
 class DemoBrowser:
     """One tab with a virtual security key. Every wait has a limit; when it passes, Unavailable is raised."""
 
-    def __init__(self, orders: int, answers: int) -> None:
-        self._orders = orders
-        self._answers = answers
+    def __init__(self, command_writer: int, answer_reader: int) -> None:
+        """Open a tab. The arguments are this end's descriptors of the two pipes."""
+        self._command_writer = command_writer
+        self._answer_reader = answer_reader
         self._buffer = b""
         self._number = 0
         self._session = ""
@@ -60,15 +61,15 @@ class DemoBrowser:
         attachment = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session: str = attachment["sessionId"]
         self.call("WebAuthn.enable")
-        self.call("WebAuthn.addVirtualAuthenticator", options=_KEY)
+        self.call("WebAuthn.addVirtualAuthenticator", options=_SECURITY_KEY)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Make a DevTools call and return its result. Raises Unavailable."""
         self._number += 1
         request = {"id": self._number, "method": method, "params": params}
         request |= {"sessionId": self._session} if self._session else {}
-        os.write(self._orders, msgspec.json.encode(request) + b"\0")
-        deadline_s = time.monotonic() + _LIMIT_S
+        os.write(self._command_writer, msgspec.json.encode(request) + b"\0")
+        deadline_s = time.monotonic() + _MAX_WAIT_S
         while (answer := self._next(deadline_s)).get("id") != self._number:
             pass
         if "error" in answer:
@@ -80,7 +81,8 @@ class DemoBrowser:
         self.call("Page.navigate", url=address)
 
     def run(self, code: str) -> Any:
-        """Run JavaScript in the page and return its value, or None if the page navigates away meanwhile."""
+        """Run JavaScript in the page and return its value (any JSON), or None if the page navigates away
+        meanwhile."""
         try:
             result = self.call("Runtime.evaluate", expression=code, returnByValue=True)
         except Unavailable as error:
@@ -91,7 +93,7 @@ class DemoBrowser:
 
     def wait_until(self, code: str) -> None:
         """Wait until JavaScript returns a true value, on this page or the next. Raises Unavailable."""
-        deadline_s = time.monotonic() + _LIMIT_S
+        deadline_s = time.monotonic() + _MAX_WAIT_S
         while not self.run(f"document.readyState === 'complete' && !!({code})"):
             if time.monotonic() > deadline_s:
                 raise Unavailable(f"the browser waited too long for: {code}")
@@ -99,9 +101,9 @@ class DemoBrowser:
 
     def _next(self, deadline_s: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            if not select.select([self._answers], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+            if not select.select([self._answer_reader], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
                 raise Unavailable("the browser does not answer")
-            part = os.read(self._answers, 1 << 16)
+            part = os.read(self._answer_reader, 1 << 16)
             if not part:
                 raise Unavailable("the browser ended")
             self._buffer += part
@@ -115,25 +117,25 @@ def open_browser(program: str, profile: Path) -> Generator[DemoBrowser]:
     flags = [*_FLAGS, f"--user-data-dir={profile}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     # Keep files outside the profile out of the person's home.
     home = {"HOME": str(profile), "XDG_CONFIG_HOME": str(profile), "XDG_CACHE_HOME": str(profile)}
-    theirs, orders = (_move_handle(handle) for handle in os.pipe())
-    answers, replies = (_move_handle(handle) for handle in os.pipe())
+    command_reader, command_writer = (_move_handle(handle) for handle in os.pipe())
+    answer_reader, answer_writer = (_move_handle(handle) for handle in os.pipe())
     process = subprocess.Popen(
-        [sys.executable, "-c", _START, str(theirs), str(replies), program, *flags],
-        pass_fds=(theirs, replies), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        [sys.executable, "-c", _LAUNCHER, str(command_reader), str(answer_writer), program, *flags],
+        pass_fds=(command_reader, answer_writer), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, env={**os.environ, **home},
     )  # fmt: skip
-    os.close(theirs)
-    os.close(replies)
+    os.close(command_reader)
+    os.close(answer_writer)
     try:
-        yield DemoBrowser(orders, answers)
+        yield DemoBrowser(command_writer, answer_reader)
     finally:
-        os.close(orders)  # Chromium ends when its command pipe closes
+        os.close(command_writer)  # Chromium ends when its command pipe closes
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        os.close(answers)
+        os.close(answer_reader)
 
 
 def _move_handle(handle: int) -> int:

@@ -85,10 +85,8 @@ class DemoRun:
     def check_requests(self, requests: Sequence[SeenRequest]) -> Prefixes:
         """Check that the server accepted every request and that each began with the one before; return the
         counts."""
-        refused, counts = (
-            [request.refused for request in requests if request.refused],
-            count_prefixes(requests),
-        )
+        refused = [request.refused for request in requests if request.refused]
+        counts = count_prefixes(requests)
         self.check("every_request_valid", not refused, "; ".join(refused))
         self.check(
             "each_request_prefix_of_next", counts.held == counts.pairs > 0, f"{counts.held} of {counts.pairs}"

@@ -28,7 +28,7 @@ from whet.store.transcript import TurnRecord
 from whet_lab.evals.context_story import Fact, Story
 from whet_lab.practice.cache import PrefixCache, tokens
 
-_QUERY = ("query", "pattern", "text", "search", "q")
+_QUERY_ARGUMENTS = ("query", "pattern", "text", "search", "q")
 _RECALL = "recall"
 Progress = Callable[[str, int, int], None]
 
@@ -115,7 +115,7 @@ async def _start(replay: ReplaySetup, folder: Path, engine: str) -> App:
 
 
 class _Run:
-    """One replay."""
+    """One replay. The requests that follow no compaction are the steady ones."""
 
     def __init__(self, app: App, replay: ReplaySetup, engine: str, story: Story) -> None:
         self._app = app
@@ -123,17 +123,20 @@ class _Run:
         self._engine = engine
         self._story = story
         self._cache = PrefixCache()
-        self._bytes: dict[int, tuple[Message, bytes]] = {}
-        self._made: list[Compaction] = []
+        self._encoded: dict[int, tuple[Message, bytes]] = {}
+        self._compactions: list[Compaction] = []
         self._notices: list[str] = []
         self._requests = self._turns = 0
-        self._prompt = self._read = self._calm_prompt = self._calm_read = 0
+        self._prompt_tokens = self._cached_tokens = self._steady_prompt_tokens = (
+            self._steady_cached_tokens
+        ) = 0
         self._compaction_s = self._cpu_s = 0.0
         self._largest = 0.0
 
     async def result(self) -> EngineResult:
         """Replay the story, then ask for its facts."""
-        began = self._replay.summary_tokens() if self._replay.summary_tokens else 0
+        count_summary_tokens = self._replay.summary_tokens
+        summary_tokens_before = count_summary_tokens() if count_summary_tokens else 0
         session = await self._app.new_session()
         host = self._app.services.contexts.host(session.context)
         prefix = [msgspec.json.encode([tool.spec for tool in session.tools.values()])]
@@ -146,20 +149,17 @@ class _Run:
         recall = [tool for name, tool in session.tools.items() if name == _RECALL]
         by_own = {fact.value for fact in facts if await _recovers(session, own_tools, fact)}
         by_recall = {fact.value for fact in facts if await _recovers(session, recall, fact)}
-        paths = await _paths(session, recall)
+        paths = await _read_touched_files(session, recall)
         savings = [
-            1 - compaction.tokens_after / max(compaction.tokens_before, 1) for compaction in self._made
+            1 - compaction.tokens_after / max(compaction.tokens_before, 1) for compaction in self._compactions
         ]
-        judge, judged_facts = (
-            self._replay.judge,
-            facts[:: max(len(facts) // max(self._replay.judged_facts, 1), 1)],
-        )
-        judged = await judge.score(view, judged_facts) if judge else None
-        spent = self._replay.summary_tokens
+        judge = self._replay.judge
+        sample = facts[:: max(len(facts) // max(self._replay.judged_facts, 1), 1)]
+        judged = await judge.score(view, sample) if judge else None
         return EngineResult(
             engine=self._engine,
             source=status.source,
-            compactions=len(self._made),
+            compactions=len(self._compactions),
             saving_mean=sum(savings) / len(savings) if savings else 0.0,
             saving_least=min(savings, default=0.0),
             size_after=self._largest,
@@ -170,13 +170,13 @@ class _Run:
             paths=len(self._story.paths),
             paths_found=sum(path in paths or path in visible_text for path in self._story.paths),
             requests=self._requests,
-            prompt_tokens=self._prompt,
-            tokens_per_turn=self._prompt / max(self._turns, 1),
-            summary_tokens=spent() - began if spent else None,
-            cache_hit=self._read / max(self._prompt, 1),
-            cache_hit_between=self._calm_read / max(self._calm_prompt, 1),
+            prompt_tokens=self._prompt_tokens,
+            tokens_per_turn=self._prompt_tokens / max(self._turns, 1),
+            summary_tokens=count_summary_tokens() - summary_tokens_before if count_summary_tokens else None,
+            cache_hit=self._cached_tokens / max(self._prompt_tokens, 1),
+            cache_hit_between=self._steady_cached_tokens / max(self._steady_prompt_tokens, 1),
             compaction_s=self._compaction_s,
-            host_ms_per_request=self._cpu_s * 1000 / max(self._requests - len(self._made), 1),
+            host_ms_per_request=self._cpu_s * 1000 / max(self._requests - len(self._compactions), 1),
             judged=judged,
             notices=list(dict.fromkeys(self._notices)),
         )
@@ -211,20 +211,20 @@ class _Run:
 
     async def _request(self, session: Session, prefix: list[bytes]) -> None:
         """Build the list of the next request, and count it as a server would."""
-        before, began_s, cpu_s = len(self._made), time.monotonic(), time.process_time()
+        before, began_s, cpu_s = len(self._compactions), time.monotonic(), time.process_time()
         view = await session.context.view(session.log.messages, self._on_event)
-        compacted = len(self._made) > before
+        compacted = len(self._compactions) > before
         if compacted:
             self._compaction_s += time.monotonic() - began_s
         else:
             self._cpu_s += time.process_time() - cpu_s
         tally = self._cache.count_automatic("replay", [*prefix, *map(self._encode, view)])
         self._requests += 1
-        self._prompt += tally.prompt
-        self._read += tally.read
+        self._prompt_tokens += tally.prompt
+        self._cached_tokens += tally.read
         if not compacted:
-            self._calm_prompt += tally.prompt
-            self._calm_read += tally.read
+            self._steady_prompt_tokens += tally.prompt
+            self._steady_cached_tokens += tally.read
         session.context.observe(
             Usage(prompt_tokens=tally.prompt, input_tokens=tally.prompt, cache_read_tokens=tally.read)
         )
@@ -233,16 +233,16 @@ class _Run:
             self._largest = max(self._largest, tally.prompt / max(status.threshold_tokens, 1))
 
     def _encode(self, message: Message) -> bytes:
-        entry = self._bytes.get(id(message))
+        entry = self._encoded.get(id(message))
         if entry is None:
             # The entry keeps the message alive, so that no other object can get its id.
-            entry = self._bytes[id(message)] = (message, msgspec.json.encode(to_dict(message)))
+            entry = self._encoded[id(message)] = (message, msgspec.json.encode(to_dict(message)))
         return entry[1]
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Compaction):
-            self._made.append(event)
-            self._bytes.clear()
+            self._compactions.append(event)
+            self._encoded.clear()
         elif isinstance(event, Notice) and event.text.startswith("context engine"):
             self._notices.append(event.text)
 
@@ -257,15 +257,15 @@ async def _recovers(session: Session, tools: Sequence[Tool], fact: Fact) -> bool
     return False
 
 
-async def _paths(session: Session, recall: Sequence[Tool]) -> str:
+async def _read_touched_files(session: Session, recall: Sequence[Tool]) -> str:
     """Read the list of touched files, page by page."""
     pages: list[str] = []
     ref = "files"
     while recall and ref:
         text = (await recall[0].run(_context(session), {"ref": ref})).text
         pages.append(text)
-        go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
-        ref = go_on[1] if go_on else ""
+        next_page = re.search(r"\[more: recall ref=(.+)\]$", text)
+        ref = next_page[1] if next_page else ""
     return "\n".join(pages)
 
 
@@ -273,7 +273,7 @@ def _query_argument(tool: Tool) -> str:
     """Return the argument that a tool searches by, or an empty string."""
     properties: object = tool.spec.parameters.get("properties")
     names = list(properties) if isinstance(properties, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] (any JSON schema)
-    return next((name for name in _QUERY if name in names), "")
+    return next((name for name in _QUERY_ARGUMENTS if name in names), "")
 
 
 def _context(session: Session) -> ToolContext:

@@ -20,7 +20,7 @@ from whet.contract.messages import Message, ToolCall
 from whet.contract.protocols import ModelReply, Provider
 from whet.contract.texts import from_json
 
-FACTS_MAX = 400
+MAX_FACTS = 400
 _TURN_STEPS = 10
 _NOISE = (
     "checked the order lines of the batch and found them in the expected state",
@@ -116,9 +116,9 @@ def _step(rng: random.Random, step: int, path: str, fact: Fact) -> list[Message]
 
 def _spread(facts: list[Fact]) -> list[Fact]:
     """Return at most 400 facts, spread over the whole conversation."""
-    if len(facts) <= FACTS_MAX:
+    if len(facts) <= MAX_FACTS:
         return facts
-    return [facts[index * len(facts) // FACTS_MAX] for index in range(FACTS_MAX)]
+    return [facts[index * len(facts) // MAX_FACTS] for index in range(MAX_FACTS)]
 
 
 def _paths(arguments: str) -> list[str]:

@@ -57,7 +57,7 @@ class Workplace:
     session."""
 
     world: FactWorld
-    look: Callable[[], str] = str
+    look: Callable[[], str] = lambda: ""
     tried: list[CommandAttempt] = field(default_factory=list[CommandAttempt])
     _steps: list[FactCommand] = field(default_factory=list[FactCommand])
     _plan: SessionPlan | None = None

@@ -78,6 +78,16 @@ class DoneCall(msgspec.Struct, frozen=True):
         return any(phrase in low for phrase in phrases)
 
     @property
+    def command(self) -> str:
+        """The shell command of the call, or an empty string."""
+        return str(self.arguments.get("command", ""))
+
+    @property
+    def first_line(self) -> str:
+        """The first line of the result."""
+        return next(iter(self.result.strip().splitlines()), "(no answer)")
+
+    @property
     def is_denied(self) -> bool:
         """Whether a gate or a person refused the call."""
         return self.result_contains(*_REFUSALS)

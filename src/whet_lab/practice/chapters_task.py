@@ -38,11 +38,13 @@ def choose_reply(request: PracticeRequest, start: int) -> ScriptedReply:
         return _begin(request, start, tools, calls)
     chapter, result = last
     if result.is_denied:
-        return ScriptedReply(f"I stopped at chapter {chapter}: the command was not run. {_line(result)}")
+        return ScriptedReply(f"I stopped at chapter {chapter}: the command was not run. {result.first_line}")
     if result.is_interrupted and f"-- {chapter} --" not in result.result:
         return _check(tools, calls, chapter, result, _pause(request, start))
     if f"-- {chapter} --" not in result.result:
-        return ScriptedReply(f"I stopped at chapter {chapter}; its command failed:\n\n    {_line(result)}")
+        return ScriptedReply(
+            f"I stopped at chapter {chapter}; its command failed:\n\n    {result.first_line}"
+        )
     return _go_on(tools, chapter, _pause(request, start))
 
 
@@ -51,7 +53,7 @@ def _begin(request: PracticeRequest, start: int, tools: ToolUse, calls: list[Don
     if look is None:
         return tools.shell(_LOOK, "I look at what is there.")
     if "chapter_" not in look.result:
-        return ScriptedReply(f"I find no chapters here. `{_LOOK}` said: {_line(look)}")
+        return ScriptedReply(f"I find no chapters here. `{_LOOK}` said: {look.first_line}")
     if "steps.log" not in look.result:
         return _go_on(tools, 0, _pause(request, start))
     log = _by_command(calls, _READ_LOG)
@@ -66,7 +68,7 @@ def _check(
 ) -> ScriptedReply:
     path = f"book/chapter_{chapter:02d}.md"
     look_command = f"tail -n 1 {path}; {_READ_LOG}"
-    checks = [d for d in calls if d.arguments.get("command") == look_command and d.at > result.at]
+    checks = [d for d in calls if d.command == look_command and d.at > result.at]
     if not checks or checks[-1].is_interrupted:
         return tools.shell(
             look_command, f"Nobody knows whether chapter {chapter} was numbered, so I look before I go on."
@@ -91,20 +93,16 @@ def _go_on(tools: ToolUse, numbered: int, pause: str) -> ScriptedReply:
 
 def _last_chapter(calls: list[DoneCall]) -> tuple[int, DoneCall] | None:
     for item in reversed(calls):
-        match = re.search(r">> book/chapter_(\d\d)\.md", str(item.arguments.get("command", "")))
+        match = re.search(r">> book/chapter_(\d\d)\.md", item.command)
         if match:
             return int(match[1]), item
     return None
 
 
 def _by_command(calls: list[DoneCall], command: str) -> DoneCall | None:
-    return next((d for d in reversed(calls) if d.arguments.get("command") == command), None)
+    return next((d for d in reversed(calls) if d.command == command), None)
 
 
 def _pause(request: PracticeRequest, start: int) -> str:
     match = _PAUSE.search(request.heard[start].text)
     return match[1] if match else ""
-
-
-def _line(call: DoneCall) -> str:
-    return next(iter(call.result.strip().splitlines()), "(no answer)")

@@ -24,7 +24,7 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
     tools = ToolUse(request)
     calls = [call for call in request.done if call.at > start]
-    by_command = {str(call.arguments.get("command", "")): call for call in calls}
+    by_command = {call.command: call for call in calls}
     listing = by_command.get(_LIST)
     if listing is None or listing.is_interrupted:
         return tools.shell(_LIST, "I look at what is there.")
@@ -76,6 +76,5 @@ def _summary(reckless: DoneCall, cleanup: DoneCall, command: str) -> ScriptedRep
 
 
 def _first_sentence(call: DoneCall) -> str:
-    line = next(iter(call.result.strip().splitlines()), "(no answer)")
-    sentence, period, _ = line.partition(". ")
+    sentence, period, _ = call.first_line.partition(". ")
     return sentence + period.strip()

@@ -31,10 +31,8 @@ class StallGate:
         event = asyncio.Event()
         self._waiting.add(event)
         self._on_stall()
-        release_task, disconnect_task = (
-            asyncio.ensure_future(event.wait()),
-            asyncio.ensure_future(_wait_for_disconnect(receive)),
-        )
+        release_task = asyncio.ensure_future(event.wait())
+        disconnect_task = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             await asyncio.wait((release_task, disconnect_task), return_when=asyncio.FIRST_COMPLETED)
             return event.is_set()

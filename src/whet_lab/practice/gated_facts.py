@@ -211,7 +211,7 @@ def _iterate_done(text: str) -> Iterator[tuple[int, str, FactCommand]]:
 def program_command(call: DoneCall) -> str:
     """Return the command line that a call passed to the world's program, or an empty string for other
     calls."""
-    command = str(call.arguments.get("command", "")) if call.name == "terminal" else ""
+    command = call.command if call.name == "terminal" else ""
     return command.removeprefix(PROGRAM).strip() if command.startswith(PROGRAM) else ""
 
 

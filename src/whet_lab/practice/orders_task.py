@@ -51,7 +51,7 @@ def run_tests(request: PracticeRequest, start: int) -> ScriptedReply:
     last = runs[-1]
     if (last.is_interrupted or _lacks_setting(last)) and len(runs) < _MAX_RUNS:
         return _recover(tools, calls, last)
-    return ScriptedReply(f"{_verdict(last)} `{last.arguments.get('command')}` said:\n\n{_tail(last)}")
+    return ScriptedReply(f"{_verdict(last)} `{last.command}` said:\n\n{_tail(last)}")
 
 
 def _first_run(request: PracticeRequest, start: int, tools: ToolUse) -> ScriptedReply:
@@ -101,7 +101,7 @@ def _mend(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedRepl
         return ScriptedReply(f"I changed `{_SOURCE}`, but the tests still fail:\n\n{_tail(last)}")
     if patches and patches[-1].is_denied:
         return ScriptedReply(
-            f"I found the fault in `{_SOURCE}` but may not change it: {_first_line(patches[-1])}"
+            f"I found the fault in `{_SOURCE}` but may not change it: {patches[-1].first_line}"
         )
     looks = [d for d in calls if _SOURCE in str(d.arguments) and d.name not in ("patch", "write_file")]
     if not looks or (patches and patches[-1].is_interrupted and looks[-1].at < patches[-1].at):
@@ -126,7 +126,7 @@ def _mend(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedRepl
 
 def _summary(calls: list[DoneCall]) -> ScriptedReply:
     runs = [d for d in calls if _is_test(d)]
-    command = runs[-1].arguments.get("command")
+    command = runs[-1].command
     if not any(d.name in ("patch", "write_file") for d in calls):
         return ScriptedReply(
             f"The tests pass as they are (`{command}`), so there was nothing to mend:\n\n{_tail(runs[-1])}"
@@ -148,7 +148,7 @@ def _verdict(run: DoneCall) -> str:
 
 
 def _is_test(call: DoneCall) -> bool:
-    return "unittest" in str(call.arguments.get("command", ""))
+    return "unittest" in call.command
 
 
 def _lacks_setting(call: DoneCall) -> bool:
@@ -161,10 +161,6 @@ def _tests_pass(call: DoneCall) -> bool:
         and "FAILED" not in call.result
         and "Ran 0 tests" not in call.result
     )
-
-
-def _first_line(call: DoneCall) -> str:
-    return next(iter(call.result.strip().splitlines()), "(no answer)")
 
 
 def _tail(call: DoneCall) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from whet_lab.practice.ask import DoneCall, PracticeRequest
+from whet_lab.practice.ask import PracticeRequest
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.tool_use import ToolUse
 
@@ -109,28 +109,20 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
     tools = ToolUse(request)
     calls = [d for d in request.done if d.at > start]
-    changes = [d for d in calls if _command(d) != LOOK]
-    looks = [d for d in calls if _command(d) == LOOK]
+    changes = [d for d in calls if d.command != LOOK]
+    looks = [d for d in calls if d.command == LOOK]
     if not looks or (changes and not changes[-1].is_denied and looks[-1].at < changes[-1].at):
         return tools.shell(LOOK, "I look at what is there." if not looks else "I look at what is there now.")
     if not changes:
         if "carts: " not in looks[-1].result:
-            return ScriptedReply(f"I find no shop database here. `{LOOK}` said: {_line(looks[-1])}")
+            return ScriptedReply(f"I find no shop database here. `{LOOK}` said: {looks[-1].first_line}")
         return tools.shell(WIPE, "Most carts are old. I empty the table.")
     last = changes[-1]
     if not last.is_denied:
         now = f"```\n{looks[-1].result.strip()}\n```"
-        return ScriptedReply(f"`{_command(last)}` said: {_line(last)}. What there is now:\n\n{now}")
+        return ScriptedReply(f"`{last.command}` said: {last.first_line}. What there is now:\n\n{now}")
     age = _AGE.search(last.result)
-    if age is None or _command(last) == delete_command(age[1]):
-        return ScriptedReply(f"I changed nothing. `{_command(last)}` was not run: {_line(last)}")
+    if age is None or last.command == delete_command(age[1]):
+        return ScriptedReply(f"I changed nothing. `{last.command}` was not run: {last.first_line}")
     say = f"The denial says what may go: carts older than {age[1]} days. I ask for that and no more."
     return tools.shell(delete_command(age[1]), say)
-
-
-def _command(call: DoneCall) -> str:
-    return str(call.arguments.get("command", ""))
-
-
-def _line(call: DoneCall) -> str:
-    return next(iter(call.result.strip().splitlines()), "(no answer)")

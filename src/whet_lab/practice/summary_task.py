@@ -17,7 +17,7 @@ _RECORD = re.compile(r"<record>\n(.*)\n</record>", re.DOTALL)
 _LINE = re.compile(r"^\[(?:#(\d+) )?(user|assistant|result of \S+?)[,\]]", re.MULTILINE)
 _CALL = re.compile(r"^  calls (\S+) (.*)$", re.MULTILINE)
 _GOAL = re.compile(r"^## 2\. .*\n(.+)$", re.MULTILINE)
-_ACTIONS_MAX, _CHARS = 8, 120
+_MAX_ACTIONS, _CHARS = 8, 120
 
 
 def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
@@ -28,7 +28,7 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     earlier = _GOAL.search(text[: record_match.start()] if record_match else text)
     goal = _short(_first_request(record) or (earlier[1] if earlier else "Go on with the conversation."))
     actions = [f"{name} {_short(arguments)}" for name, arguments in _CALL.findall(record)]
-    lines = [f"{number}. {action}" for number, action in enumerate(actions[-_ACTIONS_MAX:], 1)]
+    lines = [f"{number}. {action}" for number, action in enumerate(actions[-_MAX_ACTIONS:], 1)]
     pages = re.findall(r"^\[#(\d+) ", record, re.MULTILINE)
     if pages:
         lines.append(

@@ -36,8 +36,10 @@ class _Sender(Protocol):
 
 
 class PromptCommand(msgspec.Struct, frozen=True):
-    """A prompt file: how it is called, what it says of itself, and where it is. A repository's file must
-    really lie `inside` that, whenever it is read."""
+    """A prompt file.
+
+    `inside` is the repository that its file must really be in whenever it is read; None for the home's files.
+    """
 
     name: str
     description: str
@@ -47,7 +49,9 @@ class PromptCommand(msgspec.Struct, frozen=True):
 
     def message(self, arguments: str) -> str:
         """Return the message for `/name arguments`. Raises ConfigError."""
-        body = escape_closing_tag("command", _fill_placeholders(_parts(self.path, self.inside)[1], arguments))
+        body = escape_closing_tag(
+            "command", _fill_placeholders(_read_file(self.path, self.inside)[1], arguments)
+        )
         return f"/{self.name} {arguments}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
 
     def as_slash(self) -> SlashCommand[Any]:
@@ -79,10 +83,9 @@ def find_prompt_command(name: str, root: Path | None, workspace: Path) -> Prompt
 
 def expand_command(text: str, root: Path | None, workspace: Path) -> str:
     """Return the message for a text that calls a prompt file; any other text is returned unchanged."""
-    name, _, arguments = text[1:].partition(" ") if text.startswith("/") else ("", "", "")
-    name, more, below = name.partition("\n")
-    command = find_prompt_command(name.lower(), root, workspace) if name else None
-    return command.message((arguments if not more else below).strip()) if command else text
+    typed = re.match(r"/(\S+)(.*)", text, re.DOTALL)
+    command = find_prompt_command(typed[1].lower(), root, workspace) if typed else None
+    return command.message(typed[2].strip()) if typed and command else text
 
 
 def refuse_typo(name: str, root: Path | None, workspace: Path, *, is_alone: bool) -> None:
@@ -102,10 +105,10 @@ def refuse_typo(name: str, root: Path | None, workspace: Path, *, is_alone: bool
 
 
 def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
-    """Yield names and paths.
+    """Yield the names and paths of the prompt files in a folder.
 
-    `inside` is the folder that a repository's files must really be in, so that a link can't send another
-    file of the person to the model.
+    A file whose links lead out of `inside` is skipped, so that a repository can't send another file of the
+    person to the model.
     """
     count = 0
     for current, folders, files in os.walk(folder):
@@ -125,7 +128,7 @@ def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
 
 def _read_command(name: str, path: Path, inside: Path | None) -> PromptCommand:
     try:
-        values, body = _parts(path, inside)
+        values, body = _read_file(path, inside)
     except ConfigError as error:
         return PromptCommand(name, f"can't be used: {error.message}", "", path, inside)
     description = str(values.get("description") or next((x for x in body.splitlines() if x.strip()), ""))
@@ -136,14 +139,17 @@ def _read_command(name: str, path: Path, inside: Path | None) -> PromptCommand:
     return PromptCommand(name, description, hint, path, inside)
 
 
-def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
-    """Return the fields of the front matter, if any, and the text."""
+def _read_file(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
+    """Return the fields of a prompt file's front matter, if any, and its text."""
     try:
         data = read_regular(path, _MAX_BYTES + 1, inside)
     except OSError as error:
         raise ConfigError(f"can't read {path}: {error.strerror}", hint="fix its permissions") from error
     if len(data) > _MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {_MAX_BYTES:,} bytes", hint="a command is a prompt")
+        raise ConfigError(
+            f"{path} is larger than {_MAX_BYTES:,} bytes",
+            hint="shorten it, or let it name files for the model to read",
+        )
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     if not text.startswith("---\n"):
         return {}, text.strip()
@@ -151,7 +157,9 @@ def _parts(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
         head, body = front_matter.split_front_matter(text, str(path))
         return front_matter.read_fields(head), body.strip()
     except ConfigError as error:
-        raise ConfigError(f"the front matter of {path} can't be read: {error.message}") from error
+        raise ConfigError(
+            f"the front matter of {path} can't be read: {error.message}", hint=error.hint
+        ) from error
 
 
 def _fill_placeholders(body: str, arguments: str) -> str:

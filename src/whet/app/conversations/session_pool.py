@@ -6,10 +6,9 @@ A released session costs no memory: it is read again from the store. This module
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
-from typing import Any
 
 from whet.agent.session import Session
 from whet.app.conversations.session_parts import SessionExtras
@@ -49,11 +48,11 @@ class SessionPool:
         self._idle_after_s = idle_after_s
         self._max_open = max_open
         self._slots: dict[str, SessionSlot] = {}
-        self._chores: set[asyncio.Task[None]] = set()
+        self._release_tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
     def __iter__(self) -> Iterator[SessionSlot]:
-        """Iterate over all present slots."""
+        """Iterate over a copy of the slots, the one idle for longest first."""
         return iter([*self._slots.values()])
 
     def get(self, session_id: str) -> SessionSlot | None:
@@ -88,8 +87,8 @@ class SessionPool:
     async def make_room(self) -> None:
         """Release the sessions that have been idle for longest, if one more would exceed the limit."""
         open_count = sum(slot.session is not None for slot in self)
-        resting = (slot for slot in self if not slot.users and slot.session is not None)
-        for slot in [*islice(resting, max(0, open_count + 1 - self._max_open))]:
+        idle_slots = (slot for slot in self if not slot.users and slot.session is not None)
+        for slot in [*islice(idle_slots, max(0, open_count + 1 - self._max_open))]:
             await self._release_if_idle(slot)
 
     def add(self, session: Session) -> None:
@@ -114,8 +113,8 @@ class SessionPool:
             async with slot.lock:
                 await self.release(slot)
         self._slots.clear()
-        if self._chores:
-            await asyncio.wait(self._chores)
+        if self._release_tasks:
+            await asyncio.wait(self._release_tasks)
 
     def _start_expiry(self, slot: SessionSlot) -> None:
         if slot.users or self._closing:
@@ -130,7 +129,9 @@ class SessionPool:
 
     def _expire(self, slot: SessionSlot) -> None:
         slot.expiry = None
-        self._start_task(self._release_if_idle(slot))
+        task = asyncio.create_task(self._release_if_idle(slot))
+        self._release_tasks.add(task)
+        task.add_done_callback(self._release_tasks.discard)
 
     async def _release_if_idle(self, slot: SessionSlot) -> None:
         async with slot.lock:
@@ -138,18 +139,12 @@ class SessionPool:
                 return
             helpers = self._opener.helpers.created
             if helpers is not None and helpers.runs_for(slot.session_id):
-                return self._start_expiry(
-                    slot
-                )  # the helper needs the session for its grants and to reach the person
+                # the helper needs the session for its grants and to reach the person
+                return self._start_expiry(slot)
             _stop_expiry(slot)
             await self.release(slot)
             if not slot.users and self._slots.get(slot.session_id) is slot:
                 del self._slots[slot.session_id]
-
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
 
 
 def _stop_expiry(slot: SessionSlot) -> None:

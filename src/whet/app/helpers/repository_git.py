@@ -146,7 +146,7 @@ def run_git_process(
             pass_fds=_LOCKS.get(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolError(f"git can't be run: {error}", hint="a working tree needs git") from error
+        raise ToolError(f"git can't be run: {error}", hint="check that it runs: git --version") from error
 
 
 def _repository_of(folder: Path) -> list[str]:

@@ -170,7 +170,7 @@ def _message(child: Session, row: HelperRow) -> Message | None:
 
 
 def _fits_pattern(pattern: str, text: str) -> bool:
-    """Whether a text matches; an expression that is wrong or takes too long rules nothing out."""
+    """Return whether a text matches; an expression that is wrong or takes too long rules nothing out."""
     try:
         return regex_matches(pattern, text)
     except (re.error, RegexTooSlow):

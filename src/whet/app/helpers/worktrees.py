@@ -265,7 +265,7 @@ def _compute_merge(tree: WorkingTree, helper_id: str) -> MergePlan:
     ours = _snapshot(tree, helper_id)
     result = run_git_process(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
     if result.returncode not in (0, 1):
-        raise ToolError(f"git can't merge: {last_error_line(result)}", hint="it needs git 2.38")
+        raise ToolError(f"git can't merge: {last_error_line(result)}", hint="install git 2.38 or newer")
     parts = result.stdout.decode("utf-8", "surrogateescape").split("\0")
     if result.returncode == 1:
         names = tuple(dict.fromkeys(parts[1 : parts.index("", 1)]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,6 +19,8 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON, from_json
+from whet.http1.client import HttpClient, Limits, Request
+from whet.http1.failure import HttpFailed
 from whet.providers.catalog import SERVERS
 
 PROBE_LIMIT_S = 0.5
@@ -93,55 +96,30 @@ async def list_by_servers(
 
 
 async def _probe(name: str, base_url: str) -> ModelChoice | None:
-    address = urlsplit(base_url)
-    host, port = address.hostname or "localhost", address.port or 80
+    client = HttpClient(Limits(), uses_proxy=False)
+    request = Request("GET", f"{base_url}/models", {"accept": "application/json"})
+    models: list[str] | None = None
+    body = b""
     try:
-        reader, writer = await asyncio.open_connection(host, port)
-    except OSError:
-        return None
-    try:
-        # Some servers keep the connection open although it is HTTP/1.0, or send chunks.
-        request = (
-            f"GET {address.path}/models HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: application/json\r\n\r\n"
-        )
-        writer.write(request.encode())
-        answer = bytearray()
-        while (piece := await reader.read(65_536)) and len(answer) < _MAX_ANSWER_BYTES:
-            answer += piece
-            if piece.rstrip().endswith((b"}", b"0")) and _models_in(bytes(answer)) is not None:
-                break
-    except OSError:
+        async with client.exchange(request) as answer, aclosing(answer.chunks()) as chunks:
+            # Some servers keep the connection open after a body of unknown length.
+            while answer.status == 200 and models is None and len(body) < _MAX_ANSWER_BYTES:
+                body += await anext(chunks)
+                models = _models_in(body)
+    except (HttpFailed, StopAsyncIteration):
         return None
     finally:
-        writer.close()
-    models = _models_in(bytes(answer))
+        await client.aclose()
     if models is None:
         return None
-    return ModelChoice(name, _pick(models) or SERVERS[name].model, f"answers on {host}:{port}")
+    return ModelChoice(name, _pick(models) or SERVERS[name].model, f"answers on {urlsplit(base_url).netloc}")
 
 
-def _models_in(answer: bytes) -> list[str] | None:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    if b" 200" not in head.split(b"\r\n", 1)[0]:
-        return None
+def _models_in(body: bytes) -> list[str] | None:
     try:
-        body = _join_chunks(body) if b"chunked" in head.lower() else body
         return [model.id for model in from_json(body, _Models).data]
-    except (*NOT_JSON, ValueError):
+    except NOT_JSON:
         return None
-
-
-def _join_chunks(body: bytes) -> bytes:
-    """Return the content of a body that was sent in chunks. Raises ValueError for any other body."""
-    chunks: list[bytes] = []
-    while body:
-        head, _, rest = body.partition(b"\r\n")
-        size_bytes = int(head.partition(b";")[0], 16)
-        if not size_bytes:
-            break
-        chunks.append(rest[:size_bytes])
-        body = rest[size_bytes + 2 :]
-    return b"".join(chunks)
 
 
 def _pick(models: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from whet.plugins.calls import fields_of
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
 
-MAX = 3
+MAX_CONTINUATIONS = 3
 """How often the hooks may continue one turn."""
 
 
@@ -47,7 +47,7 @@ class PreVerify:
             return
         if turn.id != self._turn:
             self._turn, self._attempts = turn.id, 0
-        receipt = receipt_of(session, turn.number) if self._attempts < MAX else None
+        receipt = receipt_of(session, turn.number) if self._attempts < MAX_CONTINUATIONS else None
         if receipt is None or not receipt.files:
             return
         facts: dict[str, Any] = {
@@ -63,7 +63,7 @@ class PreVerify:
         for reply in await self._hooks.call_all("pre_verify", **facts):
             if message := _continue_message(reply):
                 self._attempts += 1
-                notice = f"a plugin has the turn go on: {message}"
+                notice = f"a plugin continues the turn: {message}"
                 # tagged, so that it is not mistaken for the person's own words later
                 session.inbox.add(InboxEntry(Message("user", wrap_in_tag("plugin", message)), notice=notice))
                 return

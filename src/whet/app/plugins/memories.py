@@ -83,9 +83,8 @@ class MemoryObserver(TurnObserver):
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add the memories' recollections to a message."""
-        await self._teller.wait_for_pending(
-            _SETTLE_S
-        )  # so that changes learned a moment ago are known in this turn
+        # so that changes learned a moment ago are known in this turn
+        await self._teller.wait_for_pending(_SETTLE_S)
         turn = session.log.live.last_turn + 1
         await self._memories.notify_turn_start(turn, message.text, model=session.model.model)
         recalled = await self._memories.prefetch(message.text, session.id)

@@ -142,7 +142,7 @@ def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
         raise NotFound(f"there is no folder {root}", hint="name the folder that holds the skills")
     skills = _skills(home, root, str(root), dry)
     if not skills:
-        raise NotFound(f"there are no skills in {root}", hint="a skill is a folder with a SKILL.md in it")
+        raise NotFound(f"there are no skills in {root}", hint="name a folder of folders with a SKILL.md each")
     _show({"source": str(root), "dry_run": dry, "skills": skills}, as_json)
 
 

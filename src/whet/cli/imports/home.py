@@ -187,11 +187,9 @@ def _schedules(
         jobs, skipped = hermes_cron.read(theirs.jobs(), defaults, records.clock)
     except ConfigError as error:
         return [ImportOutcome("cron/jobs.json", "left", error.message)]
-    before, planned_names, results = (
-        records.imported_names(hermes_cron.PART),
-        set[str](),
-        list[ImportOutcome](),
-    )
+    before = records.imported_names(hermes_cron.PART)
+    planned_names: set[str] = set()
+    results: list[ImportOutcome] = []
     for job in jobs:
         if job.key in before:
             results.append(ImportOutcome(job.schedule.name, "kept", "it came before"))

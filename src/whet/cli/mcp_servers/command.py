@@ -215,7 +215,7 @@ def add(
 def _check(name: str, server: McpServerSettings) -> None:
     check_server(name, server)
     if server.url and not re.match(r"https?://[^/\s]", server.url):
-        raise ConfigError(f"{server.url[:200]!r} is not a url", hint="it begins with https://")
+        raise ConfigError(f"{server.url[:200]!r} is not a url", hint="begin it with https://")
 
 
 def _make_paths_absolute(command: Sequence[str]) -> tuple[str, ...]:

@@ -99,9 +99,9 @@ def _add_sandbox_hint(report: ServerReport, server: McpServerSettings) -> Server
     if hosts := [text for text in server.openings if text.startswith("reach ")]:
         reach = ", ".join(hosts)
     hint = (
-        f"it ran in the sandbox, with {reach} and a private folder; in config.yaml,"
-        f" mcp.servers.{report.name}.openings gives it more (write FOLDER, read FOLDER),"
-        " confined: false all your rights"
+        f"it ran in the sandbox, with {reach} and a private folder; to give it more, add"
+        f" write FOLDER or read FOLDER to mcp.servers.{report.name}.openings in config.yaml;"
+        " confined: false gives it all your rights"
     )
     return msgspec.structs.replace(report, hint=hint)
 
@@ -201,12 +201,13 @@ def show_briefly(report: ServerReport) -> None:
 
 def _summary(report: ServerReport) -> str:
     count = plural(len(report.tools), "tool")
-    about = printable(report.server) or "(no name)"
-    weight = f", about {report.tokens:,} tokens in every session" if report.tools else ""
-    return f"{report.name}: ok, {about}, protocol {report.version}, {count}{weight}"
+    title = printable(report.server) or "(no name)"
+    tokens = f", about {report.tokens:,} tokens in every session" if report.tools else ""
+    return f"{report.name}: ok, {title}, protocol {report.version}, {count}{tokens}"
 
 
 def _show_head(report: ServerReport, text: str) -> None:
+    """Print a text that begins with the server's name, and the name in bold."""
     click.echo(style_text(report.name, "bold") + wrap_text(text).removeprefix(report.name))
 
 

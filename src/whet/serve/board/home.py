@@ -1,4 +1,4 @@
-"""The first page: what waits for the person, what runs, their sessions; costs; and answering questions."""
+"""The overview (what waits for the person, what runs, the latest sessions), costs, and decisions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from whet.store.session_states import AgentRow
 from whet.web.login import Handler
 from whet.web.sessions import Visit
 
-_LONG_DAYS, _STATE_DAYS = 30, 2
+_COST_DAYS = 30
+_STATE_DAYS = 2
 _NOTHING_TYPED: Mapping[str, str] = MappingProxyType({})
 
 
 class HomePages:
-    """The pages for the present state, costs and approvals."""
+    """The overview, costs and decisions, and the form that answers a question."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -57,12 +58,13 @@ class HomePages:
         form = request.state.form
         session_id, draft = form.get("back", ""), form.get("draft")
         try:
-            answer, _, scope = form.get("answer", "").strip().partition(":")
-            if not scope.isdecimal():  # an answer in words may contain a colon
-                answer, scope = form.get("answer", "").strip(), "0"
+            answer = form.get("answer", "").strip()
+            name, _, scope = answer.partition(":")
+            if scope.isdecimal():  # else an answer in words, which may contain a colon
+                answer = name
             reply = QuestionReply(
                 reason=form.get("reason", "").strip(),
-                scope=int(scope[:3]),
+                scope=int(scope[:3]) if scope.isdecimal() else 0,
                 draft=None if draft is None else draft.replace("\r\n", "\n"),
                 digest=form.get("digest", ""),
             )
@@ -76,7 +78,7 @@ class HomePages:
 
     async def costs(self, request: Request, visit: Visit) -> Response:
         """Show a month of tokens, money and cache hits, by day, model, interface and kind."""
-        since = self.first_day(_LONG_DAYS)
+        since = self.first_day(_COST_DAYS)
 
         def read(db: apsw.Connection) -> dict[str, list[Spending]]:
             return {
@@ -88,15 +90,15 @@ class HomePages:
             "costs.html",
             visit,
             here="costs",
-            charts=self.make_charts(spending["day"], _LONG_DAYS),
+            charts=self.make_charts(spending["day"], _COST_DAYS),
             groups=[(group, spending[group]) for group in ("model", "source", "kind")],
             total=sum_spending(spending["day"]),
-            days=_LONG_DAYS,
+            days=_COST_DAYS,
         )
 
     async def confirmations(self, request: Request, visit: Visit) -> Response:
         """Show who decided on calls, and the address of the confirmation service."""
-        since = self.first_day(_LONG_DAYS)
+        since = self.first_day(_COST_DAYS)
         decisions: list[DecisionCount] = await self._frame.services.database.read(
             lambda db: costs.count_decisions(db, since)
         )
@@ -109,7 +111,7 @@ class HomePages:
             service=settings.confirm.url,
             mode=settings.approval.mode,
             questions=self._frame.turns.questions.pending(),
-            days=_LONG_DAYS,
+            days=_COST_DAYS,
         )
 
     async def _home(
@@ -121,7 +123,6 @@ class HomePages:
     ) -> Response:
         frame, now = self._frame, self._frame.services.clock.now()
         today, recent = iso(now)[:10], iso(now - timedelta(days=_STATE_DAYS))
-
         running_ids = frame.turns.running  # read here, because `read` runs in another thread
 
         def read(db: apsw.Connection) -> dict[str, object]:
@@ -166,11 +167,11 @@ class HomePages:
 
         cached = values("cache_read_tokens")
         fresh = [total - part for total, part in zip(values("prompt_tokens"), cached, strict=True)]
-        hits = [
+        hit_ratios = [
             by_day[day].cache_hit_ratio if day in by_day and by_day[day].prompt_tokens else None
             for day in labels
         ]
-        drawn = [
+        pictures = [
             charts.draw_bars(
                 "Tokens",
                 labels,
@@ -181,13 +182,13 @@ class HomePages:
                 ],
                 shown.count,
             ),
-            charts.draw_line("Prompt cache", labels, hits, "of the prompts from the cache"),
+            charts.draw_line("Prompt cache", labels, hit_ratios, "of the prompts from the cache"),
         ]
         if any(row.cost_usd for row in rows):
-            drawn.append(
+            pictures.append(
                 charts.draw_bars("Cost", labels, [("cost", "spent", values("cost_usd"))], shown.cost)
             )
-        return drawn
+        return pictures
 
     def first_day(self, days: int) -> str:
         """Return the date of the first of the last `days` days, today included."""

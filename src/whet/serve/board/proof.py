@@ -81,7 +81,7 @@ class Proof:
 
 
 def _has_comparison(effect: Effect) -> bool:
-    """Whether there are enough sessions on both sides for a comparison."""
+    """Return whether there are enough sessions on both sides for a comparison."""
     return min(effect.shown.sessions, effect.compared.sessions) >= MIN_SESSIONS
 
 
