@@ -39,6 +39,7 @@ from whet.providers.wire import (
     ServerDialect,
     allowed_output,
     encode,
+    end_of,
     event_error,
     join_pieces,
     object_or_empty,
@@ -46,7 +47,6 @@ from whet.providers.wire import (
     raise_error_in,
     read_events,
     read_replay,
-    refused,
     sent_schema,
     unique_ids,
     unreadable,
@@ -373,14 +373,12 @@ class AnthropicDecoder:
 
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
-        if self._stop == "refusal":
-            raise refused(self._info)
+        stop, warnings = end_of(self._info, self._stop)
         if not self._started and not self._blocks:
             raise unreadable(self._info, b"", "a stream without an answer in it")
         blocks = self._blocks
         uses = [block for block in blocks if block.type == "tool_use"]
         ids = unique_ids([block.id for block in uses], used_ids)
-        is_cut = self._stop in ("max_tokens", "model_context_window_exceeded")
         message = Message(
             role="assistant",
             content=join_pieces(block.text for block in blocks if block.type == "text"),
@@ -389,9 +387,9 @@ class AnthropicDecoder:
                 for call_id, block in zip(ids, uses, strict=True)
             ),
             reasoning="".join(block.text for block in blocks if block.type == "thinking"),
-            replay=_replay(blocks, ids, is_cut),
+            replay=_replay(blocks, ids, stop == "length"),
         )
-        return ModelReply(message, self.usage(), join_pieces([self._model]), "length" if is_cut else "end")
+        return ModelReply(message, self.usage(), join_pieces([self._model]), stop, warnings=warnings)
 
     def usage(self) -> Usage:
         """Return what the server has reported so far."""

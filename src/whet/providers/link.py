@@ -336,7 +336,7 @@ class ServerLink:
         if message.replay is not None:
             replay = msgspec.structs.replace(message.replay, server=self._server)
             message = msgspec.structs.replace(message, replay=replay)
-        warnings = () if decoder.is_done else (_UNMARKED_END,)
+        warnings = reply.warnings if decoder.is_done else (_UNMARKED_END, *reply.warnings)
         yield msgspec.structs.replace(reply, message=message, request_id=request_id, warnings=warnings)
 
     async def _deltas(self, answer: Answer, attempt: _Attempt) -> AsyncGenerator[Piece | AnswerGrew, None]:
