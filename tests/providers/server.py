@@ -27,7 +27,8 @@ class Request:
 
 @dataclass
 class Script:
-    """One answer. `cut`: close without the final chunk; `stall`: never end; `reset`: close with RST."""
+    """One answer. `cut`: close without the final chunk; `stall`: never end; `reset`: close with RST;
+    `bare`: the end of the connection alone ends the body."""
 
     chunks: Sequence[bytes] = ()
     status: int = 200
@@ -36,6 +37,7 @@ class Script:
     cut: bool = False
     stall: bool = False
     reset: bool = False
+    bare: bool = False
 
 
 class Server:
@@ -76,18 +78,19 @@ class Server:
         if self.on_request is not None:
             self.on_request(self.requests[-1])
         script = self.scripts.pop(0)
-        lines = [f"HTTP/1.1 {script.status} Scripted", "transfer-encoding: chunked"]
+        framing = "connection: close" if script.bare else "transfer-encoding: chunked"
+        lines = [f"HTTP/1.1 {script.status} Scripted", framing]
         if script.content_type:
             lines.append(f"content-type: {script.content_type}")
         lines += [f"{name}: {value}" for name, value in script.headers.items()]
         writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
         for chunk in script.chunks:
-            writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            writer.write(chunk if script.bare else b"%x\r\n%s\r\n" % (len(chunk), chunk))
             await writer.drain()
         if script.reset:
             linger = struct.pack("ii", 1, 0)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        if script.cut or script.reset:
+        if script.cut or script.reset or script.bare:
             return False
         if script.stall:
             await reader.read()

@@ -156,18 +156,47 @@ def test_a_finish_of_any_name_ends_an_answer(finish: str | None) -> None:
     assert answer(chat({"content": "yes"}), chat({}, finish_reason=finish), b"[DONE]").text == "yes"
 
 
-def test_a_server_that_never_marks_the_end_is_asked_twice_once_and_then_once() -> None:
-    body = joined([json.dumps(chat({"content": "yes"})).encode()])
+def half(wire: str) -> bytes:
+    """The first events of an answer, up to its first word."""
+    events = payloads(wire)
+    return joined(events[: next(at for at, event in enumerate(events) if b"Gr" in event) + 1])
 
-    async def main() -> tuple[list[str], int]:
-        async with running(*[Script([body])] * 3) as server:
-            source = provider(server, waits=Waits())
+
+async def _replies(wire: str, *scripts: Script, turns: int = 1) -> tuple[list[ModelReply], int]:
+    """Return the answers to some requests in a row, and how many requests they took."""
+    async with running(*scripts) as server:
+        source = provider(server, waits=Waits(), format=wire, max_retries=3)
+        async with aclosing(source):
             link = source.open("sys", [], "s")
-            texts = [(await reply(link, HI)).message.text for _ in range(2)]
-            await source.aclose()
-            return texts, len(server.requests)
+            replies = [await reply(link, HI) for _ in range(turns)]
+            return replies, len(server.requests)
 
-    assert run(main) == (["yes", "yes"], 3)
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_answers_of_a_server_that_never_marks_the_end_are_used_from_the_second_on_and_told(wire: str) -> None:
+    replies, requests = run(lambda: _replies(wire, *[Script([half(wire)])] * 3, turns=2))
+    assert ([r.message.text for r in replies], requests) == (["Grü", "Grü"], 3)
+    assert ["may be cut" in " ".join(r.warnings) for r in replies] == [True, True]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_half_an_answer_that_ends_with_its_connection_is_asked_for_again(wire: str) -> None:
+    whole = Script([joined(payloads(wire))])
+    replies, requests = run(lambda: _replies(wire, *[Script([half(wire)], bare=True)] * 2, whole))
+    assert (replies[0].message.text, replies[0].warnings, requests) == (WORDS, (), 3)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_server_that_marked_one_end_has_cut_each_answer_without(wire: str) -> None:
+    whole, cut = Script([joined(payloads(wire))]), Script([half(wire)])
+    replies, requests = run(lambda: _replies(wire, whole, cut, cut, cut, whole, turns=2))
+    assert ([r.message.text for r in replies], requests) == ([WORDS, WORDS], 5)
+
+
+def test_an_answer_without_a_finish_is_whole_at_the_marker_of_the_streams_end() -> None:
+    body = joined([json.dumps(chat({"content": "yes"})).encode(), b"[DONE]"])
+    replies, requests = run(lambda: _replies("chat_completions", *[Script([body], bare=True)] * 2, turns=2))
+    assert ([(r.message.text, r.warnings) for r in replies], requests) == ([("yes", ())] * 2, 2)
 
 
 def test_a_stream_that_breaks_off_is_no_answer_however_often() -> None:

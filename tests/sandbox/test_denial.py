@@ -44,6 +44,37 @@ def test_paths_at_the_wall(policy: SandboxPolicy, tmp_path: Path) -> None:
     assert opened(policy, "error: could not write config file .git/config: Device or resource busy") == [git]
 
 
+def test_a_line_about_an_unreadable_file_opens_neither_its_program_nor_its_folder(
+    policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    """As for a command that only reads, to which the whole workspace is read-only."""
+    workspace = policy.workspace
+    (workspace / ".env").touch()
+    rules = read_path_rules(["read_file(.env)"])
+    reading = msgspec.structs.replace(
+        policy, workspace=tmp_path / "scratch", read=(*policy.read, workspace), closed=(workspace / ".env",)
+    )
+    for line in ("grep: ./.env: Permission denied", "cat: .env: Permission denied"):
+        denial = explain(reading, "x", line, workspace, rules=rules)
+        assert denial is not None
+        assert denial.line == (
+            f"[the sandbox stopped this: no permission to read {workspace}/.env "
+            "(the rule deny: read_file(.env) forbids it)]"
+        )
+        unnamed = explain(reading, "x", line, workspace)
+        assert unnamed is not None and unnamed.openings == ()
+    assert opened(policy, f"grep: {tmp_path}/other/f: Permission denied") == [f"read {tmp_path}/other/f"]
+
+
+def test_a_repository_out_of_reach_that_a_git_file_names_is_offered(
+    policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    line = "fatal: not a git repository: "
+    assert opened(policy, f"{line}{tmp_path}/other") == [f"write {tmp_path}/other"]
+    assert opened(policy, f"{line}{tmp_path}/gone") == opened(policy, f"{line}{policy.workspace}/x") == []
+    assert opened(policy, f"{line[:-2]} (or any of the parent directories): .git") == []
+
+
 def test_a_shells_own_name_is_no_path_that_it_could_not_open(policy: SandboxPolicy, tmp_path: Path) -> None:
     for shell in ("/usr/bin/bash: line 1", "/bin/sh: 1", "/usr/bin/dash: 12"):
         output = f"{shell}: {tmp_path}/other/f: Read-only file system"

@@ -182,6 +182,21 @@ def test_git_goes_on_working_with_trees_and_repositories_below(tmp_path: Path) -
         assert run(jail, again)[0] == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_submodule_as_the_workspace_has_its_repository(case: EngineCase, tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=b", "-c", "protocol.file.allow=always"]
+    commit = ["commit", "-q", "--allow-empty", "-m", "x"]
+    for words in (["init", "-q"], commit, ["submodule", "add", "-q", str(tmp_path), "ws"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    with made_jail(case, tmp_path) as jail:
+        text = f"echo b > b && git add b && {_WHO} commit -qm b && git status -s"
+        assert run(jail, text) == (0, "")
+        assert run(jail, f"cat {tmp_path}/.git/config")[0] != 0
+        run(jail, "git config core.fsmonitor x")  # refused, or taken back when it ends
+    assert "fsmonitor" not in (tmp_path / ".git/modules/ws/config").read_text()
+
+
 def test_settings_that_name_no_program_lead_nowhere(tmp_path: Path) -> None:
     tree = tmp_path.resolve()
     subprocess.run(["git", "init", "-q"], cwd=tree, check=True)

@@ -215,6 +215,43 @@ def test_a_second_working_tree_has_its_repository_but_not_a_forged_one(tmp_path:
     )
 
 
+def test_a_submodule_has_its_repository_but_not_a_forged_one(tmp_path: Path) -> None:
+    tree, own = tmp_path / "main/sm", tmp_path / "main/.git/modules/sm"
+    own.mkdir(parents=True)
+    tree.mkdir()
+    (tree / "src").mkdir()
+    (tree / ".git").write_text("gitdir: ../.git/modules/sm\n")
+    (own / "config").write_text("[core]\n\tbare = false\n\tworktree = ../../../sm\n")
+    environment = {"HOME": str(tmp_path / "h")}
+    for workspace in (tree, tree / "src"):
+        policy = default_policy(workspace, tmp_path / "whet", environment)
+        assert policy.may_write(own / "objects/x") and policy.may_write(own / "index")
+        assert not any(policy.may_write(own / name) for name in ("config", "hooks/x", "commondir"))
+        assert not policy.may_write(tree / ".git") and not policy.may_read(tmp_path / "main/.git/config")
+    (own / "config").write_text("[core]\n\tworktree = ../../../other\n")
+    assert not default_policy(tree, tmp_path / "whet", environment).may_read(own / "HEAD")
+
+
+def test_an_opened_git_folder_keeps_what_its_git_runs(tmp_path: Path) -> None:
+    """The folder of `git init --separate-git-dir` does not name its tree, so a person opens it."""
+    tree, own = tmp_path / "tree", tmp_path / "sep.git"
+    for folder in (tree / "tools/hooks", own / "objects"):
+        folder.mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+    (own / "config").write_text("[core]\n\thooksPath = tools/hooks\n")
+    (tree / ".git").write_text(f"gitdir: {own}\n")
+    environment = {"HOME": str(tmp_path / "h")}
+    policy = default_policy(tree, tmp_path / "whet", environment)
+    assert not policy.may_read(own / "HEAD") and not policy.may_write(tree / "tools/hooks/pre-commit")
+    lasting = PolicyAdditions(write=[str(own)])
+    for opened in (
+        policy.with_openings([Opening("write", str(own))]),
+        default_policy(tree, tmp_path / "whet", environment, lasting),
+    ):
+        assert opened.may_write(own / "objects/x")
+        assert not opened.may_write(own / "config") and not opened.may_write(own / "hooks/x")
+
+
 def test_a_folder_that_may_not_be_looked_into_is_left_out(tmp_path: Path) -> None:
     """As with a search path that an administrator's shell handed on; no engine would seem to hold."""
     asked = (

@@ -37,6 +37,19 @@ def test_a_newline_that_comes_or_goes_at_the_end_is_shown(desk: Desk) -> None:
     )
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [("b\n", "c", ["a", "c"]), ("a\nb\n", "c", ["c"]), ("\nb\n", "", ["a"]), ("a\nb\n", "", [])],
+)
+def test_a_replacement_of_the_last_line_keeps_the_files_last_newline(
+    desk: Desk, old: str, new: str, lines: list[str], end: str
+) -> None:
+    (desk.workspace / "a").write_bytes(f"a{end}b{end}".encode())
+    desk.text("patch", path="a", old_string=old, new_string=new)
+    assert (desk.workspace / "a").read_bytes().decode() == "".join(line + end for line in lines)
+
+
 def test_an_empty_new_string_deletes(desk: Desk) -> None:
     (desk.workspace / "a").write_text("x\ny\n")
     desk.call("patch", path="a", old_string="x\n", new_string="")

@@ -63,6 +63,12 @@ def test_output_is_merged_in_order_with_the_exit_code(processes: Processes, tmp_
     assert output == ToolOutput("one\ntwo\nthree\n[exit 3]", "exit", 3, cpu_s=output.cpu_s)
 
 
+def test_a_line_between_two_long_progress_bars_is_shown(processes: Processes, tmp_path: Path) -> None:
+    bar = "for n in $(seq 4000); do printf '\\r%0100d' $n; done; echo"
+    output = run(processes, tmp_path, f"{bar}; echo THE MIDDLE; {bar}; echo THE END")
+    assert output.text.splitlines()[1::2] == ["THE MIDDLE", "THE END"] and "left out" not in output.text
+
+
 def test_success_and_silence_are_said(processes: Processes, tmp_path: Path) -> None:
     for command, more, text in (
         ("echo hi", {}, "hi"),

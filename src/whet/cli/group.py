@@ -173,6 +173,11 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
+    except click.NoSuchOption as error:
+        from whet.cli.negative_numbers import mark_values  # noqa: PLC0415 - only a wrong option needs it
+
+        marked = mark_values(error, arguments)
+        return run(marked) if marked else _usage(error, arguments)
     except click.UsageError as error:
         return _usage(error, arguments)
     except click.ClickException as error:

@@ -80,6 +80,11 @@ class Answer:
         """Whether the whole body has arrived and been read."""
         return self._response.is_whole and not self._response.waiting_bytes
 
+    @property
+    def is_delimited(self) -> bool:
+        """Whether the head or a last chunk says where the body ends, not only the end of the connection."""
+        return not self._response.ends_with_connection
+
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield the body as it arrives, decompressed. Raises HttpFailed."""
         coding = self.headers.get("content-encoding", "").strip().lower()

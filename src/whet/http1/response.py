@@ -21,7 +21,8 @@ class ResponseReader:
     more.
 
     `is_whole`: the answer is complete. `can_follow`: the connection may be used for another request.
-    `waiting_bytes`: the bytes of the body that have not been read yet.
+    `waiting_bytes`: the bytes of the body that have not been read yet. `ends_with_connection`: nothing else
+    marks the body's end.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class ResponseReader:
         self.waiting_bytes: int = 0
         self._pieces: list[bytes] = []
         self._idle_bytes = 0
-        self._ends_with_connection = False
+        self.ends_with_connection: bool = False
         self._header_count = 0
         self._refusal = ""
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
@@ -73,7 +74,7 @@ class ResponseReader:
             return
         if not self.has_head:
             raise HttpFailed("read", "the server hung up without an answer")
-        if not self._ends_with_connection:
+        if not self.ends_with_connection:
             raise HttpFailed("read", "the answer was cut off")
         self.is_whole = True
 
@@ -120,7 +121,7 @@ class ResponseReader:
         if coding not in ("", "chunked"):
             self._refuse("an unknown transfer-encoding")
         has_length = "content-length" in self.headers
-        self._ends_with_connection = not coding and not has_length
+        self.ends_with_connection = not coding and not has_length
         # Both at once is used to smuggle one answer behind another: read this answer and nothing after it.
         self.can_follow = self._parser.should_keep_alive() and not (coding and has_length)
 

@@ -39,6 +39,7 @@ from whet.providers.wire import (
     ServerDialect,
     allowed_output,
     encode,
+    end_of,
     event_error,
     join_pieces,
     object_or_empty,
@@ -46,7 +47,6 @@ from whet.providers.wire import (
     raise_error_in,
     read_events,
     read_replay,
-    refused,
     sent_schema,
     unique_ids,
     unreadable,
@@ -63,7 +63,6 @@ _EMPTY = b'{"type":"text","text":"(empty)"}'
 _VERSION = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d{1,2})(?!\d))?")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_000}
 _THINKING = ("thinking", "redacted_thinking")
-_PAUSED = "the server paused the answer before its end; say: go on"
 _PLAIN = ("text", "thinking", "tool_use")
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _BLOCK_OF = {"input_json_delta": "tool_use", "thinking_delta": "thinking", "signature_delta": "thinking"}
@@ -374,14 +373,12 @@ class AnthropicDecoder:
 
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
-        if self._stop == "refusal":
-            raise refused(self._info)
+        stop, warnings = end_of(self._info, self._stop)
         if not self._started and not self._blocks:
             raise unreadable(self._info, b"", "a stream without an answer in it")
         blocks = self._blocks
         uses = [block for block in blocks if block.type == "tool_use"]
         ids = unique_ids([block.id for block in uses], used_ids)
-        is_cut = self._stop in ("max_tokens", "model_context_window_exceeded")
         message = Message(
             role="assistant",
             content=join_pieces(block.text for block in blocks if block.type == "text"),
@@ -390,10 +387,8 @@ class AnthropicDecoder:
                 for call_id, block in zip(ids, uses, strict=True)
             ),
             reasoning="".join(block.text for block in blocks if block.type == "thinking"),
-            replay=_replay(blocks, ids, is_cut),
+            replay=_replay(blocks, ids, stop == "length"),
         )
-        warnings = (_PAUSED,) if self._stop == "pause_turn" else ()
-        stop = "length" if is_cut else "end"
         return ModelReply(message, self.usage(), join_pieces([self._model]), stop, warnings=warnings)
 
     def usage(self) -> Usage:

@@ -41,6 +41,7 @@ from whet.providers.wire import (
     content_json,
     data_url,
     encode,
+    end_of,
     event_error,
     images_before,
     join_pieces,
@@ -49,7 +50,6 @@ from whet.providers.wire import (
     raise_error_in,
     read_events,
     read_replay,
-    refused,
     sent_schema,
     unique_ids,
     unreadable,
@@ -388,8 +388,7 @@ class ChatDecoder:
 
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
-        if self._finish == "content_filter" or self._refusal:
-            raise refused(self._info, join_pieces(self._refusal))
+        stop, warnings = end_of(self._info, self._finish, join_pieces(self._refusal))
         if not self._saw_choice:
             raise unreadable(self._info, b"", "a stream without an answer in it")
         finished = self._calls.finish() if self._calls is not None else []
@@ -404,9 +403,7 @@ class ChatDecoder:
             reasoning=join_pieces(self._reasoning),
             replay=self._replay(ids, [call.extra for call in finished]),
         )
-        return ModelReply(
-            message, self.usage(), join_pieces([self._model]), "length" if self._finish == "length" else "end"
-        )
+        return ModelReply(message, self.usage(), join_pieces([self._model]), stop, warnings=warnings)
 
     def _replay(self, ids: list[str], sent_extras: list[bytes]) -> VendorReplay | None:
         fields: dict[str, Any] = {}

@@ -127,9 +127,9 @@ def unreadable_error(
     return error
 
 
-def cut_stream_error(info: ModelInfo) -> Unavailable:
-    """Return the error for a stream without its terminal event."""
-    message = f"{info.provider}: the stream ended before the answer did"
+def cut_stream_error(info: ModelInfo, reason: str = "") -> Unavailable:
+    """Return the error for a stream without its terminal event, or with a fault as its `reason`."""
+    message = f"{info.provider}: the stream ended before the answer did" + (f": {reason}" if reason else "")
     hint = "trying again usually helps; the session goes on with --continue"
     return Unavailable(message, hint=hint, provider=info.provider, model=info.model)
 

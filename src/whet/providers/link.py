@@ -62,14 +62,16 @@ _FEW_BYTES = 8
 _GREW_CHARS = 4_096
 _UNKNOWN_PATIENCE_S = 60.0
 _MAX_ADAPTATIONS = 8
+_UNMARKED_END = "the model's server did not mark the end of its answer, which may be cut"
 _REFUSALS = (BadRequest, ContextOverflow)
 
 
 class Wiring(msgspec.Struct):
     """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
     asked. `server` names it in what it wants back. `codec` and `cuts` are replaced by those that the server
-    accepts, for sessions opened from then on. `unmarked_ends`: how many answers in a row had no event for
-    their end. `keep` keeps a dialect and cuts for later processes, as the entry `memory_key`."""
+    accepts, for sessions opened from then on. `marks_ends`: an answer had an event for its end;
+    `unmarked_ends`: how many had none. `keep` keeps a dialect and cuts for later processes, as the entry
+    `memory_key`."""
 
     http: Http
     codec: WireCodec
@@ -79,6 +81,7 @@ class Wiring(msgspec.Struct):
     is_window_set: bool = False
     server: str = ""
     cuts: ToolCuts = NO_CUTS
+    marks_ends: bool = False
     unmarked_ends: int = 0
     keep: Callable[[ServerDialect, ToolCuts], None] | None = None
     account: str = ""
@@ -246,7 +249,7 @@ class ServerLink:
     def _remember(self, attempt: _Attempt) -> None:
         """Have later sessions, and later processes, ask the server as it was asked now: it has answered."""
         wiring = self._wiring
-        wiring.unmarked_ends = 0 if attempt.decoder.is_done else wiring.unmarked_ends
+        wiring.marks_ends = wiring.marks_ends or attempt.decoder.is_done
         if not self._is_changed:
             return
         before = wiring.codec.dialect, wiring.cuts
@@ -276,8 +279,8 @@ class ServerLink:
         """Return the reply that came after failures, with notices for the person."""
         if self._returned is not None:
             await self._returned()
-        notices, warnings = tuple(outage.notices), tuple(outage.warnings)
-        return msgspec.structs.replace(reply, notices=notices, warnings=warnings)
+        warnings = (*outage.warnings, *reply.warnings)
+        return msgspec.structs.replace(reply, notices=tuple(outage.notices), warnings=warnings)
 
     def _measure(self, attempt: _Attempt) -> TextSize:
         if self._sizes is None:
@@ -333,7 +336,8 @@ class ServerLink:
         if message.replay is not None:
             replay = msgspec.structs.replace(message.replay, server=self._server)
             message = msgspec.structs.replace(message, replay=replay)
-        yield msgspec.structs.replace(reply, message=message, request_id=request_id)
+        warnings = reply.warnings if decoder.is_done else (_UNMARKED_END, *reply.warnings)
+        yield msgspec.structs.replace(reply, message=message, request_id=request_id, warnings=warnings)
 
     async def _deltas(self, answer: Answer, attempt: _Attempt) -> AsyncGenerator[Piece | AnswerGrew, None]:
         info, decoder, progress = self.info, attempt.decoder, AnswerProgress(self._wiring.http)
@@ -343,7 +347,6 @@ class ServerLink:
                 yield item
             return
         parser = SseParser()
-        kind = content_type or "no content type"
         first, size, pending_bytes = b"", 0, 0
         # Closed here, because a generator left to the event loop costs an extra task and wake-up.
         async with aclosing(answer.chunks()) as chunks:
@@ -352,7 +355,7 @@ class ServerLink:
                 first, size = first or chunk, size + len(chunk)
                 pending_bytes = 0 if events else pending_bytes + len(chunk)
                 if pending_bytes > _MAX_BEFORE_BYTES and not parser.has_events:
-                    raise _early_end_error(info, first, kind)
+                    raise _early_end_error(info, first, content_type)
                 if pending_bytes > _MAX_IN_EVENT_BYTES or size > _MAX_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
                 deltas = _decode(info, events, attempt)
@@ -367,13 +370,13 @@ class ServerLink:
         for item in attempt.parts.feed(_decode(info, parser.finish(), attempt)):
             yield item
         if not decoder.is_done and not self._ends_unmarked(answer, attempt):
-            raise _early_end_error(info, b"" if parser.has_events else first, kind)
+            raise _early_end_error(info, b"" if parser.has_events else first, content_type)
 
     def _ends_unmarked(self, answer: Answer, attempt: _Attempt) -> bool:
-        """Return whether an answer without an event for its end is whole: the connection ended as it should,
-        and so did the server's answer before this one. The first one counts as cut."""
-        has_content = bool(attempt.texts or attempt.decoder.call_chars)
-        if not answer.is_complete or not has_content:
+        """Whether an answer without an event for its end may be used: HTTP marked the end of its body, the
+        server has marked no answer yet, and ends its second answer in this way. The first counts as cut."""
+        is_whole = answer.is_complete and answer.is_delimited and not self._wiring.marks_ends
+        if not is_whole or not (attempt.texts or attempt.decoder.call_chars):
             return False
         self._wiring.unmarked_ends += 1
         return self._wiring.unmarked_ends > 1
@@ -424,11 +427,12 @@ async def _read_plain_answer(
     return deltas
 
 
-def _early_end_error(info: ModelInfo, received: bytes, kind: str) -> ProviderError:
+def _early_end_error(info: ModelInfo, received: bytes, content_type: str) -> ProviderError:
     """Return the error for a stream that ended too early, or for other data `received` instead of events."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
     if received.strip():
+        kind = content_type or "no content type"
         return failures.unreadable_error(info, received, f"{kind} instead of an event stream")
     return failures.cut_stream_error(info)
 

@@ -35,6 +35,7 @@ from whet.providers.wire import (
     content_json,
     data_url,
     encode,
+    end_of,
     event_error,
     join_pieces,
     object_or_empty,
@@ -42,7 +43,6 @@ from whet.providers.wire import (
     raise_error_in,
     read_events,
     read_replay,
-    refused,
     sent_schema,
     unique_ids,
     wire_id,
@@ -156,6 +156,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 class _Text(msgspec.Struct):
     text: str | None = None
+    refusal: str | None = None
 
 
 class _Item(msgspec.Struct):
@@ -208,9 +209,14 @@ class _Incomplete(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     model: str = ""
+    status: str = ""
     output: list[msgspec.Raw] | None = None
     usage: _Usage | None = None
     incomplete_details: _Incomplete | None = None
+
+
+# Some servers repeat the status of the event that began the answer.
+_WHOLE = ("completed", "in_progress", "queued")
 
 
 class _Event(msgspec.Struct):
@@ -285,10 +291,10 @@ class ResponsesDecoder:
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
         """Return the complete answer."""
         incomplete = self._response.incomplete_details
-        reason = incomplete.reason if incomplete is not None else None
-        if self._refusal or reason == "content_filter":
-            raise refused(self._info, self._refusal)
-        items = self._best_items(is_cut=reason is not None)
+        reason = (incomplete.reason if incomplete is not None else "") or self._response.status
+        reason = "" if reason in _WHOLE else reason
+        items = self._best_items(is_cut=bool(reason))
+        stop, warnings = end_of(self._info, reason, self._refusal or _refusal_of(items))
         calls = [item for item in items if item.kind == "function_call"]
         call_ids = [join_pieces([call.shape.call_id or ""]) for call in calls]
         ids = unique_ids(call_ids, used_ids)
@@ -303,7 +309,7 @@ class ResponsesDecoder:
             replay=_replay(items) if ids == call_ids else None,
         )
         model = join_pieces([self._response.model]) or self._info.model
-        return ModelReply(message, self.usage(), model, "length" if reason else "end")
+        return ModelReply(message, self.usage(), model, stop, warnings=warnings)
 
     def _best_items(self, *, is_cut: bool) -> list[_OutputItem]:
         """Return the items that were finished; if these lack calls, the items of the last event or, of an
@@ -311,7 +317,9 @@ class ResponsesDecoder:
         output = dict(enumerate(map(bytes, self._response.output or ())))
         sources = (self._items, output, {} if is_cut else self._opened)
         candidates = [_read_items(self._info, raws) for raws in sources]
-        return max(candidates, key=lambda items: sum(item.kind == "function_call" for item in items))
+        return max(
+            candidates, key=lambda items: (sum(item.kind == "function_call" for item in items), bool(items))
+        )
 
     def _arguments_of(self, call: _OutputItem) -> str:
         """Return a call's arguments as text, from its pieces if the item lacks them."""
@@ -343,6 +351,13 @@ def _text_of(items: Sequence[_OutputItem]) -> str:
         for content in contents
         for text in ([content] if isinstance(content, str) else [part.text or "" for part in content])
     )
+
+
+def _refusal_of(items: Sequence[_OutputItem]) -> str:
+    """Return what the model said to decline, if its pieces did not come."""
+    contents = [item.shape.content for item in items if item.kind == "message"]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return join_pieces(part.refusal for part in parts if part.refusal)
 
 
 def _replay(items: Sequence[_OutputItem]) -> VendorReplay | None:

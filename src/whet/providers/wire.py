@@ -40,6 +40,9 @@ _BEGUN = re.compile("(?:[\ud800-\udbff]|(?<![\ud800-\udbff])[\udcc2-\udcf4][\udc
 SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
 # Stands between two messages of a user at servers that want turns to alternate.
 PAUSE = b',{"role":"assistant","content":"Understood."}'
+_USUAL_ENDS = frozenset(
+    {"", "stop", "eos", "end_turn", "tool_calls", "tool_use", "function_call", "stop_sequence", "completed"}
+)
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 Deltas = Sequence[TextDelta | ReasoningDelta]
 
@@ -402,11 +405,17 @@ def unreadable(info: ModelInfo, data: bytes, subject: str = "something that can'
     return failures.unreadable_error(info, data, subject)
 
 
-def refused(info: ModelInfo, why: str = "") -> ProviderError:
-    """Return the error for an answer that was withheld."""
-    from whet.providers import failures  # noqa: PLC0415 as above
+def end_of(info: ModelInfo, reason: str, why: str = "") -> tuple[Literal["end", "length"], tuple[str, ...]]:
+    """Return how an answer ended, from the server's reason and what the model said to decline, with warnings
+    for the person.
 
-    return failures.refusal_error(info, why)
+    Raises ModelRefused for an answer that was withheld, and Unavailable for one that a fault ended.
+    """
+    if reason.lower() in _USUAL_ENDS and not why:
+        return "end", ()
+    from whet.providers.odd_ends import judge_end  # noqa: PLC0415 most answers end as usual
+
+    return judge_end(info, reason, why)
 
 
 def raise_error_in(info: ModelInfo, data: bytes) -> None:

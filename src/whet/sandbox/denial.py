@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from whet.contract.errors import ToolDenied
 from whet.late import late_pattern
 from whet.sandbox.path_rules import NO_RULES, PathRules
-from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy
+from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_below
 
 _OUTPUT_CHARS = 40_000
 _MAX_OPENINGS = 3
@@ -30,6 +31,8 @@ _REFUSED = (
     "EPERM",
     "PermissionError",
 )
+_NO_REPOSITORY = "not a git repository: "
+"""Git's words before the folder that a `.git` file names, if it can't be read."""
 _MISSING = ("No such file or directory", "ENOENT", "FileNotFoundError", "cannot find", "not found")
 _NO_NETWORK = late_pattern(
     r"Network is unreachable|ENETUNREACH|Could not resolve host|Temporary failure in name resolution"
@@ -103,27 +106,38 @@ def explain(
 
 
 def _find_rule(policy: SandboxPolicy, opening: Opening, rules: PathRules) -> str:
-    """Return the deny rule that protects a path which a command could not open, or an empty string."""
-    writes = opening.kind == "write"
-    return rules.find(opening.target, policy.workspace, writes=False) or (
-        rules.find(opening.target, policy.workspace, writes=True) if writes else ""
-    )
+    """Return the deny rule that protects a path which a command could not open, or an empty string.
+
+    A rule may name it from the workspace, which is only readable for a command that writes nothing.
+    """
+    kinds = (False, True) if opening.kind == "write" else (False,)
+    path = Path(opening.target)
+    tops = [policy.workspace, *(top for top in (*policy.write, *policy.read) if is_below(path, top))]
+    matches = (rules.find(path, top, writes=writes) for top in tops for writes in kinds)
+    return next(filter(None, matches), "")
 
 
-def _find_refused_paths(policy: SandboxPolicy, line: str, attempt: tuple[str, Path]) -> Iterator[Opening]:
+def _find_refused_paths(policy: SandboxPolicy, line: str, attempt: tuple[str, Path]) -> list[Opening]:
+    """Return what the policy refuses of the paths in a line with an error. A path that can't be read is why
+    the others, which may be names of programs, can't be written."""
     command, cwd = attempt
+    is_git = _NO_REPOSITORY in line
     refused = any(word in line for word in _REFUSED)
-    if not refused and not any(word in line for word in _MISSING):
-        return
+    if not refused and not is_git and not any(word in line for word in _MISSING):
+        return []
+    unreadable: list[Opening] = []
+    unwritable: list[Opening] = []
     for text in _candidates(_SHELL_NAME.sub("", line)):
         path = _resolve(text, cwd)
         if path is None or path == Path("/") or path.is_relative_to("/proc") or path.is_relative_to("/dev"):
             continue
-        is_written = _is_writing(line) or _is_target(path, command, cwd)
-        if not policy.may_read(path) and (refused or os.path.exists(path.parent if is_written else path)):
-            yield Opening("write" if is_written else "read", str(path))
+        is_written = is_git or _is_writing(line) or _is_target(path, command, cwd)
+        must_exist = path.parent if is_written and not is_git else path
+        if not policy.may_read(path) and (refused or os.path.exists(must_exist)):
+            unreadable.append(Opening("write" if is_written else "read", str(path)))
         elif refused and not policy.may_write(path):
-            yield Opening("write", str(path))
+            unwritable.append(Opening("write", str(path)))
+    return unreadable or unwritable
 
 
 def _resolve(text: str, cwd: Path) -> Path | None:
@@ -155,27 +169,37 @@ def _is_target(path: Path, command: str, cwd: Path) -> bool:
     return any(_resolve(match.group(1), cwd) == path for match in _TARGET.finditer(command))
 
 
-def _candidates(line: str) -> Iterator[str]:
+def _candidates(line: str) -> list[str]:
+    """Return the texts in a line that may be paths; a program's own name before them is none."""
+    texts: list[str] = []
+    program = ""
     for pattern in (_QUOTED, _ABSOLUTE, _BEFORE_COLON):
         for match in pattern.finditer(line):
             text = match.group(1).strip()
-            if "/" in text or pattern is _QUOTED or pattern is _BEFORE_COLON:
-                yield text
+            if pattern is _BEFORE_COLON and not match.start() and "/" not in text:
+                program = text
+            elif "/" in text or pattern is not _ABSOLUTE:
+                texts.append(text)
+    return texts or [program] if program else texts
 
 
 def _offer(policy: SandboxPolicy, opening: Opening) -> Opening | None:
     """Return the opening that would allow this one. A missing path needs the nearest existing folder above
     it.
 
-    Returns None for the whole home, for folders that contain it, and for Whet's own home: these are never
-    offered.
+    Returns None for the whole home, for folders that contain it, and for what the policy opens to nobody, as
+    Whet's own home.
     """
     path = Path(opening.target)
     while not os.path.exists(path):  # Path.exists raises for a name that is too long
         path = path.parent
     person = Path(os.path.realpath(os.path.expanduser("~")))
-    holds = person.is_relative_to(path) or policy.home.is_relative_to(path)
-    return None if holds or path.is_relative_to(policy.home) else Opening(opening.kind, str(path))
+    offer = Opening(opening.kind, str(path))
+    try:
+        policy.with_openings([offer])
+    except ToolDenied:
+        return None
+    return None if person.is_relative_to(path) else offer
 
 
 def _explain_network(policy: SandboxPolicy, command: str, lines: list[str]) -> Denial | None:

@@ -56,7 +56,7 @@ def _linked_hooks(hooks: Path) -> Iterator[Path]:
 
 
 def _configured_paths(tree: Path, config: Path, deep: int) -> Iterator[Path]:
-    for section, key, value in _settings(config):
+    for section, key, value in read_settings(config):
         if key == "hookspath":
             yield from _hook_folders(tree, value)
         elif section.startswith("include") and key == "path":
@@ -104,7 +104,7 @@ def _resolve_path(folder: Path, value: str) -> list[Path]:
         return []
 
 
-def _settings(config: Path) -> Iterator[tuple[str, str, str]]:
+def read_settings(config: Path) -> Iterator[tuple[str, str, str]]:
     """Yield (section, key, value) with names in lower case. Quotes inside a value are kept."""
     try:
         text = read_regular_text(config, _MAX_BYTES)

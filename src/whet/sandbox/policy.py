@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from whet.contract.errors import BadInput, ToolDenied
-from whet.sandbox.protected_names import PROTECTED
+from whet.sandbox.protected_names import GIT_RUNS, PROTECTED
 
 OpeningKind = Literal["write", "read", "reach", "run"]
 ANY_HOST = "*"
@@ -168,11 +168,13 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         if opening.kind == "read":
             opened = msgspec.structs.replace(self, unix=False)
             return opened._replace("read", (*self.read, path))
-        names = tuple(name for name in self.protected if not is_below(self.workspace / name, path))
         is_inside = is_below(path, self.workspace)
-        protected_names = names if is_inside and path != self.workspace else self.protected
+        if is_inside and path != self.workspace:
+            names = [name for name in self.protected if not is_below(self.workspace / name, path)]
+        else:
+            names = [*self.protected, *git_programs(path)]
         unix = path.is_socket() or (self.unix and is_inside)
-        opened = msgspec.structs.replace(self, protected=protected_names, unix=unix)
+        opened = msgspec.structs.replace(self, protected=tuple(names), unix=unix)
         return opened._replace("write", (*self.write, path))
 
     def _replace(self, name: str, values: tuple[str, ...] | tuple[Path, ...]) -> SandboxPolicy:
@@ -188,6 +190,13 @@ def read_opening(text: str) -> Opening:
     if kind == "reach" and target and "/" not in target and " " not in target:
         return Opening("reach", target.lower())
     raise BadInput(f"{text!r} opens nothing", hint="write PATH, read PATH, or reach HOST")
+
+
+def git_programs(folder: Path) -> list[str]:
+    """Return the paths in a git folder through which its git runs programs, nothing for other folders."""
+    if not ((folder / "HEAD").is_file() and (folder / "objects").is_dir()):
+        return []
+    return [str(folder / name) for name in GIT_RUNS]
 
 
 def names_host(hosts: Iterable[str], host: str) -> bool:

@@ -17,8 +17,9 @@ from pathlib import Path
 import msgspec
 
 from whet.regular import read_regular
-from whet.sandbox.git_files import find_execution_paths
-from whet.sandbox.policy import SandboxLimits, SandboxPolicy, is_below
+from whet.sandbox.git_files import find_execution_paths, read_settings
+from whet.sandbox.gitlinks import git_folder
+from whet.sandbox.policy import SandboxLimits, SandboxPolicy, git_programs, is_below
 from whet.sandbox.private_files import find_private_files, holds_secret
 from whet.sandbox.protected_names import GIT_RUNS, IN_HOME, PROTECTED
 
@@ -135,7 +136,9 @@ def default_policy(
     root = workspace.resolve()
     person = _person_home(environment)
     write, read_paths, protected = repository_paths(root)
-    write += [path.resolve() for path in wishes.folders] + _resolve_all(wishes.write)
+    more = [path.resolve() for path in wishes.folders] + _resolve_all(wishes.write)
+    write += more
+    protected += [name for path in more for name in git_programs(path)]
     toolchains = _toolchain_folders(person, environment)
     read_paths += [*_system_folders(_resolve(person)), *toolchains, *_resolve_all(wishes.read)]
     write, read_paths = _tidy(write), _tidy(read_paths)
@@ -256,8 +259,8 @@ def starts_programs(path: Path, workspace: Path) -> bool:
 def repository_paths(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     """Return the paths outside a workspace that its repository needs: (write, read, protected).
 
-    The repository of a subfolder is above it. The repository of a second working tree is elsewhere, and
-    must name that tree in turn.
+    The repository of a subfolder is above it. The repository of a second working tree or a submodule is
+    elsewhere, and must name that tree in turn: any archive can hold a `.git` file.
     """
     home = _resolve(os.path.expanduser("~"))
     for folder in (root, *root.parents):
@@ -265,17 +268,14 @@ def repository_paths(root: Path) -> tuple[list[Path], list[Path], list[str]]:
             break
         git = folder / ".git"
         if git.is_file():
-            git_folders = _worktree_folders(git)
-            execution_paths = [
-                str(path)
-                for git_folder in git_folders[:1]
-                for path in find_execution_paths(folder, git_folder)
-            ]
+            own_folder = _resolve(git_folder(str(folder)))
+            git_folders = _worktree_folders(git, own_folder) or _submodule_folders(folder, own_folder)
+            settings = git_folders[0] if git_folders else own_folder
             return (
                 git_folders,
                 [folder],
                 [str(repository_folder / name) for repository_folder in git_folders for name in GIT_RUNS]
-                + [str(git), *execution_paths],
+                + [str(git), *map(str, find_execution_paths(folder, settings))],
             )
         if git.is_dir():
             real = git.resolve()
@@ -291,10 +291,9 @@ def repository_paths(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     return [], [], []
 
 
-def _worktree_folders(git: Path) -> list[Path]:
+def _worktree_folders(git: Path, own_folder: Path) -> list[Path]:
     """Return a second working tree's repository and its own git folder, if the repository knows this tree."""
     try:
-        own_folder = _resolve(git.parent / _read_pointer(git).partition("gitdir:")[2].strip())
         back_pointer = _read_pointer(own_folder / "gitdir").strip()
         if _resolve(back_pointer) != _resolve(git):
             return []
@@ -302,6 +301,17 @@ def _worktree_folders(git: Path) -> list[Path]:
     except (OSError, ValueError):
         return []
     return [common, own_folder] if own_folder.is_relative_to(common) else []
+
+
+def _submodule_folders(tree: Path, own_folder: Path) -> list[Path]:
+    """Return the git folder of a submodule, if its settings name this working tree."""
+    trees = [
+        own_folder / value
+        for name in ("config", "config.worktree")
+        for section, key, value in read_settings(own_folder / name)
+        if (section, key) == ("core", "worktree")
+    ]
+    return [own_folder] if trees and _resolve(trees[-1]) == tree else []
 
 
 def _read_pointer(path: Path) -> str:

@@ -110,6 +110,11 @@ def fit_form(text: str, old: str) -> str:
             text = plain.replace("\n", "\r\n")
         elif plain == text:
             text = fit_lines(text, old)
+    return keep_last_newline(text, old)
+
+
+def keep_last_newline(text: str, old: str) -> str:
+    """Return a file's new text with the newline that ends its old text."""
     ending = next((end for end in ("\r\n", "\n") if old.endswith(end)), "")
     return text + ending if text and ending and not text.endswith("\n") else text
 

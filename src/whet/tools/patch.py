@@ -18,7 +18,7 @@ from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.tools import Buffers, ToolContext, ToolOutput, clip
 from whet.tools import atomic, diffs, editor_files, edits
-from whet.tools.encoding import Encoding, decode, encode
+from whet.tools.encoding import Encoding, decode, encode, keep_last_newline
 from whet.tools.output import clean, size
 from whet.tools.paths import ConfinedPath, kind, open_file, resolve
 from whet.tools.preview import change_of, require_approved
@@ -95,7 +95,8 @@ def _plan_files(
         raise BadInput("patch needs path, old_string and new_string, or diff")
     file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
     replaced = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
-    file.text = replaced.text
+    is_newline_alone = strings.old.removesuffix("\n") == strings.new  # its removal is meant, not a slip
+    file.text = replaced.text if is_newline_alone else keep_last_newline(replaced.text, file.old_text)
     file.notes = [note for note in (replaced.how, _describe_lines(replaced.lines)) if note]
     return [file]
 

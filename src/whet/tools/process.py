@@ -29,6 +29,7 @@ from whet.searchpath import find_shell
 from whet.tools.end_folder import EndFolder, report_end_folder
 from whet.tools.guardian import Guardian
 from whet.tools.guardian import is_group_alive as is_group_alive
+from whet.tools.kept_output import KeptOutput
 from whet.tools.spawn import ProcessSpec, start_jailed, start_unconfined
 
 if TYPE_CHECKING:
@@ -42,39 +43,6 @@ OpenPidfd = Callable[[int], int]
 SYSTEM_PIDFD: OpenPidfd | None = getattr(os, "pidfd_open", None)
 
 
-class Output:
-    """The first 40 % and the last 60 % of `cap_bytes` of a stream. Bytes between them are only counted."""
-
-    def __init__(self, cap_bytes: int) -> None:
-        self.total_bytes: int = 0
-        self._head_cap = cap_bytes * 2 // 5
-        self._tail_cap = cap_bytes - self._head_cap
-        self._head = bytearray()
-        self._tail = bytearray()
-
-    def append(self, data: bytes) -> None:
-        """Append the next bytes of the stream."""
-        self.total_bytes += len(data)
-        room = self._head_cap - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        if len(data) >= self._tail_cap:
-            self._tail[:] = data[-self._tail_cap :]
-        elif data:
-            self._tail += data
-            # Cutting only at twice the cap amortises the copying.
-            if len(self._tail) > 2 * self._tail_cap:
-                del self._tail[: -self._tail_cap]
-
-    def since(self, offset: int) -> tuple[bytes, int, bytes]:
-        """Return the output after byte `offset`: kept head, number of bytes lost after it, kept tail."""
-        tail = self._tail[-self._tail_cap :]
-        tail_start = self.total_bytes - len(tail)
-        lost = max(0, tail_start - max(offset, len(self._head)))
-        return bytes(self._head[offset:]), lost, bytes(tail[max(0, offset - tail_start) :])
-
-
 class Process:
     """One running or finished command with its group. Created by `Processes.start`, used on its loop only."""
 
@@ -85,7 +53,7 @@ class Process:
         self.id = ""
         self.command = command
         self.pid: int = popen.pid
-        self.output: Output = Output(command.output_cap_bytes)
+        self.output: KeptOutput = KeptOutput(command.output_cap_bytes)
         self.read_offset = 0
         self.started_s: float = time.monotonic()
         self.ended_s: float | None = None
