@@ -47,7 +47,7 @@ def _drop_hidden(text: str) -> str:
 @lru_cache(maxsize=4096)
 def fold_spelling(action: str) -> str:
     """Return the form that all spellings of an action or a glob share. Look-alikes of Latin letters become
-    these, accents are dropped, and `DeployX`, `deploy--x` and `deploy.x` become `deploy_x`."""
+    these, accents are dropped, and "DeployX", "deploy--x" and "deploy.x" become "deploy_x"."""
     shown = _drop_hidden(unicodedata.normalize("NFKC", action))
     return "".join(
         part if _GLOBS.fullmatch(part) else _fold_words(part) for part in _GLOBS.split(shown) if part
