@@ -47,7 +47,7 @@ def escape_characters(text: str, keeps: str = "\n") -> str:
     """
     if _PLAIN.fullmatch(text) is None:
         text = _EMOJI_FORM.sub("", text)
-        text = text.translate({ord(c): _escape(c) for c in set(text) if c not in keeps and _is_hidden(c)})
+        text = text.translate({ord(c): _escape(c) for c in set(text) if c not in keeps and is_hidden(c)})
     return mark_lookalikes(text)
 
 
@@ -55,7 +55,7 @@ def find_odd_characters(text: str) -> set[str]:
     """Return the characters of a text that `escape_characters` replaces or marks."""
     if text.isascii() and text.isprintable():
         return set()
-    hidden = {c for c in set(_EMOJI_FORM.sub("", text)) if c not in "\n\t" and _is_hidden(c)}
+    hidden = {c for c in set(_EMOJI_FORM.sub("", text)) if c not in "\n\t" and is_hidden(c)}
     return hidden | {text[at] for at in find_lookalikes(text)}
 
 
@@ -68,7 +68,7 @@ def list_hidden_codes(text: str) -> list[str]:
     return [
         _escape(character)
         for character in sorted(set(text))
-        if character not in "\n\t" and _is_hidden(character)
+        if character not in "\n\t" and is_hidden(character)
     ]
 
 
@@ -78,7 +78,8 @@ def describe_character(character: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _is_hidden(character: str) -> bool:
+def is_hidden(character: str) -> bool:
+    """Return whether a character is invisible, reorders text, or is a blank other than the space."""
     if " " <= character <= "~":
         return False
     category = unicodedata.category(character)

@@ -1,7 +1,8 @@
 """Names in the form that rules and limits compare, and the ids of requests.
 
 `Deploy`, `deploy` and `de\\u200bploy` are one action: compatibility forms and case are folded, control and
-invisible characters are dropped.
+invisible characters are dropped. What restricts an action also holds for its other spellings: `DeployX`,
+`deploy--x` and a Cyrillic `o` in it. What allows one does not.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ import secrets
 import unicodedata
 from functools import lru_cache
 
+from whet.lookalike import to_latin
+from whet.visible import is_hidden
 from whet_confirm.records import HIGH_RISK_ACTIONS
 
 _PLAIN = re.compile(r"[a-z0-9_.:/]+")
-_JOINTS = re.compile(r"[\s\-.]+")
+_GLOBS = re.compile(r"(\[!?\]?[^\]]*\]|[*?])")
+_WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_JOINTS = re.compile(r"(?:[^\w:/]|_)+")
+_NAMED_AFTER = re.compile(r"LATIN (?:(?:SMALL|CAPITAL|LETTER|DOTLESS|SCRIPT|OPEN) )+([A-Z])(?: WITH .*)?")
 _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TIME_DIGITS, _RANDOM_DIGITS = 7, 15
 _AS_DIGIT = bytes(_DIGITS[byte % 62] for byte in range(256))
@@ -31,14 +37,57 @@ def action_key(action: str) -> str:
     if _PLAIN.fullmatch(action):
         return action
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", action).casefold())
-    visible = "".join(c for c in folded if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
-    return " ".join(visible.split())
+    return " ".join(unicodedata.normalize("NFKC", _drop_hidden(folded)).split())
+
+
+def _drop_hidden(text: str) -> str:
+    return "".join(c for c in text if unicodedata.category(c) in ("Zs", "Zl", "Zp") or not is_hidden(c))
+
+
+@lru_cache(maxsize=4096)
+def fold_spelling(action: str) -> str:
+    """Return the form that all spellings of an action or a glob share. Look-alikes of Latin letters become
+    these, accents are dropped, and "DeployX", "deploy--x" and "deploy.x" become "deploy_x"."""
+    shown = _drop_hidden(unicodedata.normalize("NFKC", action))
+    return "".join(
+        part if _GLOBS.fullmatch(part) else _fold_words(part) for part in _GLOBS.split(shown) if part
+    )
+
+
+def _fold_words(text: str) -> str:
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", to_latin(text))
+        text = "".join(map(_find_base, text))
+    return _JOINTS.sub("_", _WORD_BEGINS.sub("_", text)).casefold()
+
+
+def _find_base(character: str) -> str:
+    if character.isascii():
+        return character
+    if unicodedata.category(character) == "Mn":
+        return ""
+    match = _NAMED_AFTER.fullmatch(unicodedata.name(character, ""))
+    return match[1].lower() if match else character
+
+
+def is_plain_name(pattern: str) -> bool:
+    """Return whether a glob matches one name only."""
+    return _GLOBS.search(pattern) is None
+
+
+@lru_cache(maxsize=4096)
+def squash_spelling(action: str) -> str:
+    """Return the folded form of a name without its separators: `deployproduction`."""
+    return re.sub(r"[\W_]", "", fold_spelling(action))
+
+
+_HIGH_RISK = frozenset(map(squash_spelling, HIGH_RISK_ACTIONS))
 
 
 @lru_cache(maxsize=4096)
 def is_high_risk(key: str) -> bool:
-    """Return whether a normalised name always needs a person. `wipe-database` counts as `wipe_database`."""
-    return _JOINTS.sub("_", key) in HIGH_RISK_ACTIONS
+    """Return whether a normalised name always needs a person, in any spelling of its words."""
+    return squash_spelling(key) in _HIGH_RISK
 
 
 @lru_cache(maxsize=4096)

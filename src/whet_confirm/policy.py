@@ -17,7 +17,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from whet_confirm.names import is_high_risk, person_key
+from whet.lookalike import find_lookalikes
+from whet_confirm.names import fold_spelling, is_high_risk, is_plain_name, person_key, squash_spelling
 from whet_confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 from whet_confirm.rotas import Rota
 
@@ -38,6 +39,8 @@ class Facts(msgspec.Struct, frozen=True):
     details: dict[str, Any]
     is_high_risk: bool
     now_s: float
+    action: str = ""
+    """The action as it was submitted; if empty, its key counts."""
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -48,7 +51,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class ConfirmRule(msgspec.Struct, frozen=True):
-    """One rule, ready to match. Empty patterns match anything."""
+    """One rule, ready to match. Empty patterns match anything. `spellings` are the folded `actions`."""
 
     name: str
     effect: Effect
@@ -63,6 +66,7 @@ class ConfirmRule(msgspec.Struct, frozen=True):
     plan: ApprovalPlan
     timeout_s: int | None
     max_timeout_s: int
+    spellings: tuple[str, ...] = ()
 
 
 class PolicyJudgement(msgspec.Struct, frozen=True):
@@ -133,12 +137,27 @@ _DEFAULT = PolicyJudgement(
 def matches(rule: ConfirmRule, facts: Facts) -> bool:
     """Return whether every part of a rule matches."""
     return (
-        _any_glob(rule.actions, facts.action_key)
+        _fits_action(rule, facts)
         and _any_glob(rule.principals, facts.principal)
         and _any_glob(rule.requesters, facts.requester)
         and _any_glob(rule.sessions, facts.session_key)
         and all(_holds(condition, facts.details) for condition in rule.conditions)
         and _is_time(rule, facts.now_s)
+    )
+
+
+def _fits_action(rule: ConfirmRule, facts: Facts) -> bool:
+    """Return whether a rule's globs match the action. A rule that restricts also matches other spellings of
+    the name; one that allows matches no name with look-alike letters, except by that very name."""
+    fits = _any_glob(rule.actions, facts.action_key)
+    if rule.effect == "allow":
+        return fits and (facts.action_key in rule.actions or not find_lookalikes(facts.action_key))
+    if fits:
+        return True
+    action = facts.action or facts.action_key
+    letters = squash_spelling(action)
+    return _any_glob(rule.spellings or rule.actions, fold_spelling(action)) or any(
+        is_plain_name(name) and squash_spelling(name) == letters != "" for name in rule.actions
     )
 
 

@@ -19,7 +19,7 @@ import yaml
 from whet.config.paths import read_small
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_values
-from whet_confirm.names import action_key
+from whet_confirm.names import action_key, fold_spelling
 from whet_confirm.policy import (
     CONTRACT_LIMIT_S,
     LONGEST_S,
@@ -167,6 +167,7 @@ def _build_rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]])
             plan=plan,
             timeout_s=text.timeout_s,
             max_timeout_s=text.max_timeout_s,
+            spellings=tuple(map(fold_spelling, _as_tuple(text.action))),
         )
     except ValueError as error:
         raise ValueError(f"rule {number} ({name}): {error}") from error

@@ -33,6 +33,7 @@ def judge_again(
         details=details,
         is_high_risk=request.is_high_risk,
         now_s=now_s,
+        action=request.action,
     )
     return policy.judge(facts)
 

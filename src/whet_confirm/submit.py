@@ -86,6 +86,7 @@ def judge_submission(
         details=submission.details,
         is_high_risk=high_risk,
         now_s=now_s,
+        action=submission.action,
     )
     judgement = policy.judge(facts)
     request_id = new_request_id(now_s)

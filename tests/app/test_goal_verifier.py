@@ -119,6 +119,30 @@ def test_the_checks_of_the_beginning_run_in_the_sandbox(tmp_path: Path) -> None:
     assert ended["a test more"].state == "achieved", ended
 
 
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("python3 v.py", "v.py"),
+        ("bash -c 'python3 v.py'", "v.py"),
+        ('sh -c "cd . && python3 ./v.py"', "v.py"),
+        ("""env A=1 bash -lc 'sh -c "python3 v.py"'""", "v.py"),
+        ('test "$(cat s.txt)" = yes', "s.txt"),
+        ("test `cat s.txt` = yes", "s.txt"),
+        ("""python3 -c 'import json; json.load(open("data/app.json"))'""", "data/app.json"),
+        ("""bash -c "python3 -c 'open(\\"s.txt\\")'\"""", "s.txt"),
+        ("eval 'ls data'", "data/app.json"),
+        ("python3 -c 'import data; data.check()'", ""),  # a folder of code that the program imports
+    ],
+)
+def test_the_files_that_a_command_names_are_guarded_at_any_depth(
+    tmp_path: Path, command: str, names: str
+) -> None:
+    for name in ("v.py", "s.txt", "data/app.json", "other.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert list(hash_guarded_files(command, tmp_path)) == names.split()
+
+
 @pytest.mark.parametrize("what", ["a pipe", "a link to what never ends", "a link to nothing", "a folder"])
 def test_what_takes_a_guarded_files_place_has_changed_and_holds_nobody_up(tmp_path: Path, what: str) -> None:
     place = tmp_path / "check.sh"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call, shell
+from whet.cli.goal import report_lines
 from whet.contract.errors import ConfigError
 from whet.contract.events import Event, StepFinished, ToolFinished, TurnEnd
 from whet.goals.text import GoalWish, parse_goal, round_message
@@ -50,6 +51,20 @@ def test_a_changed_verifier_asks_the_person_and_nobody_means_no(tmp_path: Path) 
     done = asyncio.run(pursue(tmp_path, script, GoalWish("cheat", "python3 check.py"), nobody))
     assert done.goal.state == "stuck"
     assert "check.py" in nobody.questions[0] and "check.py" in done.goal.said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", ["bash -c 'python3 check.py'", """python3 -c 'exec(open("check.py").read())'"""]
+)
+def test_a_verifier_in_a_wrapper_is_guarded_and_the_report_says_why_it_does_not_count(
+    tmp_path: Path, command: str
+) -> None:
+    _work(tmp_path)
+    script = [shell("echo 'pass' > check.py"), ANSWER, ANSWER, ANSWER]
+    done = asyncio.run(pursue(tmp_path, script, GoalWish("mend check.py", command), Judge()))
+    assert done.goal.state == "stuck"
+    assert "check.py. Put them back." in "\n".join(report_lines(done))
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def facts(
     action="deploy", details=None, *, requester="agent", principal="agent", session="", now_s=NOON_MONDAY
 ):
     key = action_key(action)
-    return Facts(key, principal, requester, session, details or {}, is_high_risk(key), now_s)
+    return Facts(key, principal, requester, session, details or {}, is_high_risk(key), now_s, action)
 
 
 def test_deny_wins_over_ask_and_ask_over_allow(tmp_path):
@@ -37,6 +37,66 @@ def test_deny_wins_over_ask_and_ask_over_allow(tmp_path):
     )
     found = [rules.judge(facts(name)) for name in ("read", "deploy_y", "DEPLOY_X")]
     assert [(one.effect, one.rule) for one in found] == [("allow", "a"), ("ask", "b"), ("deny", "c")]
+
+
+RESPELT = [
+    "{0}_{1}\ufe0f{2}",  # a variation selector, and others that Unicode ignores by default
+    "{0}\u034f_{1}{2}",
+    "{0}\u115f_{1}{2}",
+    "{0}_\u3164{1}{2}",
+    "{0}_{1}\u180b{2}",
+    "{0}_\U000e0061{1}{2}",
+    "{0}__{1}{2}",
+    "{0} - {1}{2}",
+    "{0}.{1}{2}",
+]
+OTHERWISE = [
+    "DeployProduction",
+    "deployProduction",
+    "deployproduction",
+    "depl\u043ey_production",  # Cyrillic
+    "d\u00e9ploy_production",
+    "\u1d05eploy_production",  # a small capital
+]
+
+
+@pytest.mark.parametrize(
+    "name", [*(n.format("deploy", "prod", "uction") for n in RESPELT), *OTHERWISE], ids=ascii
+)
+def test_high_risk_actions_need_a_person_in_every_spelling(tmp_path, name):
+    assert policy('[[rules]]\naction="*"\neffect="allow"\n', tmp_path).judge(facts(name)).effect == "ask"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(n.format("pay", "o", "ut") for n in RESPELT),
+        "PayOut",
+        "pay\u005fOut",
+        "p\u0430y_out",
+        "\u1d18ay_out",
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("pattern", ["pay_out", "pay_*", "PayOut", "pay-[a-o]*"])
+def test_a_rule_that_denies_holds_for_every_spelling(tmp_path, name, pattern):
+    rules = policy(
+        f'[[rules]]\naction="*"\neffect="allow"\n[[rules]]\naction="{pattern}"\neffect="deny"\n', tmp_path
+    )
+    assert rules.judge(facts(name)).effect == "deny"
+    assert rules.judge(facts("payout")).effect == ("deny" if "*" not in pattern else "allow")
+    assert rules.judge(facts("payee_list")).effect == "allow"
+
+
+def test_a_rule_that_allows_holds_for_the_name_alone(tmp_path):
+    rules = policy('[[rules]]\naction=["read_log", "list_*", "\u0447итать_log"]\neffect="allow"\n', tmp_path)
+    effects = {
+        name: rules.judge(facts(name)).effect
+        for name in ("read_log", "Read_Log", "list_all", "\u0447итать_log")
+    }
+    assert set(effects.values()) == {"allow"}, effects
+    others = ("readlog", "ReadLog", "read-log", "re\u0430d_log", "list_\u0430ll", "listall")
+    assert {rules.judge(facts(name)).effect for name in others} == {"ask"}
 
 
 def test_nothing_matches_means_ask(tmp_path):

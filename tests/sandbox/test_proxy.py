@@ -175,7 +175,22 @@ def test_package_indexes_without_settings_are_those_that_pip_and_npm_use(
     (tmp_path / ".npmrc").write_text("registry=https://npm.corp.example/\n")
     assert expand_hosts(["package-indexes"], given) == ("pip.corp.example", "npm.corp.example")
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert expand_hosts(["package-indexes"], {}) == ("npm.corp.example",)
+
+
+def test_the_default_index_is_asked_of_the_first_python_that_knows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment may have no pip. An index that a setting names may serve its files elsewhere."""
+    for folder, text in {"first": "exit 1", "second": "echo pip.example files.example"}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "python3").write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / folder / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/first:{tmp_path}/second")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given in ({}, {"PIP_INDEX_URL": "https://pip.example/simple"}):
+        assert expand_hosts(["package-indexes"], given) == ("pip.example", "files.example")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -80,6 +81,41 @@ def test_a_socket_in_a_hidden_folder_of_the_workspace_is_out_of_reach(case: Engi
             packets.bind(f"{place}/s.d")
             found = said(case, Path(folder), ["-c", _TRY, str(place / "s")])
     assert "OUT" not in found and len(found.splitlines()) == 2, found
+
+
+_CLOSED = """\
+import ctypes, os, sys
+from pathlib import Path
+from tests.sandbox.engines import EngineCase
+from tests.sandbox.test_sockets import _TRY, said
+for capability in (1, 2):  # root reads everything by these two
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+folder = Path(sys.argv[2])
+if os.getuid() == 0 and not sys.argv[3:]:
+    os.execv(sys.executable, [*sys.orig_argv, "dropped"])
+text = "import contextlib, os\\nwith contextlib.suppress(OSError): os.chmod('c', 0o700)\\n" + _TRY
+print(said(EngineCase(sys.argv[1]), folder, ["-c", text, f"{folder}/c/s"]).strip())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ENGINES, ids=str)
+def test_a_socket_in_a_folder_that_is_closed_to_the_person_is_out_of_reach(case: EngineCase) -> None:
+    """As another person's in /tmp. A command could open a folder of the person's own again."""
+    case.engine()
+    with tempfile.TemporaryDirectory(prefix=".s-", dir=Path(__file__).parent) as folder:
+        closed = Path(folder) / "c"
+        closed.mkdir()
+        with socket.socket(socket.AF_UNIX) as stream, socket.socket(socket.AF_UNIX, 2) as packets:
+            stream.bind(f"{closed}/s")
+            stream.listen()
+            packets.bind(f"{closed}/s.d")
+            closed.chmod(0)
+            argv = [sys.executable, "-c", _CLOSED, case.name, folder]
+            result = subprocess.run(argv, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+            closed.chmod(0o700)
+    assert result.returncode == 0, result.stderr
+    assert "OUT" not in result.stdout and len(result.stdout.splitlines()) == 2, result.stdout
 
 
 @pytest.mark.parametrize("case", ENGINES, ids=str)

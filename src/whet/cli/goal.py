@@ -148,6 +148,9 @@ def report_lines(goal_report: GoalReport, *, full: bool = False) -> list[str]:
     if full:
         texts += [f"  {mask(fit(row))}" for row in goal_report.receipt.rows]
         texts += [f"  | {mask(wording.printable(line))}" for line in goal.said.splitlines()[-12:]]
+    elif goal.verify and goal.state != "achieved":
+        first, *others = goal.said.strip().splitlines() or [""]
+        texts += [f"  | {mask(wording.printable(line))}" for line in (first, *others[-2:]) if line]
     return texts
 
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from whet.app.services import Services
 
 _MAX_FILES = 2_000
+_MAX_DEPTH = 8
+_PATHS = re.compile(r"[\w./~+@-]+")
+_TAKES_PROGRAM = re.compile(
+    r"(?:^|[\s/])(?:python[\d.]*|pypy[\d.]*|perl|ruby|node|php|lua)\s(?:\S+\s)*-\w*[cerE]$"
+)
 _OUTPUT_CHARS = 4_000
 _QUIET = re.compile(
     r"[>|]|\s-\w*q\w*q|\s-q\s+-q|--co\b|--collect-only|--no-summary|--silent|--quiet|--version|--help"
@@ -43,14 +48,10 @@ def hash_guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -
 
     Keys are paths relative to the workspace, or absolute paths outside of it.
     """
-    try:
-        words = shlex.split(verify, comments=True)
-    except ValueError:
-        words = verify.split()
-    names = [part for word in words for part in re.split(r"[;&|<>()=]|::", word) if part]
     hashes: dict[str, str] = {}
     root = workspace.resolve()
-    for word in (*names, *more):
+    paths = [path for path in _PATHS.findall(verify) if (root / path).is_file()]
+    for word in (*_list_names(verify), *paths, *more):
         target = (root / os.path.expanduser(word)).resolve()
         if not target.is_relative_to(root) and target.is_file():
             hashes[str(target)] = _hash(target)
@@ -58,6 +59,22 @@ def hash_guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -
             for path in _files(target):
                 hashes[os.path.relpath(path, root)] = _hash(path)
     return dict(sorted(hashes.items())[:_MAX_FILES])
+
+
+def _list_names(command: str, depth: int = 0) -> list[str]:
+    """Return the words of a command, and those of the commands in its words (`sh -c "..."`). A program for an
+    interpreter (`python -c "..."`) has no words."""
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:
+        words = command.split()
+    names: list[str] = []
+    for at, word in enumerate(words):
+        if depth < _MAX_DEPTH and word != command and re.search(r"[\s'\"`]", word):
+            before = " ".join(words[:at])
+            names += [] if _TAKES_PROGRAM.search(before) else _list_names(word, depth + 1)
+        names += [part for part in re.split(r"[;&|<>()=`]|::", word) if part]
+    return names
 
 
 def find_changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from whet.late import late_pattern
-from whet.searchpath import find_trusted_program
+from whet.searchpath import find_trusted_program, trusted_path
 
 CODE_HOSTS = (
     "github.com",
@@ -35,8 +35,15 @@ _VARIABLES = (
     "UV_DEFAULT_INDEX",
     "npm_config_registry",
 )
-_PIP_DEFAULT = "from pip._internal.models.index import PyPI; print(PyPI.netloc, PyPI.file_storage_domain)"
-# The variables that replace a default, and the program and words that print it.
+_PIP_DEFAULT = (  # an environment without pip has the one that new environments get
+    "import ensurepip, glob, os, sys\n"
+    "bundle = os.path.join(os.path.dirname(ensurepip.__file__), '_bundled')\n"
+    "for folder in (getattr(ensurepip, '_WHEEL_PKG_DIR', None), bundle):\n"
+    "    sys.path += glob.glob(os.path.join(folder or bundle, 'pip-*.whl'))\n"
+    "from pip._internal.models.index import PyPI; print(PyPI.netloc, PyPI.file_storage_domain)"
+)
+# The variables that replace a default, and the program and words that print it: the index, then other hosts
+# that serve its files.
 _DEFAULTS = (
     (("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"), "python3", ("-I", "-c", _PIP_DEFAULT)),
     (("npm_config_registry",), "npm", ("config", "get", "registry")),
@@ -85,9 +92,10 @@ def read_package_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def ask_default_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the hosts that pip and npm use if no setting names an index, as these programs print them.
+    """Return the hosts that pip and npm use if no setting names an index, as these programs print them. If a
+    setting names the default index, return its hosts, too.
 
-    Starts both from the trusted path, outside of the workspace; takes up to two seconds.
+    Starts them from the trusted path, outside of the workspace; takes up to two seconds.
     """
     try:
         folder = os.getcwd()
@@ -96,9 +104,12 @@ def ask_default_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     settings = index_settings(environment)
     hosts: list[str] = []
     for variables, name, words in _DEFAULTS:
-        is_set = any(key in settings for key in variables)
-        if not is_set and (program := find_trusted_program(name, folder)) is not None:
-            hosts += (urlsplit(word).hostname or word for word in _read_output([program, *words]).split())
+        chosen = [urlsplit(settings[key]).hostname for key in variables if key in settings]
+        folders = trusted_path(folder).split(os.pathsep)
+        programs = (find_trusted_program(each, folder) for each in (os.path.join(f, name) for f in folders))
+        outputs = (_read_output([program, *words]) for program in programs if program is not None)
+        defaults = [urlsplit(word).hostname or word for word in next(filter(None, outputs), "").split()]
+        hosts += defaults if not chosen or not {*chosen}.isdisjoint(defaults[:1]) else ()
     return tuple(host for host in dict.fromkeys(hosts) if _HOST_NAME.fullmatch(host))
 
 

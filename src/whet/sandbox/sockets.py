@@ -16,14 +16,29 @@ _LIST = "/proc/net/unix"
 
 
 def find_foreign_sockets(policy: SandboxPolicy) -> list[Path]:
-    """Return the sockets below granted paths, except those granted by their own path."""
+    """Return the sockets below granted paths, except those granted by their own path.
+
+    For a socket in a folder that is closed to this user, return the folder: a command could open it again.
+    """
     granted = frozenset((policy.workspace, *policy.write, *policy.read))
     sockets = (Path(os.path.realpath(path)) for path in _bound_paths(policy.workspace))
-    return [
-        path
+    covered = (
+        _find_cover(path)
         for path in dict.fromkeys(sockets)
-        if path not in granted and any(is_below(path, grant) for grant in granted) and path.is_socket()
-    ]
+        if path not in granted and any(is_below(path, grant) for grant in granted)
+    )
+    return [path for path in dict.fromkeys(covered) if path is not None and path not in granted]
+
+
+def _find_cover(path: Path) -> Path | None:
+    """Return the path to cover for a socket: itself, or the outermost folder that can't be searched. None if
+    it isn't a socket any more."""
+    try:
+        return path if path.is_socket() else None
+    except PermissionError:
+        return next((above for above in reversed(path.parents) if not os.access(above, os.X_OK)), None)
+    except OSError:
+        return None
 
 
 def _bound_paths(workspace: Path) -> Iterator[Path]:

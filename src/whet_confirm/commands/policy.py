@@ -140,7 +140,7 @@ def disallow(home: Home, entry: int, db_path: Path | str | None) -> None:
 
 def _facts(action: str, details: dict[str, Any], identity: tuple[str, str, str]) -> Facts:
     key = action_key(action)
-    return Facts(key, *identity, details, is_high_risk(key), time.time())
+    return Facts(key, *identity, details, is_high_risk(key), time.time(), action)
 
 
 def _show_judgement(policy: ConfirmPolicy, facts: Facts, as_json: bool) -> None:
