@@ -8,6 +8,7 @@ import msgspec
 from whet.contract.errors import NotFound
 from whet.contract.events import TurnEnd
 from whet.contract.messages import Usage
+from whet.postgres.commits import FORGET_OLD_LANES
 from whet.team.events import write_end, write_lost_ends
 from whet.team.notices import ENDED, WAITING
 from whet.team.queue import CLOSE
@@ -41,8 +42,8 @@ class AsideTurn(msgspec.Struct, frozen=True):
 
 
 def set_lost_aside(connection: apsw.Connection) -> None:
-    """Set turns aside with which too many workers were lost, and write the ends of those that ended without a
-    listener. Called regularly."""
+    """Set turns aside with which too many workers were lost, write the ends of those that ended without a
+    listener, and forget lanes that have committed nothing for a day. Called regularly."""
     for turn_id, session_id, lost_count in connection.execute(_LOST_TURNS).fetchall():
         error = f"set aside, because {lost_count} workers stopped while they ran this turn"
         connection.execute(CLOSE, (turn_id, "aside", "failed", error, ENDED))
@@ -52,6 +53,7 @@ def set_lost_aside(connection: apsw.Connection) -> None:
         write_end(connection, turn_id, end)
     connection.execute(MARK_MISSED)
     write_lost_ends(connection)
+    connection.execute(FORGET_OLD_LANES)
 
 
 def list_aside(connection: apsw.Connection) -> list[AsideTurn]:
