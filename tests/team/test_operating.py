@@ -129,11 +129,17 @@ def test_the_chart_makes_objects_that_fit_each_other(key):
         if one["kind"] == "Deployment":
             assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
         pod = spec["template"]["spec"]
-        volumes = {volume["name"] for volume in pod["volumes"]}
+        volumes = {volume["name"] for volume in pod.get("volumes", ())}
         for container in pod["containers"]:
+            secret = {"setup": "ownerSecretName", "confirm": "confirmSecretName"}.get(
+                container["name"], "secretName"
+            )
+            assert container["envFrom"] == [{"secretRef": {"name": values[secret]}}], (
+                "each has its role's password"
+            )
             check_command([str(word) for word in container["args"]])
             assert container["image"] == values["image"]
-            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+            assert {mount["name"] for mount in container.get("volumeMounts", ())} <= volumes
 
 
 @pytest.mark.soak
