@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
+import msgspec
 import psycopg
 
 from whet.contract.errors import StoreError
@@ -197,14 +198,13 @@ class TeamLane(GroupLane):
         return store_error
 
 
-class _Attempt:
+class _Attempt(msgspec.Struct):
     """One attempt to commit a batch: its row of the commit log, whether the database was asked to commit it,
     and the outcomes of its works."""
 
-    def __init__(self, row: tuple[str, int]) -> None:
-        self.row = row
-        self.may_be_committed = False
-        self.outcomes: list[Outcome] = []
+    row: tuple[str, int]
+    may_be_committed: bool = False
+    outcomes: list[Outcome] = []
 
 
 def _list_locks(works: Sequence[Work]) -> list[tuple[int, bool]]:

@@ -6,8 +6,6 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
-from whet.contract.events import TurnEnd
-from whet.contract.messages import Usage
 from whet.postgres.commits import FORGET_OLD_LANES
 from whet.team.events import write_end, write_lost_ends
 from whet.team.notices import ENDED, WAITING
@@ -49,8 +47,7 @@ def set_lost_aside(connection: apsw.Connection) -> None:
         connection.execute(CLOSE, (turn_id, "aside", "failed", error, ENDED))
         connection.execute("UPDATE team_turns SET told = 1 WHERE id = ?", (turn_id,))
         hint = f"whoever runs the team may release it: whet team release {turn_id}"
-        end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error=error, hint=hint)
-        write_end(connection, turn_id, end)
+        write_end(connection, (turn_id, session_id), "failed", "", error, hint)
     connection.execute(MARK_MISSED)
     write_lost_ends(connection)
     connection.execute(FORGET_OLD_LANES)
