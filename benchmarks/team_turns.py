@@ -40,7 +40,10 @@ from whet_lab.practice.server import PracticeServer
 TURNS, WORKERS = 24, 3
 GOALS_PER_S = {0: 25, 2: 20, 10: 12, 40: 5}
 """Turns a second to reach, by milliseconds of a round trip."""
-_STATEMENT = re.compile(r"^(\d+)\|team\|LOG:  (?:statement|execute [^:]*): (.*?)(?=^\d+\||\Z)", re.S | re.M)
+_STATEMENT = re.compile(
+    r"^[\d.]+\|(\d+)\|team\|LOG:  (?:statement|execute [^:]*): (.*?)(?=^[\d.]+\||\Z)", re.S | re.M
+)
+_END = re.compile(r"^([\d.]+)\|\d+\|team\|LOG:  execute [^:]*: .*whet_close_turn\(", re.M)
 _FLOOD = """
 INSERT INTO team_turns (id, session, body, is_next)
 SELECT 't' || n, 's' || n % 3, 'x', CASE WHEN n <= 3 THEN 1 ELSE 0 END FROM generate_series(1, 10000) AS n
@@ -68,12 +71,18 @@ class SlowLine:
     messages of a client after which it waits."""
 
     def __init__(self, port: int, round_trip_s: float = 0.0) -> None:
-        self.round_trips = 0
+        self.times_s: list[float] = []
+        """When each round trip began."""
         self.port = 0
         self._server_port, self._delay_s = port, round_trip_s / 2
         self._loop, self._ready = asyncio.new_event_loop(), threading.Event()
         threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()), daemon=True).start()
         self._ready.wait()
+
+    @property
+    def round_trips(self) -> int:
+        """Return how many round trips have begun."""
+        return len(self.times_s)
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -88,7 +97,8 @@ class SlowLine:
         async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, is_client: bool) -> None:
             nonlocal is_waiting
             while data := await source.read(1 << 16):
-                self.round_trips += is_client and not is_waiting
+                if is_client and not is_waiting:
+                    self.times_s.append(time.time())
                 is_waiting = is_client
                 self._loop.call_later(self._delay_s, target.write, data)
             self._loop.call_later(self._delay_s, target.close)
@@ -100,7 +110,7 @@ class SlowLine:
 
 class Cost(NamedTuple):
     """What a turn with one call cost the database: statements with all that follows the turn, and round trips
-    of its worker until it ended."""
+    of its worker until the transaction that ended it."""
 
     statements: int
     locked: int
@@ -140,7 +150,7 @@ def count_statements() -> tuple[Cost, Cost]:
             first_id, _ = ask(database, queue, text)
             wait_until(lambda turn_id=first_id: has_ended(queue, turn_id), 60)
         admin = stack.enter_context(psycopg.connect(server.url, autocommit=True))
-        for setting in ("log_statement = 'all'", "log_line_prefix = '%p|%d|'"):
+        for setting in ("log_statement = 'all'", "log_line_prefix = '%n|%p|%d|'"):
             admin.execute(f"ALTER SYSTEM SET {setting}".encode())
         time.sleep(3)  # what follows the turns before is over
         admin.execute("SELECT pg_reload_conf()")
@@ -153,9 +163,11 @@ def count_statements() -> tuple[Cost, Cost]:
             turn_id, session_id = ask(database, queue, text, session_id)
             while queue.hear(ENDED, 60) != turn_id:
                 pass
-            trips = line.round_trips - trips
             time.sleep(4)
-            costs.append(Cost(*count_log((server.folder / "log").read_bytes()[start:].decode()), trips))
+            log = (server.folder / "log").read_bytes()[start:].decode()
+            ended_s = float(_END.findall(log)[0]) + 0.001  # the log counts milliseconds
+            trips = sum(began_s <= ended_s for began_s in line.times_s[trips:])
+            costs.append(Cost(*count_log(log), trips))
     return costs[0], costs[1]
 
 

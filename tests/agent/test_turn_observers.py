@@ -15,7 +15,7 @@ from tests.agent.test_dispatch import shell
 from tests.agent.test_loop import ANSWER, roles
 from tests.support import FixedClock
 from whet.agent.loop import run_turn
-from whet.agent.session import CallRound, Inbox, InboxEntry, Session, TurnObserver
+from whet.agent.session import CallRound, Inbox, InboxEntry, Session, TurnObserver, accepted_entry
 from whet.contract.events import Emit, EndReason, ReviewQueued, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.protocols import NobodyPresent
@@ -171,6 +171,19 @@ def test_what_comes_from_elsewhere_is_read_after_what_was_said_here() -> None:
     assert not inbox
     with pytest.raises(IndexError):
         inbox.take()
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+async def test_what_came_after_the_session_was_read_waits_for_the_turn(
+    tmp_path: Path, *, is_fresh: bool
+) -> None:
+    """The turn begins with the state that was read before; only a removed message is known to be read."""
+    async with rig(tmp_path) as r:
+        log, inbox = r.session.log, r.session.inbox
+        inbox.add(accepted_entry(7, Message("user", "two")))
+        async with inbox.recovered(Message("user", "one"), queue_nothing, log, is_fresh=is_fresh) as first:
+            assert first is not None and first.message.text == "one"
+        assert [entry.message.text for entry in inbox.take_back()] == (["two"] if is_fresh else [])
 
 
 async def test_images_go_with_what_is_said_and_a_note_with_what_begins_a_turn(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_an_answer_that_the_server_paused_says_so():
     decoder.feed(b'{"type":"message_start","message":{}}')
     decoder.feed(b'{"type":"message_delta","delta":{"stop_reason":"pause_turn"}}')
     (warning,) = decoder.reply(()).warnings
-    assert "paused" in warning and "go on" in warning
+    assert "pause_turn" in warning
 
 
 @pytest.mark.parametrize("given", ["", ',"input":null', ',"input":{}'])

@@ -16,7 +16,7 @@ from whet.contract.messages import Message, ToolCall
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.review.fork import ReviewGate
-from whet.store import compactions, live, sessions
+from whet.store import compactions, sessions, turns
 from whet.warm.prime import Prime, encode_prime
 from whet_lab.practice.endpoints import RecordedRequest
 from whet_lab.practice.script import ScriptedReply
@@ -105,7 +105,7 @@ async def test_the_view_is_the_same_whichever_process_reads_it(tmp_path: Path) -
 
         def read(db: Any) -> list[Message]:
             key = sessions.key_of(db, b.session.id)
-            assert live.find_last_turn(db, key) == 2
+            assert turns.find_last_turn(db, key) == 2
             return compactions.read_view(db, key, compactions.view_after(db, key, 2))
 
         found = b.app.database.read_now(read)

@@ -29,7 +29,7 @@ def test_the_folder_is_that_of_the_last_call_that_moved_whatever_is_known(db: St
         db.write_now(lambda connection: connection.execute(_CALL, (key, seq, f"c{seq}", text)))
 
     def folder(known: ShellFolder, through: int) -> ShellFolder:
-        return db.read_now(lambda connection: facts.read_shell_folder(connection, key, known, through))
+        return db.read_now(lambda connection: facts.select_shell_folder(connection, key, known, through)())
 
     nowhere = folder(ShellFolder(), 0)
     assert nowhere == ShellFolder("", 0, 0)
@@ -45,7 +45,7 @@ def test_the_folder_is_that_of_the_last_call_that_moved_whatever_is_known(db: St
         connection.execute("UPDATE sessions SET epoch = epoch + 1 WHERE key = ?", (key,))
         connection.execute("DELETE FROM tool_calls WHERE session = ?", (key,))
 
-    assert db.read_now(lambda c: facts.read_shell_folder(c, key + 1, at_two, 5)) == ShellFolder(), (
+    assert db.read_now(lambda c: facts.select_shell_folder(c, key + 1, at_two, 5)()) == ShellFolder(), (
         "a session that is gone"
     )
     db.write_now(rewrite)  # calls that were taken back left nothing

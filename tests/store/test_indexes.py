@@ -52,7 +52,7 @@ WORKS: dict[str, Callable[[apsw.Connection], object]] = {
     "calls_of_session": lambda db: outcomes.count_session_calls(db, "s7"),
     "newest_review": lambda db: reviews.list_reviews(db, 1),
     "session_of": lambda db: api.find_session(db, "ann", "nobody"),
-    "shell_folder": lambda db: facts.read_shell_folder(db, 1, facts.ShellFolder("a", 0, KEPT), KEPT),
+    "shell_folder": lambda db: facts.select_shell_folder(db, 1, facts.ShellFolder("a", 0, KEPT), KEPT)(),
 }
 
 

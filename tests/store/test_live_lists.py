@@ -17,7 +17,7 @@ from tests.store.support import (
 )
 from tests.store.test_transcript import texts
 from whet.contract.errors import NotFound, StoreBusy
-from whet.store import compactions, live, turns
+from whet.store import compactions, turns
 from whet.store.compactions import CompactionSums
 from whet.store.transcript import Transcript
 
@@ -112,7 +112,7 @@ async def test_what_can_be_resumed_and_what_was_said_last(db, clock):
     await log.end_turn(turn, "answered", "")
     assert log.live.turn_number == 0
     key = log.live.key
-    assert db.read_now(lambda c: live.find_last_turn(c, key)) == 1
+    assert db.read_now(lambda c: turns.find_last_turn(c, key)) == 1
 
 
 async def test_another_process_that_went_on_is_taken_in_before_the_next_turn(db, clock):

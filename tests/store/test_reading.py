@@ -66,6 +66,23 @@ def _at(db, work, *args):
     return db.read_now(lambda connection: work(connection, *args))
 
 
+async def test_a_turn_held_in_memory_has_what_its_rows_have(db, clock):
+    log, turn = await begin_session(db, clock, "one")
+    await log.append_reply(turn, asking("a", "b", "c"), _LARGE, "m")
+    first, second, _ = log.open_calls(turn)
+    failed = ToolOutput("x" * 5000, "failed")
+    for call, text, output in ((second, failed.text, failed), (first, "done", ToolOutput("done"))):
+        await log.store_call_result(
+            turn, call, result(call, text), output=output, duration_s=0.1, decided_by="rule"
+        )
+    await log.append_user(turn, user("and this"))
+    await log.append_reply(turn, answer("said"), USAGE, "m")
+    read = _at(db, reviews.read_turn, log.live.key, turn.number)
+    assert ReviewedTurn.of_memory(turn) == read
+    assert [call.error_kind for call in read.calls] == ["", "failed", ""] and len(read.calls[1].error) == 4000
+    assert read.said == ("one", "and this") and read.is_cached
+
+
 def test_a_story_is_read_again(db, clock):
     begun = clock.unix_ms()
     log = asyncio.run(_story(db, clock))

@@ -113,12 +113,12 @@ def test_the_model_is_told_once_of_files_that_were_taken_back(db, clock):
     log = asyncio.run(talk(db, clock, "s1", "one", "two"))
     begun(db, "s1", turn=2, parts="files")
     begun(db, "s1", id="r2", at="t2", parts="both")
-    assert not db.read_now(lambda c: rewinds.list_unreported_turns(c, log.live.key)), "not done yet"
+    assert not db.read_now(lambda c: rewinds.select_unreported_turns(c, log.live.key)()), "not done yet"
     db.write_now(lambda c: rewinds.mark_done(c, "r1"))
     db.write_now(lambda c: rewinds.mark_done(c, "r2"))
-    assert db.read_now(lambda c: rewinds.list_unreported_turns(c, log.live.key)) == [2]
+    assert db.read_now(lambda c: rewinds.select_unreported_turns(c, log.live.key)()) == [2]
     db.write_now(lambda c: rewinds.clear_unreported_turns(c, log.live.key))
-    assert not db.read_now(lambda c: rewinds.list_unreported_turns(c, log.live.key))
+    assert not db.read_now(lambda c: rewinds.select_unreported_turns(c, log.live.key)())
     assert [msgspec.structs.replace(row, state="begun").parts for row in stored(db, "s1")] == [
         "files",
         "both",

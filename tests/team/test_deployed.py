@@ -58,7 +58,7 @@ def team(base: str, tmp_path: Path, cluster: Cluster) -> Iterator[Root]:
     with psycopg.connect(cluster.url, autocommit=True) as connection:
         connection.execute("DROP DATABASE IF EXISTS whet WITH (FORCE)")
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'whet'").fetchall():
-            connection.execute("CREATE ROLE whet LOGIN")
+            connection.execute("CREATE ROLE whet LOGIN SUPERUSER")  # as the image makes POSTGRES_USER
         connection.execute("CREATE DATABASE whet OWNER whet TEMPLATE template0 LOCALE 'C.UTF-8'")
         host, port = connection.info.host, connection.info.port
     root = Root(name, tmp_path)
@@ -164,7 +164,7 @@ def test_the_team_starts_as_the_compose_file_and_the_units_start_it(team: Root) 
         '[[channel]]\nkind = "webhook"\nlisten = "127.0.0.1:7001"\nurl = "http://127.0.0.1:9/whet"\n'
     )
     environment = dict(start_of(services["worker"], team).environment)
-    environment["WHET_CONFIRM_URL"] = environment["WHET_STORE_URL"]
+    environment["WHET_CONFIRM_URL"] = "postgresql://whet_confirm@database/whet"
     environment["GATEWAY_WEBHOOK_SECRET"] = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
     ready = {"whet-worker@": ("0", "http://127.0.0.1:9100/ready"), "whet-api@": ("6095", "http://127.0.0.1:6095/ready"),
         "whet-confirm@": ("6005", "http://127.0.0.1:6005/health"), "whet-gateway": ("", "")}  # fmt: skip

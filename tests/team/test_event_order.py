@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from whet.contract.events import Notice, TurnEnd
-from whet.contract.messages import Usage
+from whet.contract.events import Notice
 from whet.postgres.connection import PostgresConnection, connect
 from whet.store.team import TeamDatabase
 from whet.team import events
@@ -35,7 +34,7 @@ def other(url: str, database: TeamDatabase) -> Iterator[Any]:
 
 
 def end(connection: Any) -> None:
-    events.write_end(connection, "t", TurnEnd("s", "", "cancelled", "", 0, Usage(), 0.0))
+    events.write_end(connection, ("t", "s"), "cancelled")
 
 
 def tell_left(connection: Any) -> None:

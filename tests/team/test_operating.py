@@ -95,12 +95,12 @@ def test_a_server_is_ready_while_its_database_answers(url, tmp_path, cluster):
 def test_the_units_and_the_compose_file_name_what_there_is():
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services = compose["services"]
-    assert {"database", "setup", "worker", "api", "confirm"} == set(services)
+    assert {"database", "setup", "roles", "worker", "api", "gateway", "confirm"} == set(services)
     for one in services.values():
         assert set(one.get("depends_on", {})) <= set(services)
         for volume in one.get("volumes", ()):
             assert volume.partition(":")[0] in compose["volumes"]
-    commands = [one["command"] for one in services.values() if "command" in one]
+    commands = [one["command"] for one in services.values() if "build" in one]
     units = [path.read_text() for path in (DEPLOY / "systemd").glob("*.service")]
     started = [re.findall(r"^ExecStart=\S+/whet (.*)$", unit, re.MULTILINE) for unit in units]
     assert len(units) == 4 and all(len(one) == 1 for one in started)
@@ -129,11 +129,17 @@ def test_the_chart_makes_objects_that_fit_each_other(key):
         if one["kind"] == "Deployment":
             assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
         pod = spec["template"]["spec"]
-        volumes = {volume["name"] for volume in pod["volumes"]}
+        volumes = {volume["name"] for volume in pod.get("volumes", ())}
         for container in pod["containers"]:
+            secret = {"setup": "ownerSecretName", "confirm": "confirmSecretName"}.get(
+                container["name"], "secretName"
+            )
+            assert container["envFrom"] == [{"secretRef": {"name": values[secret]}}], (
+                "each has its role's password"
+            )
             check_command([str(word) for word in container["args"]])
             assert container["image"] == values["image"]
-            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+            assert {mount["name"] for mount in container.get("volumeMounts", ())} <= volumes
 
 
 @pytest.mark.soak

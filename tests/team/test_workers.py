@@ -173,7 +173,7 @@ def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
         lines = iter(output_of(one).readline, "")  # the first may warn of the role's rights
         said = next((line for line in lines if "left: " in line), "")
         assert f"left: the workspace {there} is not on worker" in said
-        wait_until(lambda: str(there) in (db.read_now(lambda c: orders.why_waiting(c, turn_id)) or ""))
+        wait_until(lambda: str(there) in str(db.read_now(lambda c: orders.find_waiting(c, turn_id))))
         other, _ = ask(db, queue, "goes on")
         wait_until(lambda: has_ended(queue, other), 60)
         assert not has_ended(queue, turn_id)

@@ -35,14 +35,16 @@ async def run_turn(
     *,
     receipt: AtEnd = queue_nothing,
     around: Pause = nullcontext,
+    is_fresh: bool = False,
 ) -> TurnEnd:
     """Run one turn to its end and return its end marker, which is stored.
 
     `incoming` None resumes an unfinished turn, or raises NotFound; else it joins that turn, and calls that
     had not begun are not run. `receipt` runs in its transaction. `around` pauses the parent turn's clock.
+    `is_fresh`: the session was read just now.
     """
     started_s = session.clock.monotonic_s()
-    async with session.inbox.recovered(incoming, receipt) as first:
+    async with session.inbox.recovered(incoming, receipt, session.log, is_fresh=is_fresh) as first:
         turn = await _begin(session, first, emit)
     reason: EndReason = "crashed"  # the reason if a bug ends the turn
     error: WhetError | None = None
@@ -90,7 +92,6 @@ async def _begin(session: Session, incoming: InboxEntry | None, emit: Emit) -> T
         if turn is not None:
             await _finish(session, turn, emit, "cancelled", None)
 
-    await session.log.writer.refresh()
     unfinished = session.log.live.open_turn and await finish_or_undo(session.log.claim_unfinished_turn(), end)
     if unfinished:
         if incoming is None or not session.log.messages[-1].is_final:

@@ -8,7 +8,7 @@ store and contracts, nothing concrete else.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -64,17 +64,11 @@ def no_arrival() -> InboxEntry | None:
 
 class Inbox:
     """The messages for a running turn, which reads them before its next step. `arrival` returns the next
-    entry that another component keeps until it is stored here, or None; `rows` returns the accepted messages
-    of the session, and None keeps all that are queued."""
+    entry that another component keeps until it is stored here, or None."""
 
-    def __init__(
-        self,
-        arrival: Callable[[], InboxEntry | None] = no_arrival,
-        rows: Callable[[], Awaitable[Sequence[AcceptedMessage]]] | None = None,
-    ) -> None:
+    def __init__(self, arrival: Callable[[], InboxEntry | None] = no_arrival) -> None:
         self._waiting: deque[InboxEntry] = deque()
         self._arrival = arrival
-        self._rows = rows
 
     def __bool__(self) -> bool:
         """Return whether any message is queued."""
@@ -94,22 +88,27 @@ class Inbox:
         self._waiting.append(entry)
 
     @asynccontextmanager
-    async def recovered(self, message: Message | None, receipt: AtEnd) -> AsyncGenerator[InboxEntry | None]:
+    async def recovered(
+        self, message: Message | None, receipt: AtEnd, log: Transcript, *, is_fresh: bool
+    ) -> AsyncGenerator[InboxEntry | None]:
         """Provide the entry that a turn begins with: the oldest message that an ended process had accepted,
         or else `message`. The others are queued in their order, `message` last, unless the turn can't begin.
+        The session is read again, unless it `is_fresh`.
         """
         incoming = None if message is None else InboxEntry(message, receipt)
         try:
-            yield await self._recover(incoming)
+            queued_ids = {entry.row for entry in self._waiting if entry.row and not is_fresh}
+            if not is_fresh:
+                await log.writer.refresh()
+            yield self._recover(incoming, log.live.accepted, queued_ids)
         except BaseException:
             self._waiting = deque(entry for entry in self._waiting if entry is not incoming)
             raise
 
-    async def _recover(self, incoming: InboxEntry | None) -> InboxEntry | None:
-        if self._rows is None:
-            return incoming
-        queued_ids = {entry.row for entry in self._waiting if entry.row}
-        rows = await self._rows()
+    def _recover(
+        self, incoming: InboxEntry | None, rows: Sequence[AcceptedMessage], queued_ids: set[int]
+    ) -> InboxEntry | None:
+        """`queued_ids` are the accepted messages that were queued before `rows` were read."""
         removed_ids = queued_ids - {row.id for row in rows}
         known_ids = {entry.row for entry in self._waiting}
         left = [
@@ -313,12 +312,13 @@ def shell_folder(log: Transcript) -> str:
     previous = live.shell or facts.ShellFolder()
     through = live.step.seq if live.step else live.next_seq
     has_results = live.step is not None and live.step.results
-    if live.open_turn is not None and not has_results:  # the list in memory is the stored one
+    if live.is_shell_current or (live.open_turn is not None and not has_results):  # memory is as stored
         if live.epoch == 0 and all(message.role != "tool" for message in log.messages):
             return ""
         if previous.covers(live.epoch, through):
             return previous.folder
-    live.shell = log.writer.db.read_now(lambda db: facts.read_shell_folder(db, live.key, previous, through))
+    db = log.writer.db
+    live.shell = db.read_now(lambda c: facts.select_shell_folder(c, live.key, previous, through)())
     return live.shell.folder
 
 

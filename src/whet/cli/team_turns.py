@@ -223,9 +223,7 @@ def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> Ended
             if ended is not None and ended.reason:
                 return ended
             queue.hear(ENDED, _RECHECK_S)
-    why, place = queue.database.read_now(
-        lambda db: (orders.why_waiting(db, turn_id), orders.place_of(db, turn_id))
-    )
+    why, place = queue.database.read_now(lambda db: orders.find_waiting(db, turn_id)) or ("", 0)
     explanation = f" ({why})" if why else f" (place {place} of the queue)" if place else ""
     raise StoreError(
         f"no worker has answered within {timeout_s:g} s{explanation}; the turn stays in the queue",

@@ -37,7 +37,7 @@ $$;
 """
 COMMIT = RowStatement("SELECT whet_commit(?, ?)")
 _CLOSE = b"SELECT whet_close_attempt($1, $2)"
-_FORGET = b"DELETE FROM team_commits WHERE at < now() - interval '1 day'"
+FORGET_OLD_LANES = "DELETE FROM team_commits WHERE at < now() - interval '1 day'"
 
 
 class CommitNumbers:
@@ -56,8 +56,3 @@ class CommitNumbers:
         """Close an attempt for good and return whether it was committed. Raises psycopg.Error."""
         found = connection.raw.execute(_CLOSE, self.next_row()).fetchone()
         return found is not None and found[0] == row[1]
-
-
-def forget_old_lanes(connection: PostgresConnection) -> None:
-    """Delete the rows of lanes that have committed nothing for a day."""
-    connection.raw.execute(_FORGET)

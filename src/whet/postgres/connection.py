@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import apsw
 import psycopg
 from psycopg import errors, pq
-from psycopg.adapt import Buffer, Dumper, Loader
+from psycopg.adapt import Buffer, Loader
 
 from whet.contract.errors import StoreBusy
 from whet.postgres.rows import StatementRows, StatementSender, join_rows
@@ -38,28 +38,12 @@ _CALL = re.compile(rb"SELECT (whet_\w+\([^()]*\))")
 _CALLS = re.compile(rb"SELECT (?:(?:pg_advisory_xact_lock|whet_)\w*\([^()]*\)(?:, )?)+")
 
 
-class _IntegerDumper(Dumper):
-    oid = psycopg.adapters.types["int8"].oid
-
-    def dump(self, obj: int) -> bytes:
-        return b"%d" % obj
-
-
-class _TextDumper(Dumper):
-    def dump(self, obj: str) -> bytes:
-        return _encode_text(obj)
-
-
-def _encode_text(text: str) -> bytes:
-    if "\uf7f0" in text:
-        text = _ENCODED_NUL.sub("\uf7f0\uf7f2\\1\uf7f1", text)
-    return text.replace("\0", _NUL).encode() if "\0" in text else text.encode()
-
-
 def encode_value(value: Any) -> bytes | None:
     """Encode a value for sending: as text, except for bytes."""
     if isinstance(value, str):
-        return _encode_text(value)
+        if "\uf7f0" in value:
+            value = _ENCODED_NUL.sub("\uf7f0\uf7f2\\1\uf7f1", value)
+        return value.replace("\0", _NUL).encode()
     if isinstance(value, int):
         return b"%d" % value
     if isinstance(value, list | tuple):
@@ -102,9 +86,6 @@ def connect(url: str, *, timeout_s: float, options: str = "") -> psycopg.Connect
         keepalives_count=3,
         tcp_user_timeout=15_000,
     )
-    raw.adapters.register_dumper(int, _IntegerDumper)
-    raw.adapters.register_dumper(bool, _IntegerDumper)
-    raw.adapters.register_dumper(str, _TextDumper)
     raw.adapters.register_loader("text", _TextLoader)
     raw.adapters.register_loader("numeric", _NumericLoader)
     return raw

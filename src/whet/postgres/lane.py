@@ -19,10 +19,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
+import msgspec
 import psycopg
 
 from whet.contract.errors import StoreError
-from whet.postgres.commits import COMMIT, CommitNumbers, forget_old_lanes
+from whet.postgres.commits import COMMIT, CommitNumbers
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import lock_number
 from whet.postgres.faults import is_away, is_lost, may_run_again, translate_error
@@ -75,7 +76,6 @@ class TeamLane(GroupLane):
         self._patience_s = patience_s
         self._connection: PostgresConnection | None = None
         self._numbers = CommitNumbers()
-        self._has_tidied = False
 
     def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
         """Do nothing: the caller's thread must never wait for the network."""
@@ -138,9 +138,6 @@ class TeamLane(GroupLane):
     def _connected(self) -> PostgresConnection:
         if self._connection is None:
             self._connection = self._connect()
-            if not self._has_tidied:
-                forget_old_lanes(self._connection)
-                self._has_tidied = True
         return self._connection
 
     def _run_all(self, connection: PostgresConnection, works: Sequence[Work], attempt: _Attempt) -> None:
@@ -201,14 +198,13 @@ class TeamLane(GroupLane):
         return store_error
 
 
-class _Attempt:
+class _Attempt(msgspec.Struct):
     """One attempt to commit a batch: its row of the commit log, whether the database was asked to commit it,
     and the outcomes of its works."""
 
-    def __init__(self, row: tuple[str, int]) -> None:
-        self.row = row
-        self.may_be_committed = False
-        self.outcomes: list[Outcome] = []
+    row: tuple[str, int]
+    may_be_committed: bool = False
+    outcomes: list[Outcome] = []
 
 
 def _list_locks(works: Sequence[Work]) -> list[tuple[int, bool]]:

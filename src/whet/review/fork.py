@@ -42,7 +42,7 @@ from whet.review.budget import Budget, MeteredLink
 from whet.review.digest import digest
 from whet.review.jobs import ReviewJob, read_review_job
 from whet.review.spending import EXCERPT_HEAD_TOKENS
-from whet.store import compactions, live, reviews, sessions
+from whet.store import compactions, reviews, sessions, turns
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
 from whet.store.sessions import NewSession, SessionRow
@@ -189,7 +189,7 @@ def _open_child(
 
 def _last_turn(connection: apsw.Connection, key: int, review_job: ReviewJob) -> int:
     """Return the last turn to review: messages after the job was queued may revoke earlier ones."""
-    return max(review_job.turn, live.find_last_turn(connection, key))
+    return max(review_job.turn, turns.find_last_turn(connection, key))
 
 
 def _last_look(connection: apsw.Connection, key: int, review_job: ReviewJob) -> int:
@@ -216,7 +216,7 @@ def _write_others(connection: apsw.Connection, ids: Sequence[str], most_tokens: 
             continue
         if not session.private:
             key = sessions.key_of(connection, id_)
-            view = compactions.view_after(connection, key, live.find_last_turn(connection, key))
+            view = compactions.view_after(connection, key, turns.find_last_turn(connection, key))
             messages = map(_drop_remote_result, compactions.read_view(connection, key, view))
             texts.append(_write_digest(list(messages), min(_OTHERS_TOKENS, most_tokens // 2) // len(ids)))
     return wording.write_others(texts)

@@ -90,8 +90,20 @@ class ReviewObserver(TurnObserver):
         model = session.model
         runtime, weights = self._runtime(model), weights_of(model)
         setup = _TriggerSetup(self._settings, kinds, self._clock, runtime, weights)
-        key = session.log.live.key
-        return lambda connection: _count_turn(connection, key, turn, reason == "answered", setup)
+        live, ended_well = session.log.live, reason == "answered"
+
+        def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
+            if turn.is_new and turn.number == 1 and live.session.id == live.session.conversation_id:
+                facts, before = ReviewedTurn.of_memory(turn), ReviewedTurn((), (), 0)
+                return _count_turn(
+                    connection, live.session, Counters(), (turn, facts, before), ended_well, setup
+                )
+            read_session = reviews.select_counted_session(connection, turn.session_id)
+            read_turns = reviews.select_turns(connection, live.key, turn.number, 2)
+            facts, before = read_turns()
+            return _count_turn(connection, *read_session(), (turn, facts, before), ended_well, setup)
+
+        return work
 
 
 class _TriggerSetup(msgspec.Struct, frozen=True):
@@ -105,14 +117,16 @@ class _TriggerSetup(msgspec.Struct, frozen=True):
 
 
 def _count_turn(
-    connection: apsw.Connection, key: int, turn: TurnRecord, ended_well: bool, setup: _TriggerSetup
+    connection: apsw.Connection,
+    session: SessionRow,
+    before: Counters,
+    turns_read: tuple[TurnRecord, ReviewedTurn, ReviewedTurn],
+    ended_well: bool,
+    setup: _TriggerSetup,
 ) -> Sequence[QueuedJob]:
-    read_session = reviews.select_counted_session(connection, turn.session_id)
-    read_turns = reviews.select_turns(connection, key, turn.number, 2)
-    session, before = read_session()
+    turn, facts, facts_before = turns_read
     if session.private or session.kind != "chat":
         return ()
-    facts, facts_before = read_turns()
     corrects = _find_correction(turn.number, facts, facts_before)
     if corrects == "redone":
         now = iso(setup.clock.now())

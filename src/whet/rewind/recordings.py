@@ -190,6 +190,7 @@ class RecordingObserver(TurnObserver):
         self._recordings = recordings
         self._told: set[str] = set()
         self._given_up = False
+        self._stored_step = (0, 0)
         self._expected: asyncio.TimerHandle | None = None
 
     async def before(self, session: Session, message: Message) -> Message:
@@ -197,10 +198,10 @@ class RecordingObserver(TurnObserver):
         is out of date."""
         if not session.log.messages:
             return message
-        db, key = session.log.writer.db, session.log.live.key
-        turns = await db.look(lambda connection: rewinds.list_unreported_turns(connection, key))
+        turns = session.log.live.rewound_turns
         if not turns:
             return message
+        db, key = session.log.writer.db, session.log.live.key
         await db.write(lambda connection: rewinds.clear_unreported_turns(connection, key))
         warning = _SET_BACK.format(turn=min(turns))
         return msgspec.structs.replace(message, note=f"{message.note}\n{warning}".strip())
@@ -305,12 +306,20 @@ class RecordingObserver(TurnObserver):
         """Store the changed files with the step's last command, except those that its edits name."""
         from whet.store import facts  # noqa: PLC0415 - only where a command changed files
 
-        db, place = session.log.writer.db, (session.log.live.key, step.turn, step.step)
+        db, live, number = session.log.writer.db, session.log.live, (step.turn, step.step)
+        place = (live.key, *number)
 
         def work(connection: apsw.Connection) -> None:
             facts.store_changed_files(connection, place, step.tools, changed)
 
-        if changed or await db.read(lambda connection: facts.has_changed_files(connection, place)):
+        may_be_stored = (
+            live.open_turn is not None and step.step <= live.open_turn.steps
+        )  # by a crashed process
+        is_stored = number == self._stored_step or (
+            may_be_stored and await db.read(lambda connection: facts.has_changed_files(connection, place))
+        )
+        if changed or is_stored:
+            self._stored_step = number
             await db.append(ScopedWork(session.id, work, is_synced=False))
 
     def _notify_once(self, emit: Emit, text: str, *, must_show: bool = False) -> None:

@@ -200,11 +200,9 @@ class TeamTurns(Turns):
                 emit(event)
 
     async def _report_waiting(self, turn: _FollowedTurn, emit: Emit) -> None:
-        why, place = await self._database.read(
-            lambda db: (orders.why_waiting(db, turn.id), orders.place_of(db, turn.id))
-        )
-        if why is not None:
-            reason = why or f"no worker has room for this turn yet (place {place} of the queue)"
+        waiting = await self._database.read(lambda db: orders.find_waiting(db, turn.id))
+        if waiting is not None:
+            reason = waiting[0] or f"no worker has room for this turn yet (place {waiting[1]} of the queue)"
             emit(Notice(f"{reason}; start one that can: whet worker --turns 8"))
 
 

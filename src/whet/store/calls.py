@@ -235,13 +235,15 @@ def list_unjudged_sessions(connection: apsw.Connection, *, again: bool = False) 
 
 class JudgingState(msgspec.Struct, frozen=True):
     """What judging a session's calls needs besides them: the turn up to which they have outcomes, the last
-    turn with an end marker (or 0), the undone turns, and the names of its tools (empty if unknown)."""
+    turn with an end marker (or 0), the undone turns, the names of its tools (empty if unknown), and whether
+    a warm start was considered."""
 
     key: int
     judged_turn: int
     last_turn: int
     undone_turns: set[int]
     tool_names: frozenset[str]
+    has_start: bool
 
 
 def read_judging_state(connection: apsw.Connection, session_id: str) -> JudgingState:
@@ -249,13 +251,15 @@ def read_judging_state(connection: apsw.Connection, session_id: str) -> JudgingS
     columns = (
         "key, judged_turn, coalesce((SELECT number FROM turns WHERE session = sessions.key AND ended <> ''"
         " ORDER BY number DESC LIMIT 1), 0), (SELECT text FROM frozen_texts WHERE id = tools_text),"
-        " (SELECT group_concat(number) FROM turns WHERE session = sessions.key AND undone <> '')"
+        " (SELECT group_concat(number) FROM turns WHERE session = sessions.key AND undone <> ''),"
+        " EXISTS (SELECT 1 FROM warm_starts WHERE session = sessions.key)"
     )
-    key, judged_turn, last_turn, tools_json, undone = sessions.select_columns(
+    key, judged_turn, last_turn, tools_json, undone, has_start = sessions.select_columns(
         connection, columns, session_id
     )()
     undone_turns = {int(number) for number in (undone or "").split(",") if number}
-    return JudgingState(key, judged_turn, last_turn, undone_turns, _read_names(tools_json or "[]"))
+    names = _read_names(tools_json or "[]")
+    return JudgingState(key, judged_turn, last_turn, undone_turns, names, bool(has_start))
 
 
 def store_outcomes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import apsw
 import msgspec
@@ -76,26 +76,32 @@ class ShellFolder(msgspec.Struct, frozen=True):
         return self.epoch == epoch and self.through >= seq - 1
 
 
-def read_shell_folder(
+def select_shell_folder(
     connection: apsw.Connection, key: int, previous: ShellFolder, through: int
-) -> ShellFolder:
-    """Return the folder of a session's next command, without reading calls again that `previous` covers. The
-    result covers the calls up to `through`, which have all ended."""
-    row = connection.execute(
+) -> Callable[[], ShellFolder]:
+    """Run the query for the folder of a session's next command, without reading calls again that `previous`
+    covers, and return the function that reads it. The result covers the calls up to `through`, which have all
+    ended."""
+    cursor = connection.execute(
         "SELECT s.epoch, (SELECT facts FROM tool_calls c WHERE session = s.key"
         " AND seq > CASE s.epoch WHEN ?2 THEN ?3 ELSE 0 END AND facts LIKE '%\"folder\":%' AND NOT EXISTS"
         " (SELECT 1 FROM turns t WHERE t.session = c.session AND t.number = c.turn"
         " AND (t.undone <> '' OR (t.cut > 0 AND c.seq >= t.cut))) ORDER BY seq DESC LIMIT 1)"
         " FROM sessions s WHERE s.key = ?1",
         (key, previous.epoch, previous.through),
-    ).fetchone()
-    if row is None:
-        return ShellFolder()
-    epoch, text = row
-    folder = previous.folder if epoch == previous.epoch else ""
-    if text is not None:
-        folder = from_json(text, CallEffects).folder or ""
-    return ShellFolder(folder, epoch, through)
+    )
+
+    def read() -> ShellFolder:
+        row = cursor.fetchone()
+        if row is None:
+            return ShellFolder()
+        epoch, text = row
+        folder = previous.folder if epoch == previous.epoch else ""
+        if text is not None:
+            folder = from_json(text, CallEffects).folder or ""
+        return ShellFolder(folder, epoch, through)
+
+    return read
 
 
 def store_changed_files(

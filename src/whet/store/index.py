@@ -91,27 +91,27 @@ def backlog_write(session_id: str | None, profile: str | None) -> Callable[[apsw
     """Return a write that indexes some of the missing messages, of one session or person if given. The write
     returns True while there may be more."""
     if session_id is not None:
-        return lambda connection: _index_newest(connection, "dirty AND id = ?", session_id)
+        return lambda connection: _index_newest(connection, "dirty AND id = ?", session_id).is_full
     if profile is not None:
-        return lambda connection: _index_newest(connection, "dirty AND profile = ?", profile)
-    return lambda connection: _index_newest(connection, "dirty")
+        return lambda connection: _index_newest(connection, "dirty AND profile = ?", profile).is_full
+    return lambda connection: _index_newest(connection, "dirty").is_full
 
 
 def index_new(connection: apsw.Connection) -> bool:
     """Index some new messages. Returns True while there may be more. Runs as a write."""
-    return _index_newest(connection, "dirty = 1")
+    return _index_newest(connection, "dirty = 1").is_full
 
 
 def index_batch(connection: apsw.Connection) -> bool:
     """Index some messages, new ones first. Returns True while there may be more. Runs as a write."""
-    backlog = connection.execute("SELECT 1 FROM sessions WHERE dirty AND dirty = 2 LIMIT 1")
-    return index_new(connection) or (backlog.fetchone() is not None and _index_newest(connection, "dirty"))
+    batch = _index_newest(connection, "dirty = 1")
+    return batch.is_full or (batch.has_backlog and _index_newest(connection, "dirty").is_full)
 
 
 _INDEX_BATCH = ScopedWork("the search index", index_batch)
 
 
-def _index_newest(connection: apsw.Connection, condition: str, *values: str) -> bool:
+def _index_newest(connection: apsw.Connection, condition: str, *values: str) -> _Batch:
     batch, before = _Batch(), 1 << 62
     some = [()] * _SESSIONS_AT_ONCE
     while not batch.is_full and len(some) == _SESSIONS_AT_ONCE:
@@ -119,24 +119,26 @@ def _index_newest(connection: apsw.Connection, condition: str, *values: str) -> 
             f"{_OPEN_ENDS} {condition} AND key < ? ORDER BY key DESC LIMIT ?",
             (*values, before, _SESSIONS_AT_ONCE),
         ).fetchall()
-        for before, *open_end in some:
+        for before, batch.has_backlog, *open_end in some:
             if not batch.is_full:
                 _read_session(connection, batch, before, *open_end)
     if batch.texts:
         _insert_texts(connection, batch.texts)
-    return batch.is_full
+    return batch
 
 
 _OPEN_ENDS = (
-    "SELECT key, indexed_seq, turns, EXISTS (SELECT 1 FROM turns WHERE session = key AND ended = ''),"
+    "SELECT key, EXISTS (SELECT 1 FROM sessions WHERE dirty AND dirty = 2), indexed_seq, turns,"
+    " EXISTS (SELECT 1 FROM turns WHERE session = key AND ended = ''),"
     " CASE kind WHEN 'review' THEN NULL ELSE profile END, workspace FROM sessions WHERE"
 )
 
 
 class _Batch:
-    """The texts to index in one write, by their messages' ids."""
+    """The texts to index in one write, by their messages' ids. `has_backlog`: others may be missing."""
 
     def __init__(self) -> None:
+        self.has_backlog = True
         self.texts: dict[int, str] = {}
         self._chars = 0
 

@@ -8,7 +8,7 @@ session's turn (`claims.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,7 +61,9 @@ class LiveState(msgspec.Struct):
     `messages` is the live list: all messages, or the list of the last compaction and all messages after
     it. A message stays the same object while the session is open. `seqs[i]` is the number of
     `messages[i]`, 0 for a message that only a compaction created. `epoch` counts how often the list was
-    rewritten, `shell` is the last known folder of the session's commands.
+    rewritten, `shell` is the last known folder of the session's commands, which no turn has changed since if
+    `is_shell_current`. `accepted` are the messages that wait for a turn, `rewound_turns` those before which
+    files were rewound without a report.
     """
 
     session: SessionRow
@@ -74,6 +76,9 @@ class LiveState(msgspec.Struct):
     step: OpenStep | None
     open_turn: turns.OpenTurn | None
     shell: ShellFolder | None = None
+    accepted: Sequence[turns.AcceptedMessage] = ()
+    rewound_turns: Sequence[int] = ()
+    is_shell_current: bool = False
 
     @property
     def turn_number(self) -> int:
@@ -182,23 +187,24 @@ class SessionWriter:
                 self._waiting.remove(waiter)
 
     async def refresh(self) -> None:
-        """Read the changes of other processes after the pending writes. Usually there are none, and index
-        lookups show it."""
+        """Read the changes of other processes after the pending writes, and what else a turn begins with."""
         await self.drain()
         live = self._live
 
-        def look(connection: apsw.Connection) -> None:
-            if live.open_turn or live.step:
-                raise StaleTranscript
-            session, _, stored_version = turns.select_with_version(connection, live.session.id)()
-            if turns.is_newer(stored_version, live.version):
-                raise StaleTranscript
-            live.session = session
+        def look(connection: apsw.Connection) -> tuple[bool, Sequence[int]]:
+            select = turns.select_with_version(connection, live.session.id)
+            read_accepted = turns.select_accepted(connection, live.session.id)
+            read_rewound = _select_history(connection, live) if live.messages else list[int]
+            session, _, stored_version = select()
+            is_stale = bool(live.open_turn or live.step) or turns.is_newer(stored_version, live.version)
+            live.session = live.session if is_stale else session
+            live.accepted = read_accepted()
+            return is_stale, read_rewound()
 
-        try:
-            await self.db.look(look)
-        except StaleTranscript:
+        is_stale, rewound_turns = await self.db.look(look)
+        if is_stale:
             await self.reload()
+        live.rewound_turns = rewound_turns
 
     async def reload(self) -> None:
         """Read the session again, keeping the objects that are in memory."""
@@ -344,6 +350,7 @@ def load(
     compaction = connection.execute(_COMPACTION, (session_id,))
     last_turn = connection.execute(_LAST_TURN, (session_id,))
     records = connection.execute(_MESSAGES_SINCE, (session_id,))
+    accepted = turns.select_accepted(connection, session_id)
     session, key, (epoch, newest, _) = read_session()
     hidden = read_hidden()
     messages, seqs, after = _read_compaction(
@@ -369,16 +376,26 @@ def load(
             step.results[seq - step.seq - 1] = message
     if step is not None:
         _read_starts(connection, key, step)
-    return LiveState(session, key, epoch, messages, seqs, next_seq, newest, step, unfinished)
+    parts = (session, key, epoch, messages, seqs, next_seq, newest, step, unfinished, None)
+    return LiveState(*parts, accepted())
 
 
-def find_last_turn(connection: apsw.Connection, key: int) -> int:
-    """Return the number of the newest turn that has ended and was not undone, or 0."""
-    return rows.number(
-        connection,
-        "SELECT coalesce(max(number), 0) FROM turns WHERE session = ? AND ended <> '' AND undone = ''",
-        key,
-    )
+def _select_history(connection: apsw.Connection, live: LiveState) -> Callable[[], list[int]]:
+    """Run the queries for rewinds without a report and, in a team, for the next command's folder, which would
+    be another wait later. Return the function that reads both and returns the rewinds' turns."""
+    from whet.store import facts, rewinds  # noqa: PLC0415 - nothing of it is there before a message
+
+    read_rewound = rewinds.select_unreported_turns(connection, live.key)
+    if not rows.is_team(connection):
+        return read_rewound
+    values = live.key, live.shell or facts.ShellFolder(), live.next_seq
+    read_shell = facts.select_shell_folder(connection, *values)
+
+    def read() -> list[int]:
+        live.shell, live.is_shell_current = read_shell(), True
+        return read_rewound()
+
+    return read
 
 
 # By the session's id, so that a team reads them with the session itself, in one message.

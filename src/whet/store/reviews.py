@@ -13,9 +13,10 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Usage
-from whet.store import jobs, live, rows, sessions, turns
+from whet.store import jobs, rows, sessions, turns
 from whet.store.jobs import JobState
 from whet.store.sessions import NewSession, SessionRow
+from whet.store.turns import ERROR_CHARS, TurnCall, TurnRecord
 
 KIND = "review"
 
@@ -30,17 +31,6 @@ class Counters(msgspec.Struct, frozen=True):
     runtime: str = ""
 
 
-class TurnCall(msgspec.Struct, frozen=True):
-    """One tool call of a turn, with its arguments as JSON text. `error_kind` is empty on success, and `error`
-    is the text of a failed one."""
-
-    step: int
-    name: str
-    arguments: str
-    error_kind: str
-    error: str = ""
-
-
 class ReviewedTurn(msgspec.Struct, frozen=True):
     """What the rows of one turn say. `context_tokens` is the size of its last request with the answer;
     `is_cached`: the server read a part of a request of the turn from its cache."""
@@ -49,6 +39,12 @@ class ReviewedTurn(msgspec.Struct, frozen=True):
     calls: tuple[TurnCall, ...]
     context_tokens: int
     is_cached: bool = False
+
+    @classmethod
+    def of_memory(cls, turn: TurnRecord) -> ReviewedTurn:
+        """Return a turn that this process has held since its beginning."""
+        calls = tuple(turn.calls[seq] for seq in sorted(turn.calls))
+        return cls(tuple(turn.said), calls, turn.context_tokens, bool(turn.usage.cache_read_tokens))
 
 
 class DaySpending(msgspec.Struct, frozen=True):
@@ -94,7 +90,7 @@ _MESSAGES = (
     f" WHERE id > {_BEFORE} AND id < ?2 ORDER BY id DESC"
 )
 _CALLS = (
-    "SELECT c.turn, c.seq, c.step, c.name, c.error_kind, coalesce(substr(m.content, 1, 4000), '')"
+    f"SELECT c.turn, c.seq, c.step, c.name, c.error_kind, coalesce(substr(m.content, 1, {ERROR_CHARS}), '')"
     " FROM tool_calls c LEFT JOIN messages m ON c.error_kind <> '' AND m.id = ?1 + c.seq"
     f" WHERE c.session = ?4 AND c.seq > {_BEFORE} - ?1 ORDER BY c.seq"
 )
@@ -285,7 +281,7 @@ def list_unreviewed_ids(connection: apsw.Connection, session: SessionRow, limit:
         " ORDER BY s.key DESC LIMIT ?",
         (session.id, limit),
     ).fetchall()
-    return [id_ for id_, key in rows if live.find_last_turn(connection, key) == 1]
+    return [id_ for id_, key in rows if turns.find_last_turn(connection, key) == 1]
 
 
 def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:

@@ -6,6 +6,7 @@ of the conversation is stored with the rewind, as the turns, ends of turns and c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import apsw
@@ -165,12 +166,13 @@ def _end_rewind(
     connection.execute("UPDATE rewinds SET state = 'done', before = ? WHERE id = ?", (text, rewind_id))
 
 
-def list_unreported_turns(connection: apsw.Connection, key: int) -> list[int]:
-    """Return the turns before which files were rewound without a report to the model."""
+def select_unreported_turns(connection: apsw.Connection, key: int) -> Callable[[], list[int]]:
+    """Run the query for the turns before which files were rewound without a report to the model, and return
+    the function that reads them."""
     cursor = connection.execute(
         "SELECT turn FROM rewinds WHERE session = ? AND told = 0 AND state = 'done'", (key,)
     )
-    return [row[0] for row in cursor]
+    return lambda: [row[0] for row in cursor]
 
 
 def clear_unreported_turns(connection: apsw.Connection, key: int) -> None:

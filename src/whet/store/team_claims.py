@@ -22,19 +22,19 @@ from whet.sqlite.lane import RowStatement
 
 FENCE = RowStatement("SELECT whet_fence(?, ?, ?)")
 START_CALL = RowStatement("SELECT whet_start_call(?, ?, ?, ?, ?, ?, ?)")
-_UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
+UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
 _TAKE = "SELECT whet_take(?, ?, ?, ?, ?)"
 _CLAIM = "SELECT whet_claim(?, ?, ?, ?, ?, ?, ?, ?)"
 _ENTER = (
-    f"INSERT INTO team_processes (id, lease_until) VALUES (?, {_UNTIL})"
+    f"INSERT INTO team_processes (id, lease_until) VALUES (?, {UNTIL})"
     " ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until"
 )
-_STAY = f"UPDATE team_processes SET lease_until = {_UNTIL} WHERE id = $1"
+_STAY = f"UPDATE team_processes SET lease_until = {UNTIL} WHERE id = $1"
 _FORGET = "DELETE FROM team_processes WHERE lease_until < now() - interval '1 day'"
 # A claim that a transaction is writing under is renewed the next time: its lock would keep others waiting.
 # Whoever wants to take the session over waits for that lock, too.
 _KEEP = (
-    f"UPDATE claims SET lease_until = {_UNTIL} WHERE session = ANY (ARRAY("
+    f"UPDATE claims SET lease_until = {UNTIL} WHERE session = ANY (ARRAY("
     "SELECT session FROM claims WHERE token = ANY ($1) FOR UPDATE SKIP LOCKED))"
 )
 _RENEWALS = 6

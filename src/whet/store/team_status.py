@@ -22,26 +22,28 @@ class TeamStatus(msgspec.Struct, frozen=True):
     server: str
     steps: int
     sessions: int
-    held: int
-    run_out: int
     waiting: int
     running: int
     aside: int
     oldest_s: float
+    held: int
+    run_out: int
     clock_off_s: float
     excess: str = ""
 
 
-_ASKED = """
-SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
-  (SELECT count(*) FROM migrations), (SELECT count(*) FROM sessions),
-  (SELECT count(*) FROM claims WHERE lease_until >= now()),
-  (SELECT count(*) FROM claims WHERE lease_until < now()),
+COUNTS = """
   (SELECT count(*) FROM team_turns WHERE state = 'waiting'),
   (SELECT count(*) FROM team_turns WHERE state = 'running'),
   (SELECT count(*) FROM team_turns WHERE state = 'aside'),
   (SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8
    FROM team_turns WHERE state = 'waiting'),
+  (SELECT count(*) FROM claims WHERE lease_until >= now()),
+  (SELECT count(*) FROM claims WHERE lease_until < now()),
+"""
+_ASKED = f"""
+SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
+  (SELECT count(*) FROM migrations), (SELECT count(*) FROM sessions), {COUNTS}
   extract(epoch FROM clock_timestamp())::float8
 """
 

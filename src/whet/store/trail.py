@@ -7,7 +7,7 @@ plugins count too; for a whole session they are read from the stored calls. No m
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Literal, cast
 
 import apsw
@@ -73,9 +73,9 @@ def read_trail(
     return steps, 0
 
 
-def list_arguments(connection: apsw.Connection, session_id: str, tool: str) -> list[str]:
-    """Return the argument texts of a session's successful calls of `tool`, oldest first, without undone
-    turns, but including calls that no live list shows any more."""
+def select_arguments(connection: apsw.Connection, session_id: str, tool: str) -> Callable[[], list[str]]:
+    """Run the query for the argument texts of a session's successful calls of `tool`, oldest first, without
+    undone turns, but including calls that no live list shows any more. Return what reads them."""
     calls = connection.execute(
         "SELECT c.position, m.role, m.content, m.extra FROM tool_calls c"
         f" JOIN messages m ON m.id = (c.session << {rows.SEQ_BITS}) + c.seq - 1 - c.position"
@@ -84,7 +84,12 @@ def list_arguments(connection: apsw.Connection, session_id: str, tool: str) -> l
         " (SELECT t.number FROM turns t WHERE t.session = c.session AND t.undone <> '') ORDER BY c.seq",
         (session_id, tool),
     )
-    return [rows.unpack(*message).tool_calls[int(position)].arguments for position, *message in calls]
+    return lambda: [rows.unpack(*message).tool_calls[int(at)].arguments for at, *message in calls]
+
+
+def list_arguments(connection: apsw.Connection, session_id: str, tool: str) -> list[str]:
+    """Return what `select_arguments` reads."""
+    return select_arguments(connection, session_id, tool)()
 
 
 class OpeningState(msgspec.Struct, frozen=True):
@@ -101,9 +106,12 @@ class OpeningState(msgspec.Struct, frozen=True):
     arguments: list[str]
 
 
-def read_opening_state(connection: apsw.Connection, session_id: str, tool: str) -> OpeningState:
-    """Return the state of a session to open. Raises NotFound."""
-    read = sessions.select_columns(
+def select_opening_state(
+    connection: apsw.Connection, session_id: str, tool: str
+) -> Callable[[], OpeningState]:
+    """Run the queries for the state of a session to open, and return the function that reads it. It raises
+    NotFound."""
+    select = sessions.select_columns(
         connection,
         "(SELECT text FROM frozen_texts f WHERE f.id = system_text),"
         " (SELECT text FROM frozen_texts f WHERE f.id = tools_text),"
@@ -111,10 +119,15 @@ def read_opening_state(connection: apsw.Connection, session_id: str, tool: str) 
         " planning, EXISTS (SELECT 1 FROM helpers WHERE parent = sessions.id)",
         session_id,
     )
-    arguments = list_arguments(connection, session_id, tool)
-    *texts, profile, is_planning, has_helpers = read()
-    prompt, tools_json, prime = (text or "" for text in texts)
-    return OpeningState(prompt, tools_json, prime, profile, bool(is_planning), bool(has_helpers), arguments)
+    arguments = select_arguments(connection, session_id, tool)
+
+    def read() -> OpeningState:
+        *texts, profile, is_planning, has_helpers = select()
+        prompt, tools_json, prime = (text or "" for text in texts)
+        flags = bool(is_planning), bool(has_helpers)
+        return OpeningState(prompt, tools_json, prime, profile, *flags, arguments())
+
+    return read
 
 
 def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:

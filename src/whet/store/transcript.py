@@ -21,8 +21,9 @@ from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
 from whet.store.live import LiveState, OpenStep, SessionWriter, StaleTranscript, load
 from whet.store.sessions import NewSession, SessionRow
-from whet.store.turns import TurnRecord
+from whet.store.turns import ERROR_CHARS, TurnCall, TurnRecord
 
+ReadSession = Callable[[], SessionRow | None]
 OnBegin = Callable[[TurnRecord], object]
 __all__ = ["OpenCall", "SessionDetails", "Transcript", "TurnRecord"]
 
@@ -117,6 +118,8 @@ class Transcript:
             state.open_turn = turns.OpenTurn(turn.id, turn.number, turn.started)
             self.writer.coming_turn = ""
             state.step = None
+            state.is_shell_current = False
+            turn.said.append(message.text)
             on_begin(turn)
 
         await self.writer.commit_claimed(work, apply)
@@ -152,6 +155,7 @@ class Transcript:
             state.add(seq, message)
             state.step = None
             turn.messages += 1
+            turn.said.append(message.text)
 
         await self.writer.append(apply, (rows.MESSAGE, row), also=also)
 
@@ -177,6 +181,9 @@ class Transcript:
             turn.usage += usage
             turn.messages += 1
             turn.tool_calls += len(calls)
+            turn.context_tokens = usage.total_tokens or turn.context_tokens
+            for i, call in enumerate(reply.tool_calls):
+                turn.calls[seq + 1 + i] = TurnCall(number, call.name, call.arguments)
 
         await self.writer.append(apply, (rows.CALLING if calls else rows.MESSAGE, row), *calls)
 
@@ -227,6 +234,9 @@ class Transcript:
             step.results[open_call.index] = result
             turn.messages += 1
             turn.ran_tests = turn.ran_tests or '"tests":' in output.facts
+            if output.error_kind and (call := turn.calls.get(seq)) is not None:
+                text = result.content[:ERROR_CHARS] if isinstance(result.content, str) else ""
+                turn.calls[seq] = msgspec.structs.replace(call, error_kind=output.error_kind, error=text)
 
         await self.writer.append(apply, (rows.MESSAGE, row), done)
 
@@ -243,14 +253,12 @@ class Transcript:
         self.live.fold_results()
         marker = (reason, error, iso(self._clock.now()))
 
-        def work(connection: apsw.Connection) -> tuple[SessionRow, Sequence[QueuedJob]]:
+        def work(connection: apsw.Connection) -> tuple[ReadSession, Sequence[QueuedJob]]:
             self.writer.release(connection)
-            read_session = turns.end_turn(connection, self.live.key, turn, *marker)
-            jobs = at_end(connection)
-            return read_session(), jobs
+            return turns.end_turn(connection, self.live.key, turn, *marker), at_end(connection)
 
-        def apply(ended: tuple[SessionRow, Sequence[QueuedJob]]) -> None:
-            self.live.session = ended[0]
+        def apply(ended: tuple[ReadSession, Sequence[QueuedJob]]) -> None:
+            self.live.session = ended[0]() or self.live.session
             self.live.open_turn = None
 
         ended = await self.writer.commit(work, apply)

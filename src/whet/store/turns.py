@@ -16,12 +16,27 @@ from whet.contract.texts import replace_surrogates
 from whet.store import claims, rows, sessions
 from whet.store.jobs import AtEnd, QueuedJob
 
+ERROR_CHARS = 4000
+
+
+class TurnCall(msgspec.Struct, frozen=True):
+    """One tool call of a turn, with its arguments as JSON text. `error_kind` is empty on success, and `error`
+    is the text of a failed one, up to `ERROR_CHARS` characters."""
+
+    step: int
+    name: str
+    arguments: str
+    error_kind: str = ""
+    error: str = ""
+
 
 class TurnRecord(msgspec.Struct):
     """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
 
     `is_new` is False for a turn that a crash left and that is being resumed. `error` says why it ended and
-    is set at its end. `ran_tests`: a call that ended here ran tests.
+    is set at its end. `ran_tests`: a call that ended here ran tests. `said` are the person's texts, `calls`
+    the calls by the numbers of their results, and `context_tokens` is the size of the last request with its
+    answer; all since this process holds the turn.
     """
 
     id: str
@@ -35,6 +50,9 @@ class TurnRecord(msgspec.Struct):
     tool_calls: int = 0
     error: str = ""
     ran_tests: bool = False
+    said: list[str] = msgspec.field(default_factory=list[str])
+    calls: dict[int, TurnCall] = msgspec.field(default_factory=dict[int, TurnCall])
+    context_tokens: int = 0
 
     @property
     def may_have_tests(self) -> bool:
@@ -73,16 +91,21 @@ def accept_message(connection: apsw.Connection, session_id: str, message: Messag
     return connection.last_insert_rowid()
 
 
-def list_accepted(connection: apsw.Connection, session_id: str) -> list[AcceptedMessage]:
-    """Return a session's accepted messages, oldest first. What a process that has ended left is read by the
-    session's next turn."""
-    stored = connection.execute(
+def select_accepted(connection: apsw.Connection, session_id: str) -> Callable[[], list[AcceptedMessage]]:
+    """Run the query for a session's accepted messages, oldest first, and return the function that reads them.
+    What a process that has ended left is read by the session's next turn."""
+    cursor = connection.execute(
         "SELECT id, owner, content, extra FROM accepted_messages WHERE session = ? ORDER BY id", (session_id,)
-    ).fetchall()
-    return [
+    )
+    return lambda: [
         AcceptedMessage(id_, rows.unpack(rows.USER, content, extra), claims.is_gone(connection, owner))
-        for id_, owner, content, extra in stored
+        for id_, owner, content, extra in cursor.fetchall()
     ]
+
+
+def list_accepted(connection: apsw.Connection, session_id: str) -> list[AcceptedMessage]:
+    """Return what `select_accepted` reads."""
+    return select_accepted(connection, session_id)()
 
 
 def list_left_texts(connection: apsw.Connection, session_id: str) -> list[str]:
@@ -137,19 +160,18 @@ _ADD_SUMS = (
 
 def end_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str
-) -> Callable[[], sessions.SessionRow]:
-    """Store the end marker, add the turn's sums to the session's, and return the function that reads the
-    session afterwards. Raises NotFound."""
+) -> Callable[[], sessions.SessionRow | None]:
+    """Store the end marker and add the turn's sums to the session's. Return the function that reads the
+    session after the commit: in a team None if the commit's answer was lost. Raises NotFound."""
     usage = msgspec.json.encode(turn.usage).decode()
     marker = (now, reason, error, turn.steps, usage, key, turn.number)
     sums = (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key)
     if rows.is_team(connection):
-        cursor = connection.execute(f"WITH ended_turn AS ({_END}) {_ADD_SUMS}", (*marker, *sums))
-    else:
-        connection.execute(_END, marker)
-        cursor = connection.execute(_ADD_SUMS, sums)
-    read = rows.row_reader(cursor, *_DELETED)
-    return lambda: sessions.read_row(read())
+        statement: Any = connection.execute(f"WITH ended_turn AS ({_END}) {_ADD_SUMS}", (*marker, *sums))
+        return lambda: sessions.read_row(row) if (row := statement.received_row) is not None else None
+    connection.execute(_END, marker)
+    session = sessions.read_row(rows.row_reader(connection.execute(_ADD_SUMS, sums), *_DELETED)())
+    return lambda: session
 
 
 LAST_TURN_OF = "SELECT id, number, started, ended FROM turns WHERE session = ? ORDER BY number DESC LIMIT 1"
@@ -184,6 +206,15 @@ def title_session(connection: apsw.Connection, session_id: str, title: str) -> N
         connection.execute("SELECT whet_title_session(?, ?)", values)
     else:
         connection.execute("UPDATE sessions SET title = ? WHERE id = ? AND title = ''", values)
+
+
+def find_last_turn(connection: apsw.Connection, key: int) -> int:
+    """Return the number of the newest turn that has ended and was not undone, or 0."""
+    return rows.number(
+        connection,
+        "SELECT coalesce(max(number), 0) FROM turns WHERE session = ? AND ended <> '' AND undone = ''",
+        key,
+    )
 
 
 def read_last_reason(connection: apsw.Connection, key: int) -> str:

@@ -5,7 +5,7 @@ Every function takes a connection inside a transaction. It knows a template only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -42,22 +42,12 @@ def record_start(connection: apsw.Connection, session_id: str, start: WarmStart,
 
 def read_start(connection: apsw.Connection, session_id: str) -> WarmStart | None:
     """Return how a session was started, or None if no template was considered."""
-    return select_start(connection, session_id)()
-
-
-def select_start(connection: apsw.Connection, session_id: str) -> Callable[[], WarmStart | None]:
-    """Run the query of `read_start`, and return the function that reads its result."""
-    cursor = connection.execute(
+    row = connection.execute(
         "SELECT w.template, w.hash, w.arm, w.chosen_by, w.examples FROM warm_starts w"
         " JOIN sessions s ON s.key = w.session WHERE s.id = ?",
         (session_id,),
-    )
-
-    def read() -> WarmStart | None:
-        row = cursor.fetchone()
-        return WarmStart(*row) if row else None
-
-    return read
+    ).fetchone()
+    return WarmStart(*row) if row else None
 
 
 def list_states(connection: apsw.Connection) -> dict[str, TemplateState]:

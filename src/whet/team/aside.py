@@ -6,8 +6,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
-from whet.contract.events import TurnEnd
-from whet.contract.messages import Usage
+from whet.postgres.commits import FORGET_OLD_LANES
 from whet.team.events import write_end, write_lost_ends
 from whet.team.notices import ENDED, WAITING
 from whet.team.queue import CLOSE
@@ -41,17 +40,17 @@ class AsideTurn(msgspec.Struct, frozen=True):
 
 
 def set_lost_aside(connection: apsw.Connection) -> None:
-    """Set turns aside with which too many workers were lost, and write the ends of those that ended without a
-    listener. Called regularly."""
+    """Set turns aside with which too many workers were lost, write the ends of those that ended without a
+    listener, and forget lanes that have committed nothing for a day. Called regularly."""
     for turn_id, session_id, lost_count in connection.execute(_LOST_TURNS).fetchall():
         error = f"set aside, because {lost_count} workers stopped while they ran this turn"
         connection.execute(CLOSE, (turn_id, "aside", "failed", error, ENDED))
         connection.execute("UPDATE team_turns SET told = 1 WHERE id = ?", (turn_id,))
         hint = f"whoever runs the team may release it: whet team release {turn_id}"
-        end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error=error, hint=hint)
-        write_end(connection, turn_id, end)
+        write_end(connection, (turn_id, session_id), "failed", "", error, hint)
     connection.execute(MARK_MISSED)
     write_lost_ends(connection)
+    connection.execute(FORGET_OLD_LANES)
 
 
 def list_aside(connection: apsw.Connection) -> list[AsideTurn]:

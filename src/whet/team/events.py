@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreError
-from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress, TurnEnd
+from whet.contract.events import EndReason, Event, ReasoningDelta, TextDelta, ToolProgress, TurnEnd
 from whet.contract.messages import Usage
 from whet.store import sessions, turns
 from whet.store.team import TeamDatabase
@@ -165,33 +165,38 @@ def _values(rows: Sequence[_Waiting]) -> tuple[Any, ...]:
 
 def _merge_pieces(last: Event | None, event: Event | None) -> Event | None:
     """Merge two pieces of one text. Return None if they do not belong together."""
-    if isinstance(last, TextDelta) and isinstance(event, TextDelta):
-        return TextDelta(last.text + event.text)
-    if isinstance(last, ReasoningDelta) and isinstance(event, ReasoningDelta):
-        return ReasoningDelta(last.text + event.text)
+    if isinstance(event, TextDelta | ReasoningDelta) and isinstance(last, event.__class__):
+        return event.__class__(last.text + event.text)
     if isinstance(last, ToolProgress) and isinstance(event, ToolProgress) and last.call_id == event.call_id:
         return ToolProgress(last.call_id, last.text + event.text)
     return None
 
 
-def write_end(connection: apsw.Connection, turn_id: str, end: TurnEnd) -> None:
-    """Write a turn's end in the caller's transaction, after all its earlier events."""
-    connection.execute(f"SELECT {_lock_sql('?')}", (end.session_id,))
+def write_end(
+    connection: apsw.Connection,
+    turn: tuple[str, str],
+    reason: EndReason,
+    text: str = "",
+    error: str = "",
+    hint: str = "",
+) -> None:
+    """Write the end of a turn (its id and its session's) in the caller's transaction, after all earlier
+    events."""
+    turn_id, session_id = turn
+    end = TurnEnd(session_id, "", reason, text, 0, Usage(), 0.0, error=error, hint=hint)
+    connection.execute(f"SELECT {_lock_sql('?')}", (session_id,))
     connection.execute(
         "INSERT INTO team_events (session, turn, body) VALUES (?, ?, ?)",
-        (end.session_id, turn_id, _encode(end).decode()),
+        (session_id, turn_id, _encode(end).decode()),
     )
-    connection.execute("SELECT pg_notify(?, ?)", (NEWS, end.session_id))
+    connection.execute("SELECT pg_notify(?, ?)", (NEWS, session_id))
 
 
 def write_lost_ends(connection: apsw.Connection) -> None:
     """Write the ends of turns whose worker died before it could write them. Delete old events."""
     for turn_id, session_id, number, reason, error in connection.execute(_LEFT).fetchall():
-        text = (
-            turns.read_outcome(connection, sessions.key_of(connection, session_id), number)[2]
-            if number
-            else ""
-        )
-        write_end(connection, turn_id, TurnEnd(session_id, "", reason, text, 0, Usage(), 0.0, error=error))
+        key = sessions.key_of(connection, session_id) if number else 0
+        text = turns.read_outcome(connection, key, number)[2] if number else ""
+        write_end(connection, (turn_id, session_id), reason, text, error)
         connection.execute("SELECT pg_notify(?, '')", (WAITING,))
     connection.execute(_FORGET)

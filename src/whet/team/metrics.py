@@ -6,15 +6,10 @@ from collections import Counter
 
 import apsw
 
-_ASKED = """
-SELECT (SELECT count(*) FROM team_turns WHERE state = 'waiting'),
-  (SELECT count(*) FROM team_turns WHERE state = 'running'),
-  (SELECT count(*) FROM team_turns WHERE state = 'aside'),
-  (SELECT coalesce(extract(epoch FROM now() - min(asked)), 0)::float8
-   FROM team_turns WHERE state = 'waiting'),
-  (SELECT count(*) FROM claims WHERE lease_until >= now()),
-  (SELECT count(*) FROM claims WHERE lease_until < now()),
-  (SELECT coalesce(extract(epoch FROM now() - min(lease_until)), 0)::float8 FROM claims
+from whet.store.team_status import COUNTS
+
+_ASKED = f"""
+SELECT {COUNTS} (SELECT coalesce(extract(epoch FROM now() - min(lease_until)), 0)::float8 FROM claims
    WHERE lease_until < now()),
   (SELECT count(*) FROM team_questions WHERE answer IS NULL AND until > now())
 """

@@ -12,8 +12,6 @@ from typing import NamedTuple
 import apsw
 
 from whet.contract.errors import StoreBusy
-from whet.contract.events import TurnEnd
-from whet.contract.messages import Usage
 from whet.team.events import TurnMark, write_end
 from whet.team.notices import ENDED, ORDERS
 from whet.team.taking import PLACE
@@ -42,19 +40,10 @@ def states(connection: apsw.Connection, session_id: str) -> list[str]:
     return [state for _, state in connection.execute(_OPEN, (session_id,)).fetchall()]
 
 
-def why_waiting(connection: apsw.Connection, turn_id: str) -> str | None:
-    """Return why a worker left a waiting turn to others (empty if none did), or None if the turn does not
-    wait."""
-    row = connection.execute(
-        "SELECT error FROM team_turns WHERE id = ? AND state = 'waiting'", (turn_id,)
-    ).fetchone()
-    return None if row is None else row[0]
-
-
-def place_of(connection: apsw.Connection, turn_id: str) -> int:
-    """Return the place of a waiting turn if people are served in turn, or 0 if it does not wait."""
-    row = connection.execute(PLACE, (turn_id,)).fetchone()
-    return 0 if row is None or row[0] is None else row[0]
+def find_waiting(connection: apsw.Connection, turn_id: str) -> tuple[str, int] | None:
+    """Return why a worker left a waiting turn to others (empty if none did), and its place if people are
+    served in turn, or None if it does not wait."""
+    return connection.execute(PLACE, (turn_id,)).fetchone()
 
 
 def send_message(connection: apsw.Connection, session_id: str, text: str) -> bool:
@@ -116,7 +105,7 @@ def cancel(connection: apsw.Connection, session_id: str) -> bool:
             connection.execute("UPDATE team_turns SET cancelled = 1 WHERE id = ?", (turn_id,))
             continue
         connection.execute(_CANCEL_WAITING, (turn_id,))
-        write_end(connection, turn_id, TurnEnd(session_id, "", "cancelled", "", 0, Usage(), 0.0))
+        write_end(connection, (turn_id, session_id), "cancelled")
         connection.execute("SELECT pg_notify(?, ?)", (ENDED, turn_id))
     if open_rows:
         connection.execute("SELECT pg_notify(?, ?)", (ORDERS, session_id))
@@ -136,6 +125,11 @@ def ask(connection: apsw.Connection, mark: TurnMark, question_id: str, body: str
 _ASKED = """
 SELECT q.id, q.body FROM team_questions q JOIN team_turns t ON t.id = q.turn AND t.attempts = q.attempts
 WHERE q.answer IS NULL AND q.until > now() AND t.state = 'running' AND t.lease_until > now()
+"""
+
+
+_ANSWERED = """
+SELECT id, answer FROM team_questions WHERE id = ANY (CAST(? AS text[])) AND answer IS NOT NULL
 """
 
 
@@ -164,12 +158,8 @@ def answer(connection: apsw.Connection, question_id: str, reply: str) -> bool:
 
 def answers(connection: apsw.Connection, question_ids: Sequence[str]) -> list[tuple[str, str]]:
     """Return the answered ones of these questions, with their answers."""
-    pairs: list[tuple[str, str]] = []
-    for question_id in question_ids:
-        row = connection.execute("SELECT answer FROM team_questions WHERE id = ?", (question_id,)).fetchone()
-        if row is not None and row[0] is not None:
-            pairs.append((question_id, row[0]))
-    return pairs
+    values = ([*question_ids],)
+    return connection.execute(_ANSWERED, values).fetchall()  # pyright: ignore[reportArgumentType] a team's database takes lists
 
 
 def remove_question(connection: apsw.Connection, question_id: str) -> None:

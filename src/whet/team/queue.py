@@ -65,11 +65,6 @@ class TakenTurn(msgspec.Struct, frozen=True):
     workspace: str
 
     @property
-    def names(self) -> tuple[str, str, int]:
-        """Its id, its session's, and its number."""
-        return self.id, self.session_id, self.turn
-
-    @property
     def mark(self) -> TurnMark:
         """The mark of its events."""
         return TurnMark(self.id, self.attempts)

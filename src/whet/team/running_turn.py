@@ -39,7 +39,8 @@ class RunningTurn:
         if row is None:
             return None
         reason, error, attempts = row
-        return EndedTurn(*self.taken_turn.names, reason, error, attempts, owner)
+        taken = self.taken_turn
+        return EndedTurn(taken.id, taken.session_id, taken.turn, reason, error, attempts, owner)
 
 
 async def deliver_all_orders(

@@ -8,10 +8,11 @@ after its lease and a pause, which doubles with each lost worker and differs fro
 
 from __future__ import annotations
 
+from whet.store.team_claims import UNTIL
+
 MAX_LOST = 3
 """How many workers may be lost with a turn before it is set aside."""
 
-UNTIL = "now() + current_setting('whet.lease_s')::float8 * interval '1 s'"
 LOST = "t.attempts - t.passed"
 """How many workers were lost with a turn; attempts that ended otherwise are in `passed`."""
 IS_OWNED = (
@@ -89,10 +90,10 @@ UPDATE team_turns SET is_next = 1 WHERE id = ANY (ARRAY(
 """Mark the next turns of sessions that a worker of the version before left unmarked."""
 PLACE = """
 WITH mine AS (
-  SELECT t.person, (SELECT count(*) FROM team_turns o
+  SELECT t.error, t.person, (SELECT count(*) FROM team_turns o
     WHERE o.state = 'waiting' AND o.person = t.person AND o.number <= t.number) AS nth
   FROM team_turns t WHERE t.id = ? AND t.state = 'waiting')
-SELECT sum(least(w.count, mine.nth))::bigint FROM mine,
-  (SELECT person, count(*) AS count FROM team_turns WHERE state = 'waiting' GROUP BY person) w
+SELECT mine.error, sum(least(w.count, mine.nth))::bigint FROM mine,
+  (SELECT person, count(*) AS count FROM team_turns WHERE state = 'waiting' GROUP BY person) w GROUP BY 1
 """
-"""The place of a waiting turn if people are served in turn."""
+"""Why a waiting turn was left to others, and its place if people are served in turn."""

@@ -41,11 +41,10 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
     """
 
     def work(connection: apsw.Connection) -> None:
-        read_start = warm.select_start(connection, session_id)
         state = calls.read_judging_state(connection, session_id)
         outcomes = judge_session(connection, state, state.judged_turn)
         calls.store_outcomes(connection, state.key, state.last_turn, outcomes)
-        start = read_start()
+        start = warm.read_start(connection, session_id) if state.has_start else None
         if start is not None and start.chosen_by in ("auto", "default"):
             from whet.warm.proof import update_verdict  # noqa: PLC0415 - few sessions need it
 

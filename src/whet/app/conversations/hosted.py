@@ -208,7 +208,10 @@ class SessionHost:
             return None
         async with self._pool.acquire(session_id) as slot, self._turns:
             self._refuse_if_closing()
+            was_open = slot.session is not None
             session = await self._pool.load(slot)
+            if was_open:
+                await session.log.writer.refresh()  # the message's note names the folder of the next command
             self._people.connect(session_id, person)
             self._receipts.by_session[session_id] = receipt
             try:
@@ -218,7 +221,7 @@ class SessionHost:
                         receipt.stored if session.log.session.title else _titled(session_id, text, receipt)
                     )
                     incoming = InboxEntry(session.user_message(text, images), stored)
-                return await self._run(slot, session, incoming, emit)
+                return await self._run(slot, session, incoming, emit, is_fresh=True)
             finally:
                 del self._receipts.by_session[session_id]
                 self._people.connect(session_id, None)
@@ -287,12 +290,13 @@ class SessionHost:
         await self._pool.aclose()
 
     async def _run(
-        self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
+        self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit, *, is_fresh: bool
     ) -> TurnEnd:
         """Run a turn, and further turns for messages that came too late for it."""
         try:
             while True:
-                end = await self._run_turn(slot, session, incoming, emit)
+                end = await self._run_turn(slot, session, incoming, emit, is_fresh=is_fresh)
+                is_fresh = False
                 if end.reason == "cancelled":
                     self._drop(session.inbox.take_back())
                     return end
@@ -310,11 +314,13 @@ class SessionHost:
             self.services.database.submit(lambda db: turns.remove_accepted(db, ids))
 
     async def _run_turn(
-        self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit
+        self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit, *, is_fresh: bool
     ) -> TurnEnd:
         began_s = session.clock.monotonic_s()
         message, receipt = (None, queue_nothing) if incoming is None else (incoming.message, incoming.receipt)
-        turn = slot.turn = asyncio.create_task(run_turn(session, message, emit, receipt=receipt))
+        turn = slot.turn = asyncio.create_task(
+            run_turn(session, message, emit, receipt=receipt, is_fresh=is_fresh)
+        )
         self._receipts.by_session.get(session.id, NO_RECEIPT).begun()
         try:
             return await wait_for_end(turn, session, began_s, emit)

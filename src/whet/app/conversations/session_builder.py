@@ -42,7 +42,7 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import Gate, ModelLink, Person
 from whet.contract.tags import tags_of
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
-from whet.store import sessions, turns
+from whet.store import sessions
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 from whet.warm.openings import OFF, SessionOpening, WarmLabelObserver, WarmStartObserver, add_examples
@@ -298,13 +298,7 @@ class SessionBuilder:
             text_note=_skills_note(services, profile, tools),
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
-            inbox=self._inbox(row.id),
-        )
-
-    def _inbox(self, session_id: str) -> Inbox:
-        return Inbox(
-            lambda: self._arrival(session_id),
-            lambda: self._services.database.read(lambda db: turns.list_accepted(db, session_id)),
+            inbox=Inbox(lambda: self._arrival(row.id)),
         )
 
     def _arrival(self, session_id: str) -> InboxEntry | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+import apsw
 import msgspec
 
 from whet.agent.session import Session
@@ -32,6 +33,7 @@ from whet.contract.tags import BUILT_IN
 from whet.sqlite.lane import ScopedWork
 from whet.store import sessions
 from whet.store.learned import forget_next, read_next
+from whet.store.live import LiveState, load
 from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 from whet.tools.toolsets.planning import TASK_LIST
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from whet.contract.tools import Buffers
     from whet.late import LatePart
     from whet.store.helper_rows import HelperRow
+    from whet.store.trail import OpeningState
 
 
 _MAX_ELSEWHERE = 500
@@ -157,12 +160,17 @@ class SessionOpener:
 
         It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
         """
-        from whet.store.trail import read_opening_state  # noqa: PLC0415 - a new session has no task list
+        from whet.store.trail import select_opening_state  # noqa: PLC0415 - a new session has no task list
 
         services = self.services
-        log = await Transcript.open(services.database, session_id, services.clock)
+
+        def read(db: apsw.Connection) -> tuple[LiveState, OpeningState]:
+            read_state = select_opening_state(db, session_id, TASK_LIST)
+            return load(db, session_id), read_state()
+
+        live, state = await services.database.read(read)
+        log = Transcript(services.database, services.clock, live)
         runner = await self._builder.start_engine(leaving, foreground=True)
-        state = await services.database.read(lambda db: read_opening_state(db, session_id, TASK_LIST))
         prompt, tools_json = state.prompt, state.tools_json
         if not prompt and not tools_json:  # it was created by another program
             program_tools = services.tools.by_name

@@ -31,7 +31,7 @@ from whet.contract.texts import from_json
 from whet.lanes import ToolPool
 from whet.log import start_logging as start_log
 from whet.review.jobs import KINDS, Kind, ReviewJob, Runtime, queue_review, reviewable_kinds
-from whet.store import jobs, live, reviews, sessions
+from whet.store import jobs, reviews, sessions, turns
 from whet.store.database import StateDatabase
 from whet.store.jobs import QueuedJob
 from whet.tools.registry import read_specs
@@ -199,7 +199,7 @@ def _queue_review(
     if session.kind != "chat":
         raise ConfigError(f"a session of kind {session.kind} is not reviewed", hint="name a chat's id")
     key = sessions.key_of(connection, session_id)
-    turn = live.find_last_turn(connection, key)
+    turn = turns.find_last_turn(connection, key)
     if not turn:
         raise NotFound("nothing was finished in this session yet", hint="say something first")
     offered = {spec.name for spec in read_specs(sessions.read_prefix(connection, session_id)[1].encode())}
