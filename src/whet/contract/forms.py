@@ -10,17 +10,19 @@ from typing import Annotated
 import msgspec
 
 from whet.contract.texts import split_http_url
+from whet.late import late_pattern
 
-RULE = re.compile(r"\s*(?P<tool>[\w*?.:/-]+)\s*(?:\((?P<pattern>.*\S.*)\))?\s*", re.DOTALL)
+_RULE = r"\s*(?P<tool>[\w*?.:/-]+)\s*(?:\((?P<pattern>.*\S.*)\))?\s*"
+RULE = late_pattern(_RULE, re.DOTALL)
 """`tool` or `tool(pattern)`."""
-ACTION_RULE = re.compile(rf"(?s:{RULE.pattern})=\s*(?P<action>[a-z][a-z0-9_.-]{{0,63}})\s*", re.DOTALL)
+ACTION_RULE = late_pattern(rf"(?s:{_RULE})=\s*(?P<action>[a-z][a-z0-9_.-]{{0,63}})\s*", re.DOTALL)
 """A rule and the name of the action that it maps to."""
-BACKEND = re.compile(
+BACKEND = late_pattern(
     r"\s*(?:local|container\s+(?P<image>[^-\s]\S*)|ssh\s+(?P<host>[^-\s]\S*)(?:\s+(?P<folder>[^-\s]\S*))?)\s*"
 )
 """The place where commands run."""
-_HOST = re.compile(r"(?:\*\.)?[\w.-]*\w|\[?[0-9a-fA-F:.]+\]?")
-_VARIABLES = re.compile(r"\s*\w+\s*(?:,\s*\w+\s*)*")
+_HOST = late_pattern(r"(?:\*\.)?[\w.-]*\w|\[?[0-9a-fA-F:.]+\]?")
+_VARIABLES = late_pattern(r"\s*\w+\s*(?:,\s*\w+\s*)*")
 DATABASE_SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -45,14 +47,18 @@ def _is_zone(text: str) -> bool:
     return True
 
 
+def _fits(pattern: re.Pattern[str]) -> Callable[[str], object]:
+    return lambda text: pattern.fullmatch(text)  # compiled for the first value
+
+
 FORMS = {
-    "rule": SettingForm("tool or tool(pattern), such as terminal(git commit *)", RULE.fullmatch),
+    "rule": SettingForm("tool or tool(pattern), such as terminal(git commit *)", _fits(RULE)),
     "action": SettingForm(
-        "tool(pattern) = action, such as terminal(make release *) = publish_package", ACTION_RULE.fullmatch
+        "tool(pattern) = action, such as terminal(make release *) = publish_package", _fits(ACTION_RULE)
     ),
-    "backend": SettingForm("local, container IMAGE, or ssh HOST [FOLDER]", BACKEND.fullmatch),
-    "host": SettingForm("a host's name such as api.example.com, *.example.com, or a preset", _HOST.fullmatch),
-    "variables": SettingForm("names of variables, comma-separated", _VARIABLES.fullmatch),
+    "backend": SettingForm("local, container IMAGE, or ssh HOST [FOLDER]", _fits(BACKEND)),
+    "host": SettingForm("a host's name such as api.example.com, *.example.com, or a preset", _fits(_HOST)),
+    "variables": SettingForm("names of variables, comma-separated", _fits(_VARIABLES)),
     "address": SettingForm("an http(s) URL such as http://localhost:11434/v1", split_http_url),
     "service": SettingForm("an http(s) URL such as http://127.0.0.1:6000, or unix:/PATH", _is_service),
     "zone": SettingForm("a time zone such as Europe/Berlin", _is_zone),
