@@ -47,18 +47,22 @@ def _is_zone(text: str) -> bool:
     return True
 
 
-def _fits(pattern: re.Pattern[str]) -> Callable[[str], object]:
-    return lambda text: pattern.fullmatch(text)  # compiled for the first value
-
-
 FORMS = {
-    "rule": SettingForm("tool or tool(pattern), such as terminal(git commit *)", _fits(RULE)),
-    "action": SettingForm(
-        "tool(pattern) = action, such as terminal(make release *) = publish_package", _fits(ACTION_RULE)
+    "rule": SettingForm(
+        "tool or tool(pattern), such as terminal(git commit *)", lambda text: RULE.fullmatch(text)
     ),
-    "backend": SettingForm("local, container IMAGE, or ssh HOST [FOLDER]", _fits(BACKEND)),
-    "host": SettingForm("a host's name such as api.example.com, *.example.com, or a preset", _fits(_HOST)),
-    "variables": SettingForm("names of variables, comma-separated", _fits(_VARIABLES)),
+    "action": SettingForm(
+        "tool(pattern) = action, such as terminal(make release *) = publish_package",
+        lambda text: ACTION_RULE.fullmatch(text),
+    ),
+    "backend": SettingForm(
+        "local, container IMAGE, or ssh HOST [FOLDER]", lambda text: BACKEND.fullmatch(text)
+    ),
+    "host": SettingForm(
+        "a host's name such as api.example.com, *.example.com, or a preset",
+        lambda text: _HOST.fullmatch(text),
+    ),
+    "variables": SettingForm("names of variables, comma-separated", lambda text: _VARIABLES.fullmatch(text)),
     "address": SettingForm("an http(s) URL such as http://localhost:11434/v1", split_http_url),
     "service": SettingForm("an http(s) URL such as http://127.0.0.1:6000, or unix:/PATH", _is_service),
     "zone": SettingForm("a time zone such as Europe/Berlin", _is_zone),
