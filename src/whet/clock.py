@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
-import secrets
 import struct
 import time
 from contextlib import suppress
@@ -16,11 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from whet.late import late_pattern
+
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 _owner_zone = ""
-_ZONE_RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d{1,3}(?::\d\d){0,2}")
+_ZONE_RULE = late_pattern(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d{1,3}(?::\d\d){0,2}")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -61,7 +61,7 @@ class SystemClock:
 
     def new_id(self) -> str:
         """Return a new id: 45 bits of time, 35 bits of randomness."""
-        return encode_base32(self.unix_ms(), 9) + encode_base32(secrets.randbits(35), 7)
+        return encode_base32(self.unix_ms(), 9) + encode_base32(int.from_bytes(os.urandom(5)) >> 5, 7)
 
 
 def encode_base32(number: int, width: int) -> str:

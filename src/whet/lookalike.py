@@ -18,6 +18,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from whet.late import late_pattern
+
 # Cyrillic, Greek and Armenian letters, and the Latin letters that they look like.
 _READ_AS = str.maketrans(
     "аеорсухіјѕԁһԛԝӏѵАВЕЅІЈКМНОРСТХҮԌԚԜΑΒΕΖΗΙΚΜΝΟΡΤΥΧοανιγρυкօոսհզցՍՕ",
@@ -25,11 +27,11 @@ _READ_AS = str.maketrans(
 )
 # Scripts with letters of a distinct shape, so that a whole word shows its script.
 _DISTINCT_SCRIPTS = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "GEORGIAN"})
-_LETTERS = re.compile(r"[^\W\d_]+")
-_TOKEN = re.compile(r"\S+")
+_LETTERS = late_pattern(r"[^\W\d_]+")
+_TOKEN = late_pattern(r"\S+")
 _has_latin = re.compile(r"[A-Za-z]").search
-_BLANKS = re.compile(r"[ \n]{100,}|\n(?: *\n){7,}")
-_MARKED = re.compile(r"<U\+[0-9A-F]{4,6}>")
+_BLANKS = late_pattern(r"[ \n]{100,}|\n(?: *\n){7,}")
+_MARKED = late_pattern(r"<U\+[0-9A-F]{4,6}>")
 _PROSE = frozenset("’‘“”–—…·→←°«»§€£¥")  # common in ordinary text and not mistaken for ASCII signs
 _LATIN = frozenset({"LATIN"})
 _NEAR, _MAX_ACCENTS = 2, 8

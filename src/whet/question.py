@@ -9,8 +9,6 @@ drawn, nor how an answer is sent.
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -22,6 +20,7 @@ from whet.contract.tags import BUILT_IN
 from whet.contract.texts import plural
 from whet.contract.tools import tags_of
 from whet.contract.wildcards import has_wildcard, unescape
+from whet.late import late_pattern
 from whet.visible import visible_line
 
 RowKind = Literal[
@@ -43,9 +42,9 @@ _CONTEXT = 3
 _LINE_CHARS, _FOLDED_CHARS, _END_CHARS = 2_000, 400, 80
 _COMPARED_LINES = 4_000
 _EDIT_CHARS = 6_000
-HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-_FOLD = re.compile(r"… ([\d,]+) more lines?")
-_OUTPUT = re.compile(r"\d*[<>&|]+ ")
+HUNK = late_pattern(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_FOLD = late_pattern(r"… ([\d,]+) more lines?")
+_OUTPUT = late_pattern(r"\d*[<>&|]+ ")
 _TAIL_SHARE = 4
 _MAX_NAMED_FILES, _MAX_QUOTED_CHARS = 3, 60
 FOLDED_ROWS = 40
@@ -308,8 +307,10 @@ def _compare(change: TextChange, context: int) -> tuple[list[Row], int, int]:
 
 
 def _rows(before: list[str], after: list[str], start: int, context: int) -> list[Row]:
+    from difflib import SequenceMatcher  # noqa: PLC0415 - .5 ms that only an edit needs
+
     rows: list[Row] = []
-    for group in difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context):
+    for group in SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(context):
         first, last = group[0], group[-1]
         old, new = first[1] + start + 1, first[3] + start + 1
         counts = last[2] - first[1], last[4] - first[3]

@@ -7,19 +7,19 @@ text is shown; escaping for HTML, Markdown or a vendor is done by the sender.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
 
+from whet.late import late_pattern
 from whet.log import mask
 from whet.lookalike import find_lookalikes, format_code, is_ideograph, mark_lookalikes
 
 MAX_CHARS = 2_000
 WHOLE = 1 << 40  # the limit for text that must not be cut
 _ESCAPES = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\0": "\\0"}
-_PLAIN = re.compile(r"[ -~\n]*")
-_INVISIBLE_NAMES = re.compile(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATTERN BLANK|VOWEL INHERENT")
-_EMOJI_FORM = re.compile(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # requests a colourful form
+_PLAIN = late_pattern(r"[ -~\n]*")
+_INVISIBLE_NAMES = late_pattern(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATTERN BLANK|VOWEL INHERENT")
+_EMOJI_FORM = late_pattern(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # requests a colourful form
 
 
 def visible(text: str, limit: int = MAX_CHARS, *, masks: bool = True) -> str:

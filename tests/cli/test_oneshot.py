@@ -364,6 +364,31 @@ def test_the_one_shot_imports_no_terminal_library() -> None:
 
 
 @pytest.mark.slow
+def test_a_question_loads_compiles_and_starts_only_what_it_uses(folder: Path, echo: PracticeServer) -> None:
+    probe = (
+        "import re._compiler as compiler, sys, threading\n"
+        "from whet.cli.main import main\n"
+        "compiled, inner = [], compiler.compile\n"
+        "def note(text, flags=0):\n"
+        "    compiled.append(sys._getframe(3).f_globals['__name__'])\n"
+        "    return inner(text, flags)\n"
+        "compiler.compile = note\n"
+        "threads, start = [], threading.Thread.start\n"
+        "threading.Thread.start = lambda thread: (threads.append(thread.name), start(thread))\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    unused = {'dataclasses', 'encodings.idna', 'secrets', 'whet.app.learning.reviews',"
+        " 'whet.approval.gate', 'whet.rewind.recordings'}\n"
+        "    own = [name for name in compiled if name.startswith('whet')]\n"
+        "    print(*(unused & set(sys.modules)), len(own) <= 15 or own, 'store-read_0' in threads)"
+    )
+    command = [sys.executable, "-c", probe, "chat", "-q", "hi", *flags(echo)]
+    program = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=folder)
+    assert (program.stdout.splitlines()[-1], program.stderr) == ("True False", "")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "value", "is_kept"),
     [

@@ -6,7 +6,6 @@ everything. It knows no tool by name and no policy.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -244,6 +243,8 @@ def _fails_repeatedly(messages: Sequence[Message], name: str, arguments: str) ->
 
 
 def _unknown_tool(session: Session, name: str) -> str:
+    import difflib  # noqa: PLC0415 - .5 ms that only a wrong name needs
+
     near = difflib.get_close_matches(name, list(session.tools), 1)
     offer = f"Did you mean {near[0]}?" if near else "There are: " + ", ".join(session.tools) + "."
     return f"There is no tool named {name}. {offer}"

@@ -187,10 +187,12 @@ class TurnObserver:
 
 class LateObserver(TurnObserver):
     """An observer that is created once there is something for it to see: an earlier message, a call, or a
-    turn's end. The first request of a new session does not wait for it."""
+    turn's end; with `only_calls` the end of a turn with calls. The first request of a new session does not
+    wait for it."""
 
-    def __init__(self, create: Callable[[], TurnObserver]) -> None:
+    def __init__(self, create: Callable[[], TurnObserver], *, only_calls: bool = False) -> None:
         self._part = LatePart(create)
+        self._only_calls = only_calls
 
     async def before(self, session: Session, message: Message) -> Message:
         """Pass the message of a session that has others already."""
@@ -198,6 +200,8 @@ class LateObserver(TurnObserver):
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
         """Return the observer's work."""
+        if self._part.created is None and self._only_calls and not turn.may_have_tests:
+            return queue_nothing
         return await self._part.get().at_end(session, turn, reason)
 
     def expect_calls(self, session: Session, tools: Sequence[Tool]) -> None:
@@ -214,11 +218,12 @@ class LateObserver(TurnObserver):
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Pass the end on."""
-        await self._part.get().after_turn(session, end)
+        if self._part.created is not None:
+            await self._part.created.after_turn(session, end)
 
     def take_notices(self) -> Sequence[str]:
         """Pass the notices on."""
-        return self._part.get().take_notices()
+        return () if self._part.created is None else self._part.created.take_notices()
 
 
 class StoppedCall(msgspec.Struct, frozen=True):

@@ -26,10 +26,12 @@ from whet.app.services import Services
 from whet.clock import Clock, SystemClock, use_zone
 from whet.config.paths import Home
 from whet.config.schema import Settings
+from whet.contract.errors import StoreError
 from whet.contract.events import ReviewFinished
 from whet.contract.protocols import Person
 from whet.lanes import ToolPool
 from whet.late import LatePart
+from whet.store import jobs
 from whet.store.database import StateDatabase, open_store
 from whet.tools.registry import OfferedTools
 from whet.tools.todo import TodoLists
@@ -93,6 +95,20 @@ class App:
     def reviews(self) -> ReviewRunner:
         """The reviews of this process."""
         return self.services.reviews.get()
+
+    async def leave_reviews(self) -> None:
+        """Stop the reviews of this process, and start a detached worker for those that are due. Never
+        raises."""
+        if self.services.reviews.created is not None or self._may_have_due_review():
+            await self.reviews.leave()
+
+    def _may_have_due_review(self) -> bool:
+        from whet.store import reviews  # noqa: PLC0415 - the first answer comes before them
+
+        try:
+            return self.database.read_now(lambda db: jobs.is_due(db, (reviews.KIND,), self.clock))
+        except StoreError:  # the runner logs it
+            return True
 
     @property
     def helpers(self) -> HelperRuns:

@@ -135,7 +135,7 @@ class AsyncAgent:
             await asyncio.wait({self._turn})
         opened, self._opened = self._opened, None
         if opened is not None:
-            await opened[0].reviews.leave()
+            await opened[0].leave_reviews()
             await opened[0].aclose()
 
     async def __aenter__(self) -> Self:

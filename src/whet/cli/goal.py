@@ -169,7 +169,7 @@ def _pursue(options: ChatOptions, target: GoalWish | GoalRow, *, as_json: bool) 
             if not as_json:
                 click.echo(f"goal {row.id} in session {session.id}", err=True)
             ended = await runner.pursue(row, session)
-            await app.reviews.leave()
+            await app.leave_reviews()
             return await app.database.read(lambda db: report(db, ended))
 
     try:

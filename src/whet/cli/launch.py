@@ -10,11 +10,11 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
+import msgspec
 
 from whet import log
 from whet.config.load import load
@@ -71,12 +71,11 @@ approvals_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
+class ChatOptions(msgspec.Struct, frozen=True):
     """The options of `whet chat`. `flags` maps settings' keys to values; None if a flag was not given."""
 
     home: Home
-    flags: Mapping[str, object] = field(default_factory=dict[str, object])
+    flags: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
     question: str | None = None
     output: Output = "text"
     session_id: str = ""

@@ -15,7 +15,6 @@ import stat
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,7 +177,7 @@ async def _run(
         for notice in notices:
             report.emit(Notice(notice, must_show=True))
         code = await _answer(report, session.user_message(question, images), line_person)
-        await app.reviews.leave()
+        await app.leave_reviews()
         return code
 
 
@@ -239,18 +238,17 @@ async def _answer(report: OneShotReport, message: Message, person: LinePerson | 
     return report.finish(128 + stopped_by[0] if stopped_by else 0)
 
 
-@dataclass(slots=True)
-class OneShotReport:
+class OneShotReport(msgspec.Struct):
     """Consumes a turn's events, shows them in the format `output`, and collects the final object."""
 
     session: Session
     output: Output
     opener: SessionOpener
-    _calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    _subjects: dict[str, str] = field(default_factory=dict[str, str])
-    _notices: list[str] = field(default_factory=list[str])
-    _reviews: list[str] = field(default_factory=list[str])
-    _usage: Usage = field(default_factory=Usage)
+    _calls: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
+    _subjects: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    _notices: list[str] = msgspec.field(default_factory=list[str])
+    _reviews: list[str] = msgspec.field(default_factory=list[str])
+    _usage: Usage = msgspec.field(default_factory=Usage)
     _steps: int = 0
     _end: TurnEnd | None = None
     _began_s: float = 0.0

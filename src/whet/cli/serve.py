@@ -171,7 +171,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
                 )
         finally:
             await hosted.aclose()
-            await app.reviews.leave()
+            await app.leave_reviews()
             await app.aclose()
 
     try:

@@ -101,7 +101,7 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
                 await worker.serve(settings.store.lease_s)
         finally:
             await hosted.aclose()
-            await app.reviews.leave()
+            await app.leave_reviews()
             await app.aclose()
 
     run_on_loop(serve())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import difflib
 import inspect
 from collections.abc import Sequence
 from functools import cache
@@ -208,6 +207,8 @@ def format_value(value: Value) -> str:
 
 def find_nearest(word: str, candidates: Sequence[str]) -> str:
     """Return the candidate that `word` most likely meant, or "". A key's last part is compared too."""
+    import difflib  # noqa: PLC0415 - .5 ms that only a wrong name needs
+
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6 if "." in word else 0.7)
     if close:
         return close[0]

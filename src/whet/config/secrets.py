@@ -19,9 +19,10 @@ from whet import log
 from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
+from whet.late import late_pattern
 
-_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
-_SECRET = re.compile(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)(?:_|\d|$)")
+_LINE = late_pattern(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
+_SECRET = late_pattern(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)(?:_|\d|$)")
 _HAS_SYSTEM_SETTINGS = sys.platform in ("darwin", "win32")
 IN_KEYRING = "keyring:"
 """The marker in .env for a key that is in the system's keyring."""

@@ -8,9 +8,7 @@ out with a notice, because a single bad one makes a server refuse every request.
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
@@ -28,12 +26,13 @@ from whet.contract.context_engine import (
 from whet.contract.events import Emit
 from whet.contract.protocols import ModelInfo
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+from whet.late import late_pattern
 from whet.store.transcript import Transcript
 
 DEFAULT = "compressor"
 NONE = "none"
 TOOLSET = "context_engine"
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}")
 
 
 class NoEngine(ContextEngine):
@@ -93,6 +92,8 @@ def choose(available: Mapping[str, EngineOffer], name: str) -> tuple[EngineOffer
     default = find_default(available)
     if name == DEFAULT:
         return default, ""
+    import difflib  # noqa: PLC0415 - .5 ms that only a wrong name needs
+
     near = difflib.get_close_matches(name, list(available), 1)
     guess = f"; did you mean {near[0]}?" if near else "; `whet context engines` lists what there is"
     return default, f"{name!r} is not there, {default.name} is used instead{guess}"

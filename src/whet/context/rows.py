@@ -13,7 +13,6 @@ per token, other scripts fewer; their UTF-8 length is a good measure.
 from __future__ import annotations
 
 import json
-import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
@@ -23,12 +22,13 @@ import msgspec
 
 from whet.contract.context_engine import ChatRow
 from whet.contract.messages import ImagePart, Message, from_dict, sent_content, to_dict
+from whet.late import late_pattern
 
 IMAGE_TOKENS = 1_200
 ROW_TOKENS = 4
 _CALL_TOKENS = 8
-_REF = re.compile(r"; recall #(\d+)\]")
-_NOTE = re.compile(r"(?:\n\n|\A)\[\d{4}-\d\d-\d\d \d\d:\d\d UTC[^\n\]]*\]\Z")
+_REF = late_pattern(r"; recall #(\d+)\]")
+_NOTE = late_pattern(r"(?:\n\n|\A)\[\d{4}-\d\d-\d\d \d\d:\d\d UTC[^\n\]]*\]\Z")
 Fingerprint = tuple[str, str, str, str]
 
 

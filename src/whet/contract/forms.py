@@ -10,17 +10,19 @@ from typing import Annotated
 import msgspec
 
 from whet.contract.texts import split_http_url
+from whet.late import late_pattern
 
-RULE = re.compile(r"\s*(?P<tool>[\w*?.:/-]+)\s*(?:\((?P<pattern>.*\S.*)\))?\s*", re.DOTALL)
+_RULE = r"\s*(?P<tool>[\w*?.:/-]+)\s*(?:\((?P<pattern>.*\S.*)\))?\s*"
+RULE = late_pattern(_RULE, re.DOTALL)
 """`tool` or `tool(pattern)`."""
-ACTION_RULE = re.compile(rf"(?s:{RULE.pattern})=\s*(?P<action>[a-z][a-z0-9_.-]{{0,63}})\s*", re.DOTALL)
+ACTION_RULE = late_pattern(rf"(?s:{_RULE})=\s*(?P<action>[a-z][a-z0-9_.-]{{0,63}})\s*", re.DOTALL)
 """A rule and the name of the action that it maps to."""
-BACKEND = re.compile(
+BACKEND = late_pattern(
     r"\s*(?:local|container\s+(?P<image>[^-\s]\S*)|ssh\s+(?P<host>[^-\s]\S*)(?:\s+(?P<folder>[^-\s]\S*))?)\s*"
 )
 """The place where commands run."""
-_HOST = re.compile(r"(?:\*\.)?[\w.-]*\w|\[?[0-9a-fA-F:.]+\]?")
-_VARIABLES = re.compile(r"\s*\w+\s*(?:,\s*\w+\s*)*")
+_HOST = late_pattern(r"(?:\*\.)?[\w.-]*\w|\[?[0-9a-fA-F:.]+\]?")
+_VARIABLES = late_pattern(r"\s*\w+\s*(?:,\s*\w+\s*)*")
 DATABASE_SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -46,13 +48,21 @@ def _is_zone(text: str) -> bool:
 
 
 FORMS = {
-    "rule": SettingForm("tool or tool(pattern), such as terminal(git commit *)", RULE.fullmatch),
-    "action": SettingForm(
-        "tool(pattern) = action, such as terminal(make release *) = publish_package", ACTION_RULE.fullmatch
+    "rule": SettingForm(
+        "tool or tool(pattern), such as terminal(git commit *)", lambda text: RULE.fullmatch(text)
     ),
-    "backend": SettingForm("local, container IMAGE, or ssh HOST [FOLDER]", BACKEND.fullmatch),
-    "host": SettingForm("a host's name such as api.example.com, *.example.com, or a preset", _HOST.fullmatch),
-    "variables": SettingForm("names of variables, comma-separated", _VARIABLES.fullmatch),
+    "action": SettingForm(
+        "tool(pattern) = action, such as terminal(make release *) = publish_package",
+        lambda text: ACTION_RULE.fullmatch(text),
+    ),
+    "backend": SettingForm(
+        "local, container IMAGE, or ssh HOST [FOLDER]", lambda text: BACKEND.fullmatch(text)
+    ),
+    "host": SettingForm(
+        "a host's name such as api.example.com, *.example.com, or a preset",
+        lambda text: _HOST.fullmatch(text),
+    ),
+    "variables": SettingForm("names of variables, comma-separated", lambda text: _VARIABLES.fullmatch(text)),
     "address": SettingForm("an http(s) URL such as http://localhost:11434/v1", split_http_url),
     "service": SettingForm("an http(s) URL such as http://127.0.0.1:6000, or unix:/PATH", _is_service),
     "zone": SettingForm("a time zone such as Europe/Berlin", _is_zone),

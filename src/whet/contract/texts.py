@@ -16,6 +16,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
+from whet.late import late_pattern
+
 T = TypeVar("T")
 PORTS = {"http": 80, "https": 443}
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
@@ -23,8 +25,8 @@ NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 deep."""
 _DIGITS = 15
 _MAX_URIS_DEEP = 4
-_PARTS = re.compile(r"""[^\s"'`\[\]{}()<>,;:=|]+""")
-_PASTED = re.compile(r"<pasted>(.*?)</pasted>", re.S)
+_PARTS = late_pattern(r"""[^\s"'`\[\]{}()<>,;:=|]+""")
+_PASTED = late_pattern(r"<pasted>(.*?)</pasted>", re.S)
 _lock = threading.RLock()
 _decoders: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
 

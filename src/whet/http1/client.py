@@ -379,11 +379,12 @@ async def _connect_address(address: _AddressInfo) -> socket.socket:
 async def _resolve(host: str, port: int) -> Sequence[_AddressInfo]:
     """Return the addresses of a name, alternating between the two families. A numeric address needs no
     thread."""
+    name = host.encode() if host.isascii() else host  # of a text, Python loads the rules of all languages
     try:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[:1]
+        return socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[:1]
     except OSError:
         pass
-    rows = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    rows = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     first = [row for row in rows if row[0] == rows[0][0]]
     second = [row for row in rows if row[0] != rows[0][0]]
     return [row for row in chain.from_iterable(zip_longest(first, second)) if row is not None]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 import select
 import time
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ import msgspec
 from whet.contract.texts import PORTS, split_http_url
 from whet.http1.failure import HttpFailed
 from whet.http1.response import ResponseReader
+from whet.late import late_pattern
 
 READ_BYTES = 64 * 1024
 _READ_AHEAD_BYTES = 256 * 1024
@@ -35,9 +35,9 @@ _QUICK_PIECES = 4
 # How often a wait checks whether the machine slept, and the time that a connection then has to answer.
 CHECK_S = 5.0
 AFTER_SLEEP_S = 10.0
-_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
-_TARGET = re.compile(r"[\x21-\x7e]+")
+_NAME = late_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = late_pattern(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
+_TARGET = late_pattern(r"[\x21-\x7e]+")
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -8,9 +8,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from whet.contract.errors import ConfigError
+from whet.late import late_pattern
 
-_PASSWORD = re.compile(r"(://[^:]*):(.*)@", re.DOTALL)
-_UNESCAPED = re.compile(r"[@/?#\s]")
+_PASSWORD = late_pattern(r"(://[^:]*):(.*)@", re.DOTALL)
+_UNESCAPED = late_pattern(r"[@/?#\s]")
 
 
 def hide_password(url: str) -> str:

@@ -9,7 +9,6 @@ platform.openai.com/docs/api-reference/chat.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import shared_decoder
 from whet.contract.tools import ToolSpec
+from whet.late import late_pattern
 from whet.providers.reasoning_details import is_other_reasoning, merge_detail, read_other_reasoning
 from whet.providers.token_count import Reported
 from whet.providers.tool_schemas import NO_PARAMETERS
@@ -61,7 +61,7 @@ from whet.providers.wire import (
 if TYPE_CHECKING:
     from whet.providers.streamed_calls import StreamedCalls
 
-_IDS = re.compile(r"[\x21-\x7e]{1,40}")
+_IDS = late_pattern(r"[\x21-\x7e]{1,40}")
 # In the stored data of an answer: its server made ids that others refuse, and may read them.
 _OWN_IDS = "own_ids"
 # What Google's endpoints take in place of the signature of a call that another model made.

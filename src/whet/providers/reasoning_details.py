@@ -6,14 +6,14 @@ its own answer without them.
 
 from __future__ import annotations
 
-import re
 from typing import Any, cast
 
 from whet.config.model_servers import REASONING_FIELDS
 from whet.contract.texts import NOT_JSON, from_json
+from whet.late import late_pattern
 
-_IN_DATA = re.compile(rb'"((?:reasoning|think|thought)\w*)":')
-_NAME = re.compile(r"(?:reasoning|think|thought)\w*\Z")
+_IN_DATA = late_pattern(rb'"((?:reasoning|think|thought)\w*)":')
+_NAME = late_pattern(r"(?:reasoning|think|thought)\w*\Z")
 _KNOWN = frozenset((*REASONING_FIELDS, "reasoning_tokens"))
 _NOT_TEXT = ("opaque", "signature", "encrypted", "id")
 

@@ -6,11 +6,10 @@ byte order mark. Data stays bytes. Knows no vendor.
 
 from __future__ import annotations
 
-import re
-
 from whet.contract.errors import WireError
+from whet.late import late_pattern
 
-_LINE_END = re.compile(rb"\r\n|\n|\r")
+_LINE_END = late_pattern(rb"\r\n|\n|\r")
 _LIMIT_BYTES = 64 * 1024 * 1024
 
 SseEvent = tuple[bytes, bytes]

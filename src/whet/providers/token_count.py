@@ -8,19 +8,19 @@ is replaced by an estimate and marked as one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Usage, sent_content
 from whet.contract.protocols import ModelInfo
+from whet.late import late_pattern
 
 # Tokenizers split text at changes between letters, digits and the rest before they merge anything, and digits
 # into groups of three at most. So each match is one token at least; spaces and punctuation are left out.
-_LEAST = re.compile(rb"[A-Za-z\x80-\xff]{1,16}|[0-9]{1,3}")
+_LEAST = late_pattern(rb"[A-Za-z\x80-\xff]{1,16}|[0-9]{1,3}")
 # About one token each. Of base64, hexadecimal numbers, JSON and emoji, a token is far fewer than three bytes.
-_PIECES = re.compile(
+_PIECES = late_pattern(
     rb"[A-Z]?[a-z]{1,8}|[A-Z]{1,2}|[0-9]{1,3}|[\x9f\xf0-\xff]|[\x80-\xef]{1,4}|[^\sA-Za-z0-9\x80-\xff]{1,2}"
 )
 _BYTES_PER_TOKEN = 3

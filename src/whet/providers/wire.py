@@ -25,19 +25,20 @@ from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage, se
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import NOT_JSON, is_object
 from whet.contract.tools import ToolSpec
+from whet.late import late_pattern
 from whet.providers.tool_schemas import accepted_schema
 
 T = TypeVar("T")
 ENCODER = msgspec.json.Encoder()
 # msgspec can't decode a union with Raw, so an absent field is an empty Raw.
 ABSENT = msgspec.Raw()
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}")
+_NOT_NAME = late_pattern(r"[^A-Za-z0-9_-]")
 # What `odd_events` leaves where a character was split or is none: halves of a pair, and stray bytes.
-_HALVES = re.compile("[\ud800-\udfff]")
-_NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-_BEGUN = re.compile("(?:[\ud800-\udbff]|(?<![\ud800-\udbff])[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
-SHORT_IDS = re.compile(r"[A-Za-z0-9]{9}")
+_HALVES = late_pattern("[\ud800-\udfff]")
+_NO_BYTES = late_pattern("[\ud800-\udc7f\udd00-\udfff]")
+_BEGUN = late_pattern("(?:[\ud800-\udbff]|(?<![\ud800-\udbff])[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
+SHORT_IDS = late_pattern(r"[A-Za-z0-9]{9}")
 # Stands between two messages of a user at servers that want turns to alternate.
 PAUSE = b',{"role":"assistant","content":"Understood."}'
 _USUAL_ENDS = frozenset(

@@ -8,7 +8,6 @@ module does not know how a review is done.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, time, timedelta
@@ -25,6 +24,7 @@ from whet.contract.events import EndReason
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import parse_arguments
 from whet.contract.tools import Tag, tags_of
+from whet.late import late_pattern
 from whet.review.jobs import (
     KINDS,
     TAG_OF,
@@ -58,7 +58,7 @@ _LOOKING = frozenset(
     | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
 )
 _NEAR = 6
-_WORD = re.compile(r"[^\W_][\w-]{2,}")
+_WORD = late_pattern(r"[^\W_][\w-]{2,}")
 _MENDED = frozenset(("correction", "recovery"))
 """The reasons that a lesson without a model can settle. A correction of an earlier turn, or one that changed
 no call, needs a model."""

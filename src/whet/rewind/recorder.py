@@ -7,7 +7,6 @@ when the transaction that adds a version is committed.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import threading
 import time
@@ -27,6 +26,7 @@ from whet.rewind.folders import lock, open_root
 from whet.rewind.linked import LinkedFiles
 from whet.rewind.look import Look, Looker, LookIsShort
 from whet.rewind.pruning import prune, prune_old
+from whet.rewind.record_path import record_path
 from whet.rewind.states import (
     KnownState,
     RecordLimits,
@@ -75,7 +75,8 @@ class Workspace:
         self.limits = limits
         self.clock = clock
         self._guards_links = guards_links
-        self._folder = home / "rewind" / hashlib.sha256(os.fsencode(self.root)).hexdigest()[:24]
+        self._path = record_path(home, self.root)
+        self._folder = self._path.parent
         self._skipped = _inside(self.root, os.path.realpath(home))
         self._lock = threading.RLock()
         self._file: RecordFile | None = None
@@ -91,15 +92,14 @@ class Workspace:
     @property
     def exists(self) -> bool:
         """Whether anything was ever recorded here."""
-        return (self._folder / "files.db").exists()
+        return self._path.exists()
 
     @property
     def file(self) -> RecordFile:
         """The open file, created on first use."""
         if self._file is None:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path = self._folder / "files.db"
-            file = RecordFile.open_file(path, self.clock.now().isoformat(), 10.0)
+            file = RecordFile.open_file(self._path, self.clock.now().isoformat(), 10.0)
             if not file.read_now(lambda db: database.read_fact(db, "workspace")):
                 root = os.fsencode(self.root).decode("utf-8", "backslashreplace")
                 file.write_now(lambda db: database.set_fact(db, "workspace", root))

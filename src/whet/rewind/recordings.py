@@ -26,6 +26,7 @@ from whet.contract.messages import Message
 from whet.contract.receipts import FileLines
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
+from whet.rewind.record_path import record_path
 from whet.sqlite.lane import ScopedWork
 from whet.store import rewinds
 from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
@@ -225,9 +226,9 @@ class RecordingObserver(TurnObserver):
         self._cancel_expected()
         if self._given_up or not any(may_change_files(tool) for tool in step.tools):
             return None
-        workspace = self._recordings.workspace_of(session.workspace)
-        if step.only_reads and not workspace.exists:
+        if step.only_reads and not record_path(self._recordings.home.root, session.workspace).exists():
             return None
+        workspace = self._recordings.workspace_of(session.workspace)
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.recorder import describe_left_out  # noqa: PLC0415
         from whet.rewind.steps import begin_step  # noqa: PLC0415

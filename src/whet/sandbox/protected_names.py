@@ -7,13 +7,14 @@ names each file where the program looks for it, which is right below the workspa
 
 from __future__ import annotations
 
-import re
 from itertools import product
+
+from whet.late import late_pattern
 
 GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")
 """Names in a repository through which its git runs programs or reads another configuration."""
 
-_CHOICE = re.compile(r"\{([^}]*)\}")
+_CHOICE = late_pattern(r"\{([^}]*)\}")
 _TABLE: tuple[tuple[str, str, str], ...] = (
     # version control
     *((f".git/{name}", "git", "git-scm.com/docs/gitrepository-layout") for name in GIT_RUNS),

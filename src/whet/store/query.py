@@ -17,6 +17,7 @@ from itertools import filterfalse, pairwise
 
 import msgspec
 
+from whet.late import late_pattern
 from whet.store.stopwords import STOP_WORDS
 
 _UNSPACED = (
@@ -28,16 +29,16 @@ _UNSPACED = (
 JOIN = "\ue000"
 """The character between two parts of an identifier in the index. It and its next neighbours are private
 characters, which the tokeniser keeps and which are removed from queries and texts."""
-_OWN = re.compile("[\ue000-\ue00f]")
-_MARKS = re.compile("[\u0300-\u036f]+")
-_PIECE = re.compile(r'"([^"]*)(?:"|$)|([^\s"]+)')
-_WORD = re.compile(r"\w")
-_LETTERS = re.compile(r"[^\W_]+")
+_OWN = late_pattern("[\ue000-\ue00f]")
+_MARKS = late_pattern("[\u0300-\u036f]+")
+_PIECE = late_pattern(r'"([^"]*)(?:"|$)|([^\s"]+)')
+_WORD = late_pattern(r"\w")
+_LETTERS = late_pattern(r"[^\W_]+")
 _CONNECTORS = r"[._\-/\\:@#+~=?&%]{1,3}"
 # A match begins at the start of a word: matching from each letter of a long word would take quadratic time.
-_ASCII_JOINED = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]++(?:{_CONNECTORS}[A-Za-z0-9]++)+")
-_ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
-_POSSESSIVE = re.compile(r"(?<=\w)['\u2019]s\b")
+_ASCII_JOINED = late_pattern(rf"(?<![A-Za-z0-9])[A-Za-z0-9]++(?:{_CONNECTORS}[A-Za-z0-9]++)+")
+_ASCII_WORD = late_pattern(r"[A-Za-z0-9]+")
+_POSSESSIVE = late_pattern(r"(?<=\w)['\u2019]s\b")
 _PREFIX_CHARS_MIN = 3
 _TERMS_MAX = 16
 _QUERY_CHARS_MAX = 2_000

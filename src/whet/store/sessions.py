@@ -18,6 +18,7 @@ import msgspec
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
 from whet.contract.texts import flat, replace_surrogates, short
+from whet.late import late_pattern
 from whet.log import mask
 from whet.store import rows, titles
 from whet.store.helper_rows import helper_usages
@@ -91,7 +92,7 @@ class StoreStats(msgspec.Struct, frozen=True):
     last: str
 
 
-_BLOCKS = re.compile(r"(?:\s*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>)*", re.DOTALL)
+_BLOCKS = late_pattern(r"(?:\s*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>)*", re.DOTALL)
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
 _LAST = ", ".join((*rows.USAGE_COLUMNS, "model_chosen", "archived"))
 COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_LAST}"
@@ -300,7 +301,7 @@ def make_title(text: str) -> str:
     Whole `<name>…</name>` blocks before the person's words, which coding clients add, are skipped.
     """
     words = text.replace("<pasted>", "").replace("</pasted>", "")
-    stripped = _BLOCKS.sub("", words, count=1)
+    stripped = _BLOCKS.sub("", words, count=1) if "</" in words else words
     rows = (stripped if stripped.strip() else words).splitlines()
     first = next((row for row in rows if row.strip()), "")[:4_000]
     return short(mask(replace_surrogates(flat(first))), 60)

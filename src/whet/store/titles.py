@@ -7,12 +7,12 @@ runs of one and two. Parts that are common in titles are found among the newest 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import apsw
 
+from whet.late import late_pattern
 from whet.store.database import is_team
 
 NEWEST = 2_000
@@ -24,7 +24,7 @@ _KEYS_BY_FILTER = {
     "source": "SELECT key FROM sessions WHERE source = ?",
     "parent_session_id": "SELECT key FROM sessions WHERE parent_session_id = ? AND parent_session_id <> ''",
 }
-_WORDS = re.compile(r'"([^"]+)"|(\S+)')
+_WORDS = late_pattern(r'"([^"]+)"|(\S+)')
 _RUN, _LAST = 3, "\U0010ffff"
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
 
 GAP_S = 0.008
 
@@ -48,3 +52,14 @@ class Redraws:
         """Note that a redraw has ended: the next one waits as long as it took."""
         now_s = asyncio.get_running_loop().time()
         self._next_s = max(self._next_s, now_s + now_s - self._began_s)
+
+
+def draw_keys_once(prompt: PromptSession[str]) -> None:
+    """Let each key of a prompt cause one redraw, in the next pass of the loop.
+
+    Checks and suggestions, which there are none of, would begin a task and another redraw at each key.
+    """
+    prompt.validate_while_typing = False
+    prompt.default_buffer.auto_suggest = None
+    prompt.app.max_render_postpone_time = None  # waiting for a pass without work takes three more
+    prompt.app.terminal_size_polling_interval = None  # a signal says so

@@ -39,7 +39,7 @@ from whet.terminal.keys import InputKeys
 from whet.terminal.pager import find_pager, is_long, run_pager
 from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, has_completions, open_history, open_input
 from whet.terminal.questions import PickQuestion, TerminalPerson, TerminalQuestion
-from whet.terminal.redraws import Redraws
+from whet.terminal.redraws import Redraws, draw_keys_once
 from whet.terminal.reflow import erase_frame
 from whet.terminal.render import Painter
 from whet.terminal.screen import LiveLines, PromptSignal, StatusLine, Typed, picked_choice
@@ -136,7 +136,7 @@ class Terminal:
         self._app.before_render += self._note_drawing
         self._app.after_render += self._redraws.note_end
         self._app.ttimeoutlen, self._app.timeoutlen = KEY_PAUSE_S, _ESCAPE_S
-        self._app.terminal_size_polling_interval = None  # a signal says so
+        draw_keys_once(self._prompt)
         add_frame(self._app.layout, lambda: self._drawn, lambda: self._app.is_done)
         self._tasks: list[asyncio.Task[None]] = []
         self._drawn_rows: list[list[Fragment]] = []

@@ -25,12 +25,15 @@ from whet.contract.events import (
 )
 from whet.contract.receipts import TurnReceipt
 from whet.contract.texts import plural
+from whet.late import late_pattern
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_ERROR_WORDS = re.compile(r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE)
-_STATUS = re.compile(r"\[exit -?\d+[^\]]*\]")
-_EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
+_ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
+_CONTROLS = late_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ERROR_WORDS = late_pattern(
+    r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE
+)
+_STATUS = late_pattern(r"\[exit -?\d+[^\]]*\]")
+_EXCEPTION = late_pattern(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
 _ABOUT_COLUMNS = 120
 OWN_COMMAND = "!"
 """The tool name in events of a command that the person runs themselves."""

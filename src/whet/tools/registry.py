@@ -28,11 +28,11 @@ class Registry:
 
     def add(self, tool: Tool) -> None:
         """Add a tool at the end. Raises ConfigError if its name exists."""
-        if tool.name in self.by_name:
+        if tool.spec.name in self.by_name:
             raise ConfigError(
                 f"two tools are named {tool.name}", hint="disable the plugin that brings the second one"
             )
-        self.by_name[tool.name] = tool
+        self.by_name[tool.spec.name] = tool
 
     def select(self, toolsets: Iterable[str], disabled: Iterable[str] = ()) -> Registry:
         """Return the tools of these toolsets without the disabled ones, in this registry's order.
@@ -46,7 +46,7 @@ class Registry:
         for name in sorted(without):
             _check("tool", name, {**BUILT_IN, **self.by_name}, "tools.disabled")
         return Registry(
-            tool for tool in self.by_name.values() if tool.toolset in chosen and tool.name not in without
+            tool for tool in self.by_name.values() if tool.toolset in chosen and tool.spec.name not in without
         )
 
     def get(self, name: str) -> Tool:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import inspect
-import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -40,12 +38,13 @@ from whet.contract.tags import BUILT_IN
 from whet.contract.texts import NOT_JSON, from_values
 from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.lanes import ToolPool
+from whet.late import late_pattern
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 _OPTIONS = "tool_options"  # the attribute in which a method keeps them
 _REQUIRED: Any = inspect.Parameter.empty
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}")
 _SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _WORDS = {
     "string": "text",
@@ -265,6 +264,8 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     for name in names:
         if len(name) > 2 and (name in word or (len(word) > 2 and word in name)):
             return name
+    import difflib  # noqa: PLC0415 - .5 ms that only a wrong name needs
+
     close = difflib.get_close_matches(word, names, n=1)
     return close[0] if close else ""
 

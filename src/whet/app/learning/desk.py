@@ -90,7 +90,7 @@ class LearningServices:
         """Register the available tools: results of local tools without the tag "untrusted" also count as
         evidence."""
         local = [
-            tool.name
+            tool.spec.name
             for tool in tools
             if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
         ]

@@ -79,7 +79,7 @@ async def _run(options: ChatOptions, settings: Settings, frame: FirstFrame) -> i
         loop.call_later(_PREPARE_S, loop.run_in_executor, None, chat.painter.prepare)
         code = await chat.run(options.images, picks=options.picks)
         await forget_empty(app.database, chat.session)
-        await app.reviews.leave()
+        await app.leave_reviews()
         return code
 
 

@@ -65,7 +65,7 @@ class ShellTools(Toolset, frozen=True):
     def configure(self, tool: Tool) -> Tool:
         """Return a tool with the size limit of results, and with the time limit as the argument's default."""
         tool = msgspec.structs.replace(tool, output_cap_chars=self.limits.output_cap_chars)
-        if tool.name == TERMINAL:
+        if tool.spec.name == TERMINAL:
             argument: dict[str, Any] = tool.spec.parameters["properties"]["timeout_s"]
             limit_s = self.limits.timeout_s
             argument["default"] = int(limit_s) if float(limit_s).is_integer() else limit_s
