@@ -97,17 +97,17 @@ TYPED_AT_THE_SHELL = {
     "log": "logs", "key": "model login", "provider": "model set", "ps": "agents",
 }  # fmt: skip
 TYPED_IN_THE_CHAT = {
-    "signin": "/login", "color": "/theme", "settings": "/config", "setup": "doctor",
+    "signin": "/login", "color": "/theme", "settings": "/config", "setup": "/doctor",
     "vim": "/config ui.keys vi", "models": "/model",
     "subagents": "/agents", "bashes": "/jobs", "stats": "/usage", "continue": "/resume",
     "checkpoints": "/rewind", "branch": "/fork", "regenerate": "/retry", "share": "/export",
     "yolo": "/approvals", "remember": "/memory", "loop": "/goal", "think": "/plan", "patch": "/diff",
     "bye": "/quit", "stop": "Esc", "edit": "Ctrl-G", "image": "@path", "bash": "!command", "mcps": "/mcp",
-    "claude-md": "/init", "bug": "whet doctor --json", "review": "ask for it", "sandbox": "whet sandbox",
+    "claude-md": "/init", "bug": "/doctor --json", "review": "ask for it", "schedule": "/cron",
     "titel": "/title", "add": "@path", "drop": "/context", "redo": "/rewind undo", "commit": "!git",
     "logout": "config path", "todos": "/plan", "run": "!command", "ask": "words without /",
-    "tokens": "/usage", "output-style": "/theme", "add-dir": "sandbox.write", "doctor": "whet doctor",
-    "plugin": "whet plugins", "web": "the address", "architect": "words without /", "details": "/calls",
+    "tokens": "/usage", "output-style": "/theme", "add-dir": "sandbox.write", "grep": "/search",
+    "plugin": "/plugins", "web": "the address", "architect": "words without /", "details": "/calls",
     "terminal-setup": "Alt-Enter", "directory": "sandbox.write", "voice": "whet gateway", "cd": "--workspace",
     "keybindings": "ui.keys", "side": "/fork", "fast": "reasoning_effort", "statusline": "/status",
 }  # fmt: skip

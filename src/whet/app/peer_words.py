@@ -55,8 +55,8 @@ SHELL_WORDS: dict[str, str] = {
 }
 SLASH_WORDS: dict[str, str] = {
     "auth signin connect apikey key keys": "/login",
-    "setup onboard doctor status-check health": "`whet doctor` says what is missing",
-    "logout": "the keys are in .env in Whet's home; `whet config path` names it",
+    "setup onboard status-check health": "/doctor",
+    "logout": "the keys are in .env in Whet's home; /config path names it",
     "color colors colour colours appearance style output-style": "/theme",
     "vim vi keybindings": "/config ui.keys vi, from the next start",
     "terminal-setup newline multiline multiline-mode": (
@@ -96,11 +96,11 @@ SLASH_WORDS: dict[str, str] = {
     "reasoning thinking effort fast": "/config model.reasoning_effort high, from the next start",
     "add-dir directory directories dir": "/config sandbox.write FOLDER, from the next start",
     "cd cwd pwd workspace": "`whet chat --workspace FOLDER` works in that folder",
-    "plugin extensions": "`whet plugins` does that, in another terminal",
+    "plugin extension extensions marketplace": "/plugins",
     "hook": "/hooks",
     "mcps servers connectors": "/mcp",
-    "bug feedback report": "`whet doctor --json` has what a report needs; `whet sessions export` a session",
-    "search grep find": "`whet sessions search` searches all sessions; /sessions WORDS their titles",
+    "bug feedback report": "/doctor --json has what a report needs; /export writes a session",
+    "grep find recall": "/search",
     "review pr-comments code-review": "ask for it: review the changes of this branch",
     "commit push pull pr git lint format test build fix deploy issue": (
         "ask for it in words, or run it yourself: !git status"
@@ -110,9 +110,8 @@ SLASH_WORDS: dict[str, str] = {
     "web fetch browse url": "write the address in your message; the model reads the page",
     "release-notes changelog whats-new": "CHANGELOG.md",
     "instructions agents-md claude-md": "/init",
-    "cron schedule remind": "`whet cron` does that, in another terminal",
+    "schedule schedules remind reminder routines": "/cron",
     "telegram slack discord mobile": "`whet gateway` does that, in another terminal",
-    "sandbox": "`whet sandbox` does that, in another terminal",
     "ide": "`whet acp` serves an editor",
     "update upgrade": "`git pull`, then install it again as you did",
 }

@@ -15,6 +15,7 @@ from whet.question import (
     FOLDED_ROWS,
     LABELS,
     TAKE_BACK,
+    TAKE_BACK_IN_CHAT,
     QuestionText,
     Row,
     build_question,
@@ -96,8 +97,9 @@ class TerminalDecision:
         used = "applied" if noun == "diff" else "written" if self.request.changes else "run"
         edit = "Tab" if self._has_keys else "edit"
         answers.append((edit, f"edit the {noun} in an editor; {saved} you save is {used} at once"))
+        take_back = TAKE_BACK_IN_CHAT if self._has_keys else TAKE_BACK
         answers += [
-            (option.name, f"like {number}, in all chats of this folder; {TAKE_BACK}")
+            (option.name, f"like {number}, for good in this folder; {take_back}")
             for option in self._lasting
             for number in [option.name.partition(" ")[2] or str(_FIRST_SCOPE)]
         ]
