@@ -63,7 +63,7 @@ def test_no_word_of_a_table_is_a_command() -> None:
         ("hlep", "did you mean /help?"),
         ("export-session", "did you mean /export?"),
         ("stash", "/help lists the commands"),
-        ("teleport", "/help lists the commands"),
+        ("telescope", "/help lists the commands"),
         ("lang", "/help lists the commands"),
         ("zzzz", "/help lists the commands"),
     ],
@@ -95,6 +95,9 @@ TYPED_AT_THE_SHELL = {
     "modle": "model", "install": "mcp add", "commit": 'whet "commit ..."', "pr": 'whet "pr ..."',
     "uninstall": "uv tool", "upgrade": "git pull", "session": "sessions", "attach": "--resume",
     "log": "logs", "key": "model login", "provider": "model set", "ps": "agents",
+    "fork": "sessions fork", "app-server": "serve", "browser": "mcp add-browser", "mcp-server": "mcp serve",
+    "thread": "sessions", "features": "config", "auth-status": "model login", "execpolicy": "approvals",
+    "ultrareview": 'whet "ultrareview ..."', "remote-control": "serve", "auto-mode": "--approvals auto",
 }  # fmt: skip
 TYPED_IN_THE_CHAT = {
     "signin": "/login", "color": "/theme", "settings": "/config", "setup": "/doctor",
@@ -109,7 +112,16 @@ TYPED_IN_THE_CHAT = {
     "tokens": "/usage", "output-style": "/theme", "add-dir": "sandbox.write", "grep": "/search",
     "plugin": "/plugins", "web": "the address", "architect": "words without /", "details": "/calls",
     "terminal-setup": "Alt-Enter", "directory": "sandbox.write", "voice": "whet gateway", "cd": "--workspace",
-    "keybindings": "ui.keys", "side": "/fork", "fast": "reasoning_effort", "statusline": "/status",
+    "keybindings": "ui.keys", "side": "/fork", "fast": "reasoning_effort",
+    "statusline": "/config ui.status_line",
+    "checkup": "/doctor", "debug": "/doctor", "hotkeys": "/help", "shortcuts": "/help",
+    "security-review": "ask for", "insights": "/usage", "recap": "/compact", "mention": "@path",
+    "memories": "/memory", "apps": "/mcp", "clone": "/fork", "archive": "sessions archive",
+    "reload": "from the next start", "chrome": "/mcp add-browser", "remote-control": "whet serve",
+    "install-github-app": "whet gateway", "less-permission-prompts": "/approvals", "workflows": "/goal",
+    "ultraplan": "/plan", "shells": "/jobs", "personality": "/init", "keymap": "ui.keys",
+    "think-tokens": "reasoning_effort", "scoped-models": "/model", "debug-config": "/config",
+    "privacy": "/private", "worktree": "--workspace",
 }  # fmt: skip
 
 
@@ -158,6 +170,16 @@ def test_what_peers_call_a_command_is_one() -> None:
         (["goal", "start", "x", "--yolo"], "--yes"),
         (["chat", "--allowedTools", "Bash"], "--toolsets"),
         (["-p", "fix the bug", "--output-format", "json"], '`whet "fix the bug" --json`'),
+        (["--fallback-model", "x", "fix it now"], "fallback.model"),
+        (["--max-budget-usd", "5", "fix it now"], "wallet.session_usd"),
+        (["chat", "--list-models"], "`whet model list`"),
+        (["chat", "--oss"], "`whet doctor`"),
+        (["--worktree", "fix it now"], "git worktree add"),
+        (["chat", "--auto-test"], "whet goal start"),
+        (["chat", "--dark-mode"], "ui.theme"),
+        (["chat", "--no-auto-commits"], "only if you ask"),
+        (["chat", "--delete-session", "3"], "`whet sessions delete`"),
+        (["chat", "--plugin-dir", "x"], "`whet plugins`"),
         (["chat", "--unheard-of"], "whet chat --help"),
     ],
 )

@@ -23,7 +23,7 @@ from whet.question import (
 )
 from whet.terminal.diff_view import PaintedRow, paint_rows
 from whet.terminal.themes import Theme
-from whet.terminal.wording import exact
+from whet.terminal.wording import cut, cut_middle, exact
 from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
 
 UNSEEN = "not an answer yet: only a part was shown. Now all of it was; answer again"
@@ -31,8 +31,19 @@ ANSWER_PROMPT = "Type a number, then Enter. Enter alone is no: "
 """What stands where the answer is typed."""
 FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()}
 SHOWN_PREFIX = f"  {'Shown:':<10} "
+_LASTING, _UNTIL = "Yes, and don't ask again to ", " until "
+_SHORT_LASTING = "Yes, from now on: "
 _SHELL_FILE = "command.sh"
 _FIRST_SCOPE = 2
+
+
+def shorten_choice(text: str, width: int) -> str:
+    """Return an answer in one row: of a lasting one the beginning and the end of what it allows, so that two
+    of them differ."""
+    if not text.startswith(_LASTING):
+        return cut(text, width)
+    scope = text.removeprefix(_LASTING).rpartition(_UNTIL)[0]
+    return _SHORT_LASTING + cut_middle(scope, width - len(_SHORT_LASTING))
 
 
 class TerminalDecision:
@@ -81,7 +92,7 @@ class TerminalDecision:
         ends = "you quit this chat" if self._has_keys else "this run ends"
         scopes = [describe_scope(scope) for scope in self.request.scopes]
         rows += [
-            (f"  {option.number}  ", f"Yes, and don't ask again to {exact(scope)} until {ends}")
+            (f"  {option.number}  ", f"{_LASTING}{exact(scope)}{_UNTIL}{ends}")
             for option, scope in zip(
                 self._sessions, scopes or [f"use the tool {self.request.tool}"], strict=True
             )
