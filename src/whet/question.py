@@ -49,7 +49,8 @@ _TAIL_SHARE = 4
 _MAX_NAMED_FILES, _MAX_QUOTED_CHARS = 3, 60
 FOLDED_ROWS = 40
 TAKE_BACK = "take back: whet approvals"
-"""What ends an "always", wherever it can be chosen."""
+TAKE_BACK_IN_CHAT = "take back: /approvals"
+"""What ends an "always", wherever it can be chosen: in a shell, and in the chat at the terminal."""
 LABELS: dict[RowKind, str] = {"folder": "Runs in", "reason": "Why asked", "undo": "To undo"}
 """What stands before the notes of each kind, in every interface."""
 

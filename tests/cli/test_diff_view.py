@@ -11,9 +11,9 @@ from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.question import Row, diff_rows
 from whet.terminal.diff_view import PaintedRow, paint_rows
 from whet.terminal.pager import find_pager, is_long
-from whet.terminal.permission_question import TerminalDecision
+from whet.terminal.permission_question import TerminalDecision, shorten_choice
 from whet.terminal.themes import find_theme
-from whet.terminal.wording import columns
+from whet.terminal.wording import columns, cut_middle
 from whet.typed_answer import answers_alone, grants_alone, read_line
 
 EXACT = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -123,16 +123,45 @@ def test_a_yes_for_the_session_is_for_the_scope_of_its_number() -> None:
     assert decision.grant("no") is None and decision.grant("edit") is None
 
 
-@each(("has_keys", "edit"), [(True, "Tab"), (False, "edit")])
-def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(has_keys: bool, edit: str) -> None:
+@each(("has_keys", "edit", "list_"), [(True, "Tab", "/approvals"), (False, "edit", "whet approvals")])
+def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(
+    has_keys: bool, edit: str, list_: str
+) -> None:
     decision = TerminalDecision(request(), find_theme("dark", NONE), has_keys=has_keys)
     lines = [prefix + text for prefix, text in decision.other_answers()]
     assert lines == [
         f"  or {edit:8}  edit the new text in an editor; what you save is written at once",
-        "  or always    like 2, in all chats of this folder; take back: whet approvals",
-        "  or always 3  like 3, in all chats of this folder; take back: whet approvals",
+        f"  or always    like 2, for good in this folder; take back: {list_}",
+        f"  or always 3  like 3, for good in this folder; take back: {list_}",
         "  or any text  no, and the model reads your text as the reason",
     ]
+
+
+@each("width", [28, 35, 75, 95])
+def test_lasting_answers_of_one_row_differ_at_every_width(width: int) -> None:
+    folder = "services/billing/adapters"
+    pairs = [
+        (GrantScope("write_file", (f"{folder}/stripe.py",)), GrantScope("write_file", (f"{folder}/*",))),
+        (GrantScope("terminal", ("npm run build",)), GrantScope("terminal", ("npm run build *",))),
+        (GrantScope("terminal", ("git push *",)), GrantScope("terminal", ("git push origin *",))),
+        (
+            GrantScope("web_fetch", ("docs.python.org",)),
+            GrantScope("web_fetch", ("https://docs.python.org/3/",)),
+        ),
+    ]
+    for scopes in pairs:
+        decision = TerminalDecision(request(scopes=scopes), find_theme("dark", NONE))
+        _, first, second, no = [shorten_choice(text, width) for _, text in decision.choices()]
+        assert first != second and max(map(columns, (first, second, no))) <= width, (first, second)
+        assert first.startswith("Yes, ") and no.startswith("No: ")
+
+
+@each(
+    ("width", "shown"),
+    [(30, "edit or delete src/app/main.py"), (20, "edit or d…pp/main.py"), (3, "e…y"), (1, "…")],
+)
+def test_a_middle_is_cut_to_the_width(width: int, shown: str) -> None:
+    assert cut_middle("edit or delete src/app/main.py", width).strip() == shown
 
 
 def test_always_is_offered_only_if_it_may_last() -> None:

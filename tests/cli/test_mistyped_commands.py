@@ -40,7 +40,8 @@ def test_a_peer_s_word_means_the_same_in_the_chat_if_it_is_a_command_of_the_shel
         for typed, hint in (
             ("/review", "ask for it: review the changes"),
             ("/run make test", "!command runs a command here"),
-            ("/cron", "`whet cron` does that"),
+            ("/serve", "run `whet serve` in a terminal of its own"),
+            ("/version", "whet 0."),
         ):
             tty.type(f"{typed}\r", hint)
         assert tty.leave("/quit\r") == 0

@@ -17,7 +17,7 @@ PARTS = {
     "the first answer": r"\n  1  Yes, once: only this (change|command); it allows nothing later",
     "the lasting answer": r"\n  2  Yes, and don't ask again to (edit|write|run) ",
     "how long it lasts": r"until\s+you\s+quit\s+this\s+chat",
-    "for good": r"like 2, in all chats of this folder; take back: whet approvals|\.git/hooks",
+    "for good": r"like 2, for good in this folder; take back: /approvals|\.git/hooks",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
     "changing it": r"or Tab +edit the (new text|diff|command) in an editor; (the diff|what) you save is ",
     "a reason": r"or any text  no, and the model reads your text as the reason",

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 SHELL_WORDS: dict[str, str] = {
-    "login auth signin connect key keys apikey token setup-token": "`whet model login` gets a key",
+    "login auth auth-login auth-status signin connect"
+    " key keys apikey token setup-token whoami": "`whet model login` gets a key",
     "logout signout": "`whet config path` names the folder with the keys, in .env",
     "setup configure onboard onboarding wizard": "`whet doctor` says what is missing",
     "init": "/init in the chat writes AGENTS.md; `whet doctor` says what is missing",
-    "settings setting preferences prefs set get env theme": "`whet config` reads and changes settings",
+    "settings setting preferences prefs set"
+    " get env theme features experimental": "`whet config` reads and changes settings",
     "export share dump save": "`whet sessions export`",
     "resume continue open attach": "`whet --resume` picks a session, `whet -c` opens the latest one",
-    "history list ls session conversations threads chats": "`whet sessions`",
+    "history list ls session conversations thread threads chats": "`whet sessions`",
     "logs log": "logs/whet.log in the folder of `whet config path`",
     "search find grep recall": "`whet sessions search`",
+    "fork clone branch-session": "`whet sessions fork`",
     "delete rm remove clean clear": "`whet sessions delete`",
     "exec e ask prompt print query question q complete generate explain": (
         '`whet "..."` or `whet chat -q "..."` answers one question'
@@ -26,22 +29,26 @@ SHELL_WORDS: dict[str, str] = {
     "tui start new repl interactive code talk": "`whet` begins a chat",
     "models provider providers ollama": "`whet model list`, `whet model set NAME`",
     "usage stats tokens spend billing budget": "`whet cost`",
-    "permissions permission allow allowlist trust rules": "`whet approvals`",
+    "permissions permission allow allowlist trust rules policy execpolicy": "`whet approvals`",
     "agent ps": "`whet agents`",
     "task tasks dispatch background loop": "`whet goal` and `whet run`",
     "restore rollback revert checkpoint checkpoints snapshot reset": "`whet rewind`",
     "apply patch changes": "`whet diff` shows what a turn changed",
     "schedule schedules scheduler job jobs timer remind": "`whet cron`",
-    "web ui gui dashboard server api daemon app": "`whet serve`",
-    "telegram discord slack whatsapp bot channels": "`whet gateway`",
+    "web ui gui dashboard server api daemon app app-server cloud remote remote-control rc"
+    " teleport": "`whet serve`",
+    "telegram discord slack whatsapp bot channels github": "`whet gateway`",
+    "browser chrome": "`whet mcp add-browser` gives the agent a browser",
+    "mcp-server": "`whet mcp serve`",
+    "auto auto-mode yolo": "`whet chat --approvals auto` asks only before what is dangerous",
+    "db database": "`whet store`",
     "ide editor vscode zed": "`whet acp`",
     "skill prompts commands": "`whet skills`",
     "remember memories notes note facts learned lessons": "`whet memory`",
     "plugin extension extensions marketplace": "`whet plugins`",
     "install add": "`whet plugins install`, `whet skills install` or `whet mcp add`",
-    "commit push pull pr issue branch merge stage lint format fix build deploy refactor todo edit write": (
-        '`whet "WORD ..."` has it done, in words'
-    ),
+    "commit push pull pr issue branch merge stage lint format fix build deploy refactor todo edit write"
+    " code-review security-review ultrareview simplify": ('`whet "WORD ..."` has it done, in words'),
     "hook": "`whet hooks`",
     "mcps tools tool": "`whet mcp`",
     "migrate": "`whet import`",
@@ -55,10 +62,13 @@ SHELL_WORDS: dict[str, str] = {
 }
 SLASH_WORDS: dict[str, str] = {
     "auth signin connect apikey key keys": "/login",
-    "setup onboard doctor status-check health": "`whet doctor` says what is missing",
-    "logout": "the keys are in .env in Whet's home; `whet config path` names it",
+    "setup onboard status-check health checkup debug heapdump about": "/doctor",
+    "logout": "the keys are in .env in Whet's home; /config path names it",
     "color colors colour colours appearance style output-style": "/theme",
-    "vim vi keybindings": "/config ui.keys vi, from the next start",
+    "vim vi keybindings keymap": "/config ui.keys vi, from the next start",
+    "hotkeys shortcuts keys-help": "/help",
+    "debug-config experimental features": "/config",
+    "statusline footer": "/config ui.status_line, from the next start",
     "terminal-setup newline multiline multiline-mode": (
         "Alt-Enter, or \\ and Enter, starts a new line; Shift-Enter does in many terminals"
     ),
@@ -66,53 +76,71 @@ SLASH_WORDS: dict[str, str] = {
         "there is no voice here; `whet gateway` writes down voice notes, with voice.command"
     ),
     "settings setting set preferences prefs env": "/config",
-    "providers provider models": "/model",
+    "providers provider models scoped-models setup-bedrock setup-vertex editor-model weak-model": "/model",
+    "whoami passes": "/account",
     "agent subagents dashboard": "/agents",
-    "ps bashes background processes": "/jobs",
-    "stats tokens spend": "/usage",
+    "ps bashes background processes shells": "/jobs",
+    "stats tokens spend insights extra-usage quota": "/usage",
     "continue history open load switch": "/resume",
     "restore revert rollback checkpoint checkpoints back": "/rewind",
-    "branch btw side": "/fork",
+    "branch btw side clone": "/fork",
     "redo": "/rewind undo",
     "name": "/rename",
     "regenerate again": "/retry",
-    "share save dump download": "/export",
+    "share unshare save dump download": "/export",
     "details verbose expand output log": "/calls",
-    "yolo auto trust allow allowed-tools approve": "/approvals",
-    "remember note": "/memory",
-    "skill commands prompts": "/skills",
-    "loop": "/goal",
+    "yolo auto chat-mode trust allow allowed-tools approve policies rules"
+    " less-permission-prompts": "/approvals",
+    "remember note memories": "/memory",
+    "skill commands prompts prompt": "/skills",
+    "loop workflow workflows batch": "/goal",
     "todo todos task": "/plan",
-    "think": "/plan",
-    "summarize summarise": "/compact",
+    "think ultraplan": "/plan",
+    "summarize summarise recap": "/compact",
     "changes patch": "/diff",
     "bye close": "/quit",
     "thumbsup up": "/good",
     "thumbsdown down": "/bad",
     "stop cancel interrupt abort": "Esc stops a turn",
     "editor edit": "Ctrl-G opens your editor",
-    "image attach file add paste": "@path sends a file's name, and an image itself; Ctrl-V pastes an image",
+    "image attach file"
+    " add paste mention": "@path sends a file's name, and an image itself; Ctrl-V pastes an image",
     "run bash shell exec sh": "!command runs a command here",
-    "reasoning thinking effort fast": "/config model.reasoning_effort high, from the next start",
+    "reasoning thinking effort"
+    " fast reasoning-effort think-tokens": "/config model.reasoning_effort high, from the next start",
     "add-dir directory directories dir": "/config sandbox.write FOLDER, from the next start",
-    "cd cwd pwd workspace": "`whet chat --workspace FOLDER` works in that folder",
-    "plugin extensions": "`whet plugins` does that, in another terminal",
+    "cd cwd pwd workspace workspaces worktree": "`whet chat --workspace FOLDER` works in that folder",
+    "plugin extension extensions marketplace": "/plugins",
     "hook": "/hooks",
-    "mcps servers connectors": "/mcp",
-    "bug feedback report": "`whet doctor --json` has what a report needs; `whet sessions export` a session",
-    "search grep find": "`whet sessions search` searches all sessions; /sessions WORDS their titles",
-    "review pr-comments code-review": "ask for it: review the changes of this branch",
+    "mcps servers connectors apps": "/mcp",
+    "browser chrome": "/mcp add-browser",
+    "bug feedback report": "a report needs what /doctor --json prints; /export writes a session",
+    "grep find recall": "/search",
+    "review pr-comments code-review security-review"
+    " ultrareview simplify verify autofix-pr": "ask for it: review the changes of this branch",
     "commit push pull pr git lint format test build fix deploy issue": (
         "ask for it in words, or run it yourself: !git status"
     ),
-    "ask chat code architect explain": "words without / go to the model",
+    "ask chat code architect explain ok": "words without / go to the model",
     "drop read-only ls map map-refresh": "no file has to be added or dropped; /context shows what is sent",
     "web fetch browse url": "write the address in your message; the model reads the page",
     "release-notes changelog whats-new": "CHANGELOG.md",
-    "instructions agents-md claude-md": "/init",
-    "cron schedule remind": "`whet cron` does that, in another terminal",
-    "telegram slack discord mobile": "`whet gateway` does that, in another terminal",
-    "sandbox": "`whet sandbox` does that, in another terminal",
+    "instructions agents-md claude-md personality": "/init",
+    "reload reload-skills reload-plugins refresh restart": (
+        "skills and prompt files are read anew by themselves; plugins and settings from the next start"
+    ),
+    "privacy privacy-settings incognito": "/private",
+    "archive delete": "`whet sessions archive` and `whet sessions delete` do that",
+    "logs": "logs/whet.log in the folder of /config path",
+    "queue": "text that you send during a turn reaches it before its next step",
+    "schedule schedules remind reminder routines": "/cron",
+    "telegram slack discord install-slack-app install-github-app setup-github": (
+        "`whet gateway` answers from chat platforms and webhooks, in another terminal"
+    ),
+    "mobile desktop remote-control remote-env rc teleport web-setup": (
+        "`whet serve` has a page for browsers and phones, in another terminal"
+    ),
+    "sandbox-add-read-dir setup-default-sandbox": "/sandbox",
     "ide": "`whet acp` serves an editor",
     "update upgrade": "`git pull`, then install it again as you did",
 }
@@ -123,18 +151,22 @@ OPTION_WORDS: dict[str, str] = {
     ),
     "--dangerously-skip-permissions --allow-dangerously-skip-permissions --yolo -y --full-auto --auto"
     " --dangerously-bypass-approvals-and-sandbox --auto-approve --always-approve --yes-always --approve"
-    " --allow-all --allow-all-tools --permission-mode --approval-mode --ask-for-approval -a --force -f"
+    " --allow-all --allow-all-tools --permission-mode --approval-mode --mode --ask-for-approval -a --force -f"
     " --trust-all-tools --skip-permissions": (
         "`whet chat --yes` asks only about what is dangerous; --approvals ask, plan, auto or deny"
     ),
     "--allowedtools --allowed-tools --allow-tool --disallowedtools --disallowed-tools --deny-tool --tools"
-    " --available-tools --exclude-tools": (
+    " --available-tools --exclude-tools --no-tools": (
         "`whet chat --toolsets A,B` limits the tools; `whet approvals` keeps rules for their calls"
     ),
-    "--output-format --output --stream": '`whet "..." --json` or --stream-json',
+    "--output-format --output --stream --input-format --include-partial-messages -o --output-last-message": (
+        '`whet "..." --json` or --stream-json'
+    ),
+    "--json-schema --output-schema": "`whet serve` answers requests that bring a schema (response_format)",
     "-C --cd --cwd --dir --directory -d --project": "`whet chat --workspace DIR`",
     "--add-dir --include-directories": "`whet config set sandbox.write FOLDER`",
-    "--system-prompt --append-system-prompt": "AGENTS.md in the folder is sent with each session",
+    "--system-prompt --append-system-prompt"
+    " --system-prompt-file --append-system-prompt-file": "AGENTS.md in the folder is sent with each session",
     "--agent --agents": "the model starts helpers by itself; AGENTS.md is sent with each session",
     "--fork --fork-session": "`whet --resume` opens a session, /fork there copies it",
     "--ephemeral --no-session --no-session-persistence": (
@@ -143,7 +175,33 @@ OPTION_WORDS: dict[str, str] = {
     "--effort --reasoning-effort --think --thinking --variant": (
         "`whet config set model.reasoning_effort high`"
     ),
-    "--mcp-config": "`whet mcp add`",
+    "--mcp-config --strict-mcp-config --allowed-mcp-server-names": "`whet mcp add`",
+    "--fallback-model": "`whet config set fallback.model NAME`, and fallback.provider",
+    "--max-budget-usd --max-budget --budget": "`whet config set wallet.session_usd 5`",
+    "--settings --setting-sources --config --env-file": (
+        "`whet config set model.model NAME`, or WHET_MODEL_MODEL=NAME for one run, and the like"
+    ),
+    "--oss --local-provider --ollama": "`whet doctor` finds servers of this machine; --base-url names one",
+    "--api-key --openai-api-key --anthropic-api-key": "whet config set OPENAI_API_KEY asks for it unseen",
+    "--models --list-models": "`whet model list`",
+    "--list-sessions": "`whet sessions list`",
+    "--delete-session": "`whet sessions delete`",
+    "--export --share": "`whet sessions export`",
+    "--theme --dark-mode --light-mode --color --colour": "`whet config set ui.theme NAME`",
+    "--vim": "`whet config set ui.keys vi`",
+    "--architect --plan": "`whet chat --approvals plan`",
+    "--weak-model --small-model": "`whet config set review.model NAME`",
+    "--file --read --message-file": "name files in the question, as @path; -q - reads standard input",
+    "--extension --extensions --list-extensions --plugin-dir --enable --disable": "`whet plugins`",
+    "--skill --skills": "`whet skills`; $NAME in a message loads one",
+    "--chrome --browser": "`whet mcp add-browser`",
+    "--ide --acp --vscode": "`whet acp`",
+    "--attach --port --remote --teleport --mdns --web": "`whet serve`",
+    "--bg --background --tmux": "`whet run` does many tasks at once, `whet agents` shows them",
+    "--test-cmd --auto-test --lint-cmd --auto-lint": "`whet goal start TEXT --verify CMD`",
+    "--git --no-git --auto-commits --no-auto-commits": "it commits only if you ask it to",
+    "-w --worktree": "`git worktree add DIR`, then `whet chat --workspace DIR`",
+    "-n --name": "`whet chat --title TEXT`",
     "--max-turns": "`whet chat --max-steps N`",
     "-r --session-id --last": "`whet --resume` picks a session, `whet -c` opens the latest one",
     "--sandbox -s": "`whet sandbox`",

@@ -15,6 +15,7 @@ from whet.question import (
     FOLDED_ROWS,
     LABELS,
     TAKE_BACK,
+    TAKE_BACK_IN_CHAT,
     QuestionText,
     Row,
     build_question,
@@ -22,7 +23,7 @@ from whet.question import (
 )
 from whet.terminal.diff_view import PaintedRow, paint_rows
 from whet.terminal.themes import Theme
-from whet.terminal.wording import exact
+from whet.terminal.wording import cut, cut_middle, exact
 from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
 
 UNSEEN = "not an answer yet: only a part was shown. Now all of it was; answer again"
@@ -30,8 +31,19 @@ ANSWER_PROMPT = "Type a number, then Enter. Enter alone is no: "
 """The prompt of the line on which the answer is typed."""
 FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()}
 SHOWN_PREFIX = f"  {'Shown:':<10} "
+_LASTING, _UNTIL = "Yes, and don't ask again to ", " until "
+_SHORT_LASTING = "Yes, from now on: "
 _SHELL_FILE = "command.sh"
 _FIRST_SCOPE = 2
+
+
+def shorten_choice(text: str, width: int) -> str:
+    """Return an answer in one row: of a lasting one the beginning and the end of what it allows, so that two
+    of them differ."""
+    if not text.startswith(_LASTING):
+        return cut(text, width)
+    scope = text.removeprefix(_LASTING).rpartition(_UNTIL)[0]
+    return _SHORT_LASTING + cut_middle(scope, width - len(_SHORT_LASTING))
 
 
 class TerminalDecision:
@@ -80,7 +92,7 @@ class TerminalDecision:
         ends = "you quit this chat" if self._has_keys else "this run ends"
         scopes = [describe_scope(scope) for scope in self.request.scopes]
         rows += [
-            (f"  {option.number}  ", f"Yes, and don't ask again to {exact(scope)} until {ends}")
+            (f"  {option.number}  ", f"{_LASTING}{exact(scope)}{_UNTIL}{ends}")
             for option, scope in zip(
                 self._session_options, scopes or [f"use the tool {self.request.tool}"], strict=True
             )
@@ -96,9 +108,10 @@ class TerminalDecision:
         used = "applied" if noun == "diff" else "written" if self.request.changes else "run"
         edit = "Tab" if self._has_keys else "edit"
         answers.append((edit, f"edit the {noun} in an editor; {saved} you save is {used} at once"))
+        take_back = TAKE_BACK_IN_CHAT if self._has_keys else TAKE_BACK
         for option in self._always_options:
             number = option.name.partition(" ")[2] or _FIRST_SCOPE
-            answers.append((option.name, f"like {number}, in all chats of this folder; {TAKE_BACK}"))
+            answers.append((option.name, f"like {number}, for good in this folder; {take_back}"))
         answers.append(("any text", "no, and the model reads your text as the reason"))
         width = max(len(name) for name, _ in answers)
         return [(f"  or {name:<{width}}  ", text) for name, text in answers]

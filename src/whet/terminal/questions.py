@@ -23,6 +23,7 @@ from whet.terminal.permission_question import (
     SHOWN_PREFIX,
     UNSEEN,
     TerminalDecision,
+    shorten_choice,
 )
 from whet.terminal.person import resolve_choice
 from whet.terminal.render import Painter
@@ -135,13 +136,16 @@ class TerminalQuestion:
                 return end
         if len(answers) + _MIN_SHOWN <= room:
             return answers
-        return [_first_row(line, width) for line in laid_out[first:]]
+        return [_one_row(line, width) for line in self._lines[first:]]
 
 
-def _first_row(line: list[list[Fragment]], width: int) -> list[Fragment]:
-    """Return a line that was broken into rows as one row, with … if it had more."""
-    style, text = line[0][0]
-    return [(style, wording.cut(" ".join((text, *(row[0][1].strip() for row in line[1:]))), width))]
+def _one_row(line: PaintedRow | tuple[str, str] | tuple[str, str, str], width: int) -> list[Fragment]:
+    """Return a line as one row, with … if it had more."""
+    if isinstance(line, PaintedRow):
+        return _painted(line, width)[0]
+    prefix, text, *style = line
+    row = prefix + shorten_choice(" ".join(text.split("\n")), max(width - len(prefix), 8))
+    return [(style[0] if style else "", wording.cut(row, width))]
 
 
 def _wrapped(line: tuple[str, str] | tuple[str, str, str], width: int) -> list[list[Fragment]]:

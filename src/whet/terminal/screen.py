@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from whet.contract.protocols import Person
 from whet.contract.texts import parse_typed_number
@@ -47,6 +47,7 @@ class Typed:
     marked: str
 
 
+T = TypeVar("T")
 LiveLines = Callable[[int, int], list[list[Fragment]]]
 StatusLine = Callable[[int], str]
 
@@ -75,6 +76,10 @@ class Screen(Protocol):
 
     async def page(self, text: str) -> None:
         """Show a text of any length: in a pager if it is longer than the screen."""
+        ...
+
+    async def lend(self, work: Callable[[], T]) -> T:
+        """Release the terminal to another program while `work` runs on a thread."""
         ...
 
     def refresh(self) -> None:
@@ -149,6 +154,10 @@ class LineScreen:
     async def page(self, text: str) -> None:
         """Write `text`."""
         self.write(text)
+
+    async def lend(self, work: Callable[[], T]) -> T:
+        """Run `work` on a thread."""
+        return await asyncio.to_thread(work)
 
     def refresh(self) -> None:
         """Do nothing: there is no live area."""

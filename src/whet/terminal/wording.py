@@ -88,6 +88,14 @@ def cut(line: str, width: int) -> str:
     return "".join(characters).rstrip() + "…" if width > 0 else ""
 
 
+def cut_middle(line: str, width: int) -> str:
+    """Return a line of printable text cut to `width` columns, with … in its middle if it was cut."""
+    if columns(line) <= width:
+        return line
+    end = cut(line[::-1], max(width // 2, 1))[::-1].removeprefix("…").lstrip()
+    return cut(line, width - columns(end)) + end
+
+
 def duration(seconds: float) -> str:
     """Format a duration: 0.2 s, 12 s, 2 m 05 s, 1 h 02 m."""
     if seconds < 9.95:

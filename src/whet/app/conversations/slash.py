@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from whet.app.plugins.sessions import PluginParts
 
 C = TypeVar("C")
+ELSEWHERE = "type it in the chat at the terminal: whet"
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
@@ -43,7 +44,8 @@ class SlashCommand(Generic[C]):
     """One command. `run` takes the chat and the text after the name; it raises WhetError to refuse.
 
     `argument` is the hint for the text after the name. `anytime`: it also works while a turn runs.
-    `remote`: it is also available on chat platforms, because it affects only its own conversation.
+    `remote`: it is also available on chat platforms, because it affects only its own conversation; `local`
+    says why one that isn't remote is not.
     """
 
     name: str
@@ -53,14 +55,17 @@ class SlashCommand(Generic[C]):
     aliases: tuple[str, ...] = ()
     anytime: bool = False
     remote: bool = False
+    local: str = ""
 
 
 class Commands(Generic[C]):
-    """The commands of one chat, by name and alias."""
+    """The commands of one chat, by name and alias. `missing` has the reason for each name that works
+    elsewhere only."""
 
-    def __init__(self) -> None:
+    def __init__(self, missing: Mapping[str, str] | None = None) -> None:
         self._commands: dict[str, SlashCommand[C]] = {}
         self._names: dict[str, str] = {}
+        self._missing = missing or {}
 
     def add(self, command: SlashCommand[C]) -> None:
         """Add a command. Raises WhetError if a name is invalid or taken; then nothing is added."""
@@ -76,11 +81,15 @@ class Commands(Generic[C]):
     def get(self, name: str) -> SlashCommand[C]:
         """Return the command with that name or alias.
 
-        Raises NotFound, which names the command that does the same here, or else the closest name.
+        Raises NotFound, which says why a command works elsewhere only, or names the command that does the
+        same here, or else the closest name.
         """
         if owner := self._names.get(name):
             return self._commands[owner]
         meaning = find_meaning(name, SLASH_WORDS)
+        meant = meaning[1:].split()[0] if meaning.startswith("/") else name
+        if reason := self._missing.get(meant):
+            raise NotFound(f"there is no /{meant} here: {reason}", hint=ELSEWHERE)
         if meaning and (not meaning.startswith("/") or meaning[1:].split()[0] in self._names):
             hint = f"did you mean {meaning}?" if meaning.startswith("/") else meaning
             raise NotFound(f"there is no command /{name}", hint=hint)

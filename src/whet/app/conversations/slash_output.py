@@ -22,7 +22,9 @@ from whet.memory.desk import LearningService
 
 def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str] = ()) -> Commands[Any]:
     """Return the terminal's commands that affect only their own conversation."""
-    commands: Commands[Any] = Commands()
+    shared = tuple(shared)
+    missing = {name: row.local for row in shared if row.local for name in (row.name, *row.aliases)}
+    commands: Commands[Any] = Commands(missing)
     for command in shared:
         if command.remote and command.name not in without:
             commands.add(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from whet.agent.session import Session
 from whet.app.conversations.sessions import SessionOpener
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from whet.memory.desk import LearningService
     from whet.terminal.render import Painter
     from whet.terminal.signs import Marks
+
+
+T = TypeVar("T")
 
 
 class ChatControl(Protocol):
@@ -74,6 +77,10 @@ class ChatControl(Protocol):
 
     def leave(self) -> None:
         """End the chat."""
+        ...
+
+    async def lend(self, work: Callable[[], T]) -> T:
+        """Release the terminal to another program while `work` runs on a thread."""
         ...
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:

@@ -24,9 +24,9 @@ from whet.cli.interactive.rewind_commands import files_line
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
-from whet.contract.texts import plural
+from whet.contract.texts import parse_typed_number, plural
 from whet.log import mask
-from whet.store import compactions, forks, outcomes, sessions, turns, warm
+from whet.store import compactions, forks, grants, outcomes, sessions, turns, warm
 from whet.store.helper_rows import helper_usage
 from whet.store.parts import last_exchange, list_parts, typed_text
 from whet.store.transcript import is_cut_off
@@ -128,6 +128,10 @@ async def list_sessions(chat: ChatControl, argument: str) -> None:
 
 async def show_model(chat: ChatControl, argument: str) -> None:
     """Show the model; with a name, switch to it first."""
+    if argument == "list":
+        from whet.cli.interactive.own_programs import list_models  # noqa: PLC0415 - few chats ask for it
+
+        return await list_models(chat)
     if argument:
         await chat.switch_model("" if argument == "default" else argument)
     info, account = chat.session.model, chat.services.models.settings.account
@@ -136,7 +140,7 @@ async def show_model(chat: ChatControl, argument: str) -> None:
     if chat.session.log.session.model_chosen:
         chat.say("chosen for this conversation; /model default goes back to the configured one", "dim")
     elif not argument:
-        chat.say("/model NAME switches; `whet model list` asks the server what it has", "dim")
+        chat.say("/model NAME switches; /model list asks the server what it has", "dim")
 
 
 async def show_accounts(chat: ChatControl, argument: str) -> None:
@@ -223,7 +227,7 @@ async def _take_back(chat: ChatControl, argument: str) -> tuple[int, str]:
     if argument:
         raise ConfigError(
             "only the last turn is taken back, so nothing may follow the command",
-            hint="/rewind goes back to an earlier turn; `whet undo N` takes a learned change back",
+            hint="/rewind goes back to an earlier turn; /learned undo N takes a learned change back",
         )
     undone = await chat.session.log.undo_last_turn()
     if undone is None:
@@ -271,12 +275,28 @@ async def export_session(chat: ChatControl, argument: str) -> None:
 
 
 async def set_approvals(chat: ChatControl, argument: str) -> None:
-    """Set the approval mode if one is given, and show it."""
-    if argument:
+    """Set the approval mode if one is given, and show it with what was allowed for good; `revoke NUMBER`
+    takes one of these back."""
+    word, _, rest = argument.partition(" ")
+    if word == "revoke":
+        number = parse_typed_number(rest)
+        if number is None or not await chat.services.database.write(lambda db: grants.remove(db, number)):
+            raise NotFound(f"there is no grant {rest[:40]!r}", hint="/approvals lists them")
+        chat.say(f"grant {number} no longer holds")
+        return
+    if argument not in ("", "list"):
         if argument not in modes.ABOUT:
             raise ConfigError(f"there is no mode {argument!r}", hint="ask, plan, auto or deny")
         await modes.set_mode(chat.services, chat.session.id, argument)
-    chat.say(f"approvals: {modes.read_mode(chat.services, chat.session.id)}")
+    mode = modes.read_mode(chat.services, chat.session.id)
+    chat.say(f"approvals: {mode} ({modes.ABOUT[mode]})")
+    rows = [] if argument in modes.ABOUT else await chat.services.database.read(grants.list_grants)
+    for row in rows:
+        chat.say(
+            wording.printable(f"{row.id:>4}  {row.tool}  {row.pattern}  {row.workspace or 'everywhere'}")
+        )
+    if rows:
+        chat.say("/approvals revoke NUMBER takes one back", "dim")
 
 
 async def edit_plan(chat: ChatControl, argument: str) -> None:

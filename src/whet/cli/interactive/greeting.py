@@ -44,7 +44,7 @@ def greet(chat: ChatControl) -> None:
     chat.say(_fit(width, notice, short, "/help, Esc stops, Ctrl-D quits"), "dim")
     changes = chat.services.database.write_now(lesson_counts.take_unread)
     if changes.line:
-        chat.say(_fit(width, changes.line_with("/inbox", "whet memory log")), "dim")
+        chat.say(_fit(width, changes.line_with("/inbox", "/learned all")), "dim")
 
 
 async def show_session(chat: ChatControl) -> None:

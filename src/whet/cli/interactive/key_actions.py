@@ -214,4 +214,4 @@ class KeyActions:
         done = await chat.desk.hand_in(MemoryRequest("add", content=note), origin)
         if not done.ok:
             raise WhetError(done.text)
-        chat.say(f"remembered; `whet undo {done.ledger_id}` takes it back", "dim")
+        chat.say(f"remembered; /learned undo {done.ledger_id} takes it back", "dim")

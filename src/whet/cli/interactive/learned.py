@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from whet.contract.errors import ConfigError, NotFound
+from whet.contract.origin import Origin
 from whet.contract.texts import parse_typed_number, plural
 from whet.store import ledger, lesson_counts
 from whet.store.ledger import LedgerRow
@@ -14,7 +15,7 @@ from whet.terminal.wording import cut, printable
 if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
 
-_USAGE = "/learned, /learned today, /learned all, or /learned NUMBER"
+_USAGE = "/learned, /learned today, /learned all, /learned NUMBER, or /learned undo NUMBER"
 _LISTED, _TEXT_CHARS = 30, 240
 _STATES = {"active": "learned", "inbox": "waits", "quarantined": "waits", "undone": "taken back"}
 
@@ -26,6 +27,9 @@ async def show_learned(chat: ChatControl, argument: str) -> None:
     number = parse_typed_number(argument)
     if number is not None:
         await _show_row(chat, number)
+        return
+    if argument.startswith("undo "):
+        await _undo(chat, argument)
         return
     if argument not in ("", "today", "all"):
         raise ConfigError(f"/learned knows no {argument[:40]!r}", hint=_USAGE)
@@ -42,9 +46,19 @@ async def show_learned(chat: ChatControl, argument: str) -> None:
         wrapped = textwrap.wrap(line, max(chat.width() - 3, 20), subsequent_indent=" " * 6)
         chat.say("\n".join(f"  {part}" for part in wrapped))
     if shown:
-        chat.say("/learned NUMBER shows one whole, `whet undo NUMBER` takes it back", "dim")
+        chat.say("/learned NUMBER shows one whole, /learned undo NUMBER takes it back", "dim")
     else:
         chat.say("nothing was learned" + (" today" if since else " yet"), "dim")
+
+
+async def _undo(chat: ChatControl, argument: str) -> None:
+    """Take a change back, which is a change itself. Raises NotFound or CannotUndo."""
+    number = parse_typed_number(argument.removeprefix("undo "))
+    if number is None:
+        raise ConfigError(f"/learned knows no {argument[:40]!r}", hint=_USAGE)
+    origin = Origin("user", session_id=chat.session.id, platform=chat.services.source)
+    row = await chat.desk.undo(number, origin)
+    chat.say(f"change {number} is taken back; /learned undo {row.id} brings it back", "dim")
 
 
 async def _show_row(chat: ChatControl, number: int) -> None:

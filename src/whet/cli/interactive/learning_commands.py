@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LISTED = 40
 _SHOWN = 20
 _TEXT_CHARS = 300
-_USAGE = "/inbox, /inbox NUMBER, /inbox accept NUMBER, /inbox reject NUMBER"
+_USAGE = "/inbox, /inbox all, /inbox NUMBER, /inbox accept NUMBER, /inbox reject NUMBER"
 
 
 async def show_memory(chat: ChatControl, arguments: str) -> None:
@@ -46,7 +46,7 @@ async def show_memory(chat: ChatControl, arguments: str) -> None:
             chat.say(printable(file.left_out), "yellow")
         if file.trouble:
             chat.say(printable(f"problem: {file.trouble}"), "yellow")
-    chat.say("`whet memory log` says who wrote what and why, `whet undo` takes it back", "dim")
+    chat.say("/learned all lists the changes, /learned NUMBER says who wrote what and why", "dim")
 
 
 async def list_skills(chat: ChatControl, words: str) -> None:
@@ -74,9 +74,10 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     learning = chat.desk
     if learning.library.find(name) is None:
         if name in COMMANDS and not find_meaning(name, SLASH_WORDS):
-            raise NotFound(
-                f"there is no command /{name}", hint=f"`whet {name}` does that, in another terminal"
-            )
+            from whet.cli.interactive.own_programs import run_at_terminal  # noqa: PLC0415 - few are typed
+
+            await run_at_terminal(chat, name, arguments)
+            return
         chat.commands.get(name)  # raises NotFound with a similar name
     origin = Origin("user", session_id=chat.session.id, platform=chat.services.source)
     load = await learning.skills.view(name, "", origin, how="slash")
@@ -91,7 +92,7 @@ async def handle_inbox(chat: ChatControl, arguments: str) -> None:
     if (number := parse_typed_number(arguments)) is not None:
         await _show_whole(chat, await chat.desk.change(number))
         return
-    if arguments:
+    if arguments not in ("", "all"):
         await _decide(chat, *arguments.split())
         return
     profile, database = chat.desk.profile, chat.desk.database
@@ -101,10 +102,11 @@ async def handle_inbox(chat: ChatControl, arguments: str) -> None:
     if not rows and not refused:
         chat.say("nothing waits for you, and nothing was refused", "dim")
     for title, some in (("waits for you", rows), ("refused", refused)):
-        for row in some[:_SHOWN]:
+        shown = some if arguments else some[:_SHOWN]
+        for row in shown:
             _show(chat, title, row)
-        if len(some) > _SHOWN:
-            chat.say(f"and {len(some) - _SHOWN} more: whet review inbox", "dim")
+        if shown != some:
+            chat.say(f"and {len(some) - _SHOWN} more: /inbox all", "dim")
     if decidable := [row for row in (*rows, *refused) if row in rows or row.kind == "memory"]:
         chat.say(f"/inbox accept {decidable[0].id} takes it, /inbox reject {decidable[0].id} drops it", "dim")
 

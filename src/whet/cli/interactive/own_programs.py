@@ -1,6 +1,7 @@
-"""Commands of `whet` inside the chat: `/mcp list` runs `whet mcp list` for the home of this chat.
+"""Commands of `whet` inside the chat: `/mcp list` runs `whet mcp list` for the home and folder of this chat.
 
-The command runs in a process of its own, with no input to read; its lines are shown as they come.
+The command runs in a process of its own, and its lines are shown as they come. It has no input, except for
+a command that asks the person something: that one is lent the terminal.
 """
 
 from __future__ import annotations
@@ -8,11 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whet.contract.errors import ConfigError
+from whet.cli.interactive.chat_words import name_chat_commands
+from whet.contract.errors import ConfigError, NotFound
 from whet.contract.events import Emit
 from whet.terminal.themes import THEMES, find_theme
 from whet.terminal.wording import printable
@@ -21,6 +27,9 @@ if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
 
 _AT_NEXT_START = "Changes hold from the next start of whet."
+_END_S = 2.0
+_ENDLESS = ("acp", "chat", "confirm", "demo", "eval", "gateway", "practice", "run", "serve", "worker")
+_ASKING = (["config", "edit"], ["hooks", "accept"], ["plugins", "install"])
 _INIT = (
     "Write {verb} in this folder, for agents and people who change this code. Look first: the README, the"
     " build and package files, the tests and how they are run, the layout of the folders, and the rules that"
@@ -31,34 +40,86 @@ _INIT = (
 
 async def run_mcp(chat: ChatControl, argument: str) -> None:
     """Run `whet mcp`; without an argument list the servers."""
-    _run(chat, ["mcp", *(_split(argument) or ["list"])])
+    await _run(chat, ["mcp", *(_split(argument) or ["list"])])
 
 
 async def run_hooks(chat: ChatControl, argument: str) -> None:
     """Run `whet hooks`; without an argument list the hooks."""
-    _run(chat, ["hooks", *_split(argument)])
+    await _run(chat, ["hooks", *_split(argument)])
 
 
 async def run_config(chat: ChatControl, argument: str) -> None:
-    """Show a setting, set it (KEY VALUE), or run a command of `whet config`; without an argument list the
-    settings that are not the default."""
+    """Show a setting or secret, set it (KEY VALUE), or run a command of `whet config`; without an argument
+    list the settings that are not the default. A secret's value is asked for unseen."""
     words = _split(argument)
+    if words[:1] == ["set"] and words[1:2] and not words[1].startswith("-"):
+        words = words[1:] if len(words) > 2 or words[1].isupper() else words
+    is_key = bool(words) and ("." in words[0] or words[0].isupper())
     if not words:
-        _run(chat, ["config", "list", "--changed"])
-    elif "." in words[0]:
-        _run(chat, ["config", "set" if len(words) > 1 else "get", *words], _AT_NEXT_START * (len(words) > 1))
+        await _run(chat, ["config", "list", "--changed"])
+    elif not is_key:
+        await _run(chat, ["config", *words])
+    elif "." not in words[0] and len(words) > 1:
+        raise ConfigError(
+            f"a secret that is typed here stays in the history of the input, so {words[0]} was not stored",
+            hint=f"/config {words[0]} asks for it unseen",
+        )
+    elif "." not in words[0]:
+        await _lend(chat, ["config", "set", words[0]], _AT_NEXT_START)
     else:
-        _run(chat, ["config", *words])
+        is_set = len(words) > 1
+        await _run(chat, ["config", "set" if is_set else "get", *words], _AT_NEXT_START * is_set)
 
 
 async def run_login(chat: ChatControl, argument: str) -> None:
-    """Run `whet model login`."""
-    _run(chat, ["model", "login", *_split(argument)], "The key is used from the next start of whet.")
+    """Run `whet model login`, for the one server that has such a login."""
+    words = _split(argument) or ["openrouter"]
+    await _run(chat, ["model", "login", *words], "The key is used from the next start of whet.")
+
+
+async def run_at_terminal(chat: ChatControl, name: str, argument: str) -> None:
+    """Run a command of `whet` that the chat has no command for. Raises NotFound if it has no end."""
+    if name in _ENDLESS:
+        reason = f"it goes on for long, so run `whet {name}` in a terminal of its own"
+        raise NotFound(f"there is no command /{name}", hint=reason)
+    await _lend(chat, [name, *_split(argument)])
+
+
+async def list_models(chat: ChatControl) -> None:
+    """Run `whet model list`."""
+    await _run(chat, ["model", "list"])
 
 
 async def run_agents(chat: ChatControl, argument: str) -> None:
     """Run `whet agents`."""
-    _run(chat, ["agents", *_split(argument)])
+    await _run(chat, ["agents", *_split(argument)])
+
+
+async def run_doctor(chat: ChatControl, argument: str) -> None:
+    """Run `whet doctor`."""
+    await _run(chat, ["doctor", *_split(argument)])
+
+
+async def run_plugins(chat: ChatControl, argument: str) -> None:
+    """Run `whet plugins`; without an argument list the plugins."""
+    await _run(chat, ["plugins", *(_split(argument) or ["list"])])
+
+
+async def run_cron(chat: ChatControl, argument: str) -> None:
+    """Run `whet cron`; without an argument list the schedules."""
+    await _run(chat, ["cron", *(_split(argument) or ["list"])])
+
+
+async def run_sandbox(chat: ChatControl, argument: str) -> None:
+    """Run `whet sandbox`; without an argument show its status."""
+    await _run(chat, ["sandbox", *(_split(argument) or ["status"])])
+
+
+async def search_sessions(chat: ChatControl, argument: str) -> None:
+    """Run `whet sessions search`. Raises ConfigError if nothing is searched for."""
+    if not argument:
+        raise ConfigError("there is nothing to search for", hint="/search WORDS")
+    await _run(chat, ["sessions", "search", "--", argument])
 
 
 async def choose_theme(chat: ChatControl, argument: str) -> None:
@@ -73,7 +134,7 @@ async def choose_theme(chat: ChatControl, argument: str) -> None:
     if name not in THEMES:
         raise ConfigError(f"there is no theme {name[:40]!r}", hint=f"/theme with one of {', '.join(THEMES)}")
     chat.painter.theme = find_theme(name, os.environ)
-    _run(chat, ["config", "set", "ui.theme", name])
+    await _run(chat, ["config", "set", "ui.theme", name])
 
 
 async def write_instructions(chat: ChatControl, argument: str) -> None:
@@ -92,37 +153,62 @@ def _split(argument: str) -> list[str]:
         raise ConfigError(f"{argument[:40]!r} can't be read: {error}") from error
 
 
-def _run(chat: ChatControl, words: Sequence[str], note: str = "") -> None:
-    """Run `whet` with arguments in the background of the input."""
+async def _run(chat: ChatControl, words: Sequence[str], note: str = "") -> None:
+    """Run `whet` with arguments in the background of the input. `note` follows if it succeeds."""
+    if list(words[:2]) in _ASKING:
+        await _lend(chat, words, note)
+        return
 
     async def work(emit: Emit) -> None:
-        await _show_output(chat.say, words, str(chat.services.home.root), chat.width())
-        if note:
+        code = await _show_output(chat.say, words, _environ(chat), chat.session.workspace)
+        if note and code == 0:
             chat.say(note, "dim")
 
     chat.work("running", work)
 
 
-async def _show_output(say: Callable[[str, str], None], words: Sequence[str], home: str, width: int) -> None:
-    environ = {**os.environ, "WHET_HOME": home, "COLUMNS": str(width), "NO_COLOR": "1"}
+async def _lend(chat: ChatControl, words: Sequence[str], note: str = "") -> None:
+    """Run `whet` with arguments at the terminal itself. `note` follows if it succeeds."""
+    environ = {key: value for key, value in _environ(chat).items() if key not in ("NO_COLOR", "COLUMNS")}
+    command, folder = _command(words), chat.session.workspace
+    done = await chat.lend(lambda: subprocess.run(command, env=environ, cwd=folder, check=False))
+    if note and done.returncode == 0:
+        chat.say(note, "dim")
+
+
+def _environ(chat: ChatControl) -> dict[str, str]:
+    home, width = str(chat.services.home.root), str(chat.width())
+    environ = {**os.environ, "WHET_HOME": home, "COLUMNS": width, "NO_COLOR": "1"}
     environ.pop("WHET_PROFILE", None)  # the home is the profile's own
+    return environ
+
+
+def _command(words: Sequence[str]) -> list[str]:
+    return [sys.executable, "-P", "-m", "whet", *words]
+
+
+async def _show_output(
+    say: Callable[[str, str], None], words: Sequence[str], environ: dict[str, str], folder: Path
+) -> int:
+    """Show the lines of a command and return its exit code. A cancel ends it with all that it started."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-m",
-        "whet",
-        *words,
+        *_command(words),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         env=environ,
+        cwd=folder,
+        start_new_session=True,
     )
     assert process.stdout is not None
     try:
         async for line in process.stdout:
-            say(printable(line.decode("utf-8", "replace").rstrip()), "")
-        await process.wait()
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
+            say(name_chat_commands(printable(line.decode("utf-8", "replace").rstrip())), "")
+        return await process.wait()
+    except asyncio.CancelledError:
+        for number in (signal.SIGTERM, signal.SIGKILL):  # a program of it may still hold the output
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _END_S)
+        raise

@@ -21,6 +21,7 @@ from whet.app.conversations.sessions import SessionOpener
 from whet.app.conversations.slash import Commands, announce, argument_of, parse, unescape
 from whet.cli.interactive import jobs
 from whet.cli.interactive.chat_control import ChatControl
+from whet.cli.interactive.chat_words import name_chat_commands
 from whet.cli.interactive.commands import add_plugin_commands
 from whet.cli.interactive.greeting import greet, show_session
 from whet.cli.interactive.key_actions import KeyActions
@@ -147,9 +148,9 @@ class _ReviewNews:
         """Keep a review's result until it can be shown. A review that saved nothing and was not asked for is
         ignored."""
         if finished.state == "saved":
-            self._lines.append((review_line(finished), "cyan", finished.job_id))
+            self._lines.append((name_chat_commands(review_line(finished)), "cyan", finished.job_id))
         elif finished.by_hand or finished.state == "failed":
-            self._lines.append((review_line(finished), "dim", finished.job_id))
+            self._lines.append((name_chat_commands(review_line(finished)), "dim", finished.job_id))
         self.show()
 
     def show(self, *, at_rest: bool = False) -> None:
@@ -183,6 +184,7 @@ class TerminalChat:
         ui = services.settings.ui
         self.painter: Painter = state.painter
         self.marks: Marks = state.marks
+        self.lend = screen.lend
         surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
         self._view = TerminalTurnView(surface, self.painter, state.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
@@ -228,8 +230,7 @@ class TerminalChat:
         return self._screen.width()
 
     def leave(self) -> None:
-        """End the chat. A running turn is cancelled first. If background processes run, the person must ask
-        twice."""
+        """End the chat and cancel its turn; if background processes run, only at the second call."""
         if not self._state.leaves_jobs and jobs.warn_before_leaving(self):
             self._state.leaves_jobs = True
             return
@@ -438,4 +439,4 @@ def _sign_of(line: str) -> str:
 
 def _error_lines(error: WhetError) -> list[tuple[str, str]]:
     lines = [(f"error: {mask(printable(error.message))}", "red")]
-    return [*lines, (mask(printable(error.hint)), "dim")] if error.hint else lines
+    return [*lines, (name_chat_commands(mask(printable(error.hint))), "dim")] if error.hint else lines

@@ -12,6 +12,11 @@ from whet.app.conversations.slash import LateHandler, SlashCommand
 if TYPE_CHECKING:
     from whet.cli.interactive.commands import ChatControl
 
+_TERMINAL = "it works on the terminal itself"
+_OTHERS = "it reaches other sessions than this one"
+_MACHINE = "it is about the machine that Whet runs on, not about this conversation"
+_FILES = "it writes a file there"
+
 SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
     SlashCommand(
         "help",
@@ -44,6 +49,7 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         "Go on with a cut-off turn, or open a session.",
         LateHandler("whet.cli.interactive.commands:resume_session"),
         "[id]",
+        local=_OTHERS,
     ),
     SlashCommand(
         "sessions",
@@ -51,12 +57,20 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         LateHandler("whet.cli.interactive.commands:list_sessions"),
         "[text]",
         anytime=True,
+        local=_OTHERS,
+    ),
+    SlashCommand(
+        "search",
+        "Search the messages of all sessions.",
+        LateHandler("whet.cli.interactive.own_programs:search_sessions"),
+        "WORDS",
+        local=_OTHERS,
     ),
     SlashCommand(
         "model",
-        "Show or switch the model.",
+        "Show, list or switch the model.",
         LateHandler("whet.cli.interactive.commands:show_model"),
-        "[name|default]",
+        "[name|list|default]",
         remote=True,
     ),
     SlashCommand(
@@ -64,6 +78,7 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         "Show or switch the provider's account.",
         LateHandler("whet.cli.interactive.commands:show_accounts"),
         "[name|default]",
+        local=_MACHINE,
     ),
     SlashCommand(
         "tools",
@@ -129,7 +144,7 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         "inbox",
         "See what waits or was refused; accept or reject it.",
         LateHandler("whet.cli.interactive.learning_commands:handle_inbox"),
-        "[accept|reject NUMBER]",
+        "[all|accept|reject NUMBER]",
         anytime=True,
         remote=True,
     ),
@@ -137,7 +152,7 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         "learned",
         "Show what was learned today, or one change whole.",
         LateHandler("whet.cli.interactive.learned:show_learned"),
-        "[today|all|NUMBER]",
+        "[today|all|[undo] NUMBER]",
         anytime=True,
         remote=True,
     ),
@@ -172,6 +187,7 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         "Work on something until a check proves that it is done.",
         LateHandler("whet.cli.interactive.goal_command:handle_goal"),
         "TEXT [--verify CMD]",
+        local="it runs beside the chat at the terminal",
     ),
     SlashCommand(
         "plan",
@@ -185,11 +201,13 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         "Go on in a copy of this session, as it was after a turn.",
         LateHandler("whet.cli.interactive.forks:fork_session"),
         "[turn]",
+        local=_OTHERS,
     ),
     SlashCommand(
         "tree",
         "See the forks of this session, and go to one.",
         LateHandler("whet.cli.interactive.forks:choose_fork"),
+        local=_OTHERS,
     ),
     SlashCommand(
         "title",
@@ -212,17 +230,19 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         "Write this session to a file (.md, .html, .jsonl).",
         LateHandler("whet.cli.interactive.commands:export_session"),
         "[file]",
+        local=_FILES,
     ),
     SlashCommand(
         "approvals",
         "Show or set what runs without a question.",
         LateHandler("whet.cli.interactive.commands:set_approvals"),
-        "[ask|plan|auto|deny]",
+        "[ask|plan|auto|deny|revoke N]",
         aliases=(
             "mode",
             "permissions",
         ),
         anytime=True,
+        local=_MACHINE,
     ),
     SlashCommand(
         "calls",
@@ -230,6 +250,7 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         LateHandler("whet.cli.interactive.full_calls:show_calls"),
         "[N]",
         anytime=True,
+        local="/receipt shows what they did",
     ),
     SlashCommand(
         "receipt",
@@ -248,53 +269,89 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
             "tasks",
         ),
         anytime=True,
+        local=_MACHINE,
     ),
     SlashCommand(
         "init",
         "Write AGENTS.md from what the repository shows.",
         LateHandler("whet.cli.interactive.own_programs:write_instructions"),
         "[wishes]",
+        local=_FILES,
     ),
     SlashCommand(
         "config",
         "Show or set a setting.",
         LateHandler("whet.cli.interactive.own_programs:run_config"),
         "[KEY [VALUE]]",
+        local=_MACHINE,
     ),
     SlashCommand(
         "theme",
         "Choose the colours.",
         LateHandler("whet.cli.interactive.own_programs:choose_theme"),
         "[name]",
+        local=_TERMINAL,
     ),
     SlashCommand(
         "mcp",
         "See, add and test MCP servers.",
         LateHandler("whet.cli.interactive.own_programs:run_mcp"),
         "[list|add|test ...]",
+        local=_MACHINE,
     ),
     SlashCommand(
         "hooks",
         "See the hooks, and accept the repository's.",
         LateHandler("whet.cli.interactive.own_programs:run_hooks"),
         "[accept|refuse]",
+        local=_MACHINE,
+    ),
+    SlashCommand(
+        "plugins",
+        "See, install and enable plugins.",
+        LateHandler("whet.cli.interactive.own_programs:run_plugins"),
+        "[install|enable|disable ...]",
+        local=_MACHINE,
+    ),
+    SlashCommand(
+        "cron",
+        "See, add and pause schedules.",
+        LateHandler("whet.cli.interactive.own_programs:run_cron"),
+        "[add|pause|resume|rm ...]",
+        local=_MACHINE,
+    ),
+    SlashCommand(
+        "sandbox",
+        "See what commands may reach, and try one.",
+        LateHandler("whet.cli.interactive.own_programs:run_sandbox"),
+        "[status|explain|try ...]",
+        local=_MACHINE,
+    ),
+    SlashCommand(
+        "doctor",
+        "Check that everything works.",
+        LateHandler("whet.cli.interactive.own_programs:run_doctor"),
+        local=_MACHINE,
     ),
     SlashCommand(
         "login",
         "Get a key by a login in the browser.",
         LateHandler("whet.cli.interactive.own_programs:run_login"),
+        local=_MACHINE,
     ),
     SlashCommand(
         "agents",
         "See every session of this machine, and its state.",
         LateHandler("whet.cli.interactive.own_programs:run_agents"),
         "[show|stop ID]",
+        local=_OTHERS,
     ),
     SlashCommand(
         "copy",
         "Copy the last answer to the clipboard.",
         LateHandler("whet.cli.interactive.commands:copy_answer"),
         anytime=True,
+        local=_TERMINAL,
     ),
     SlashCommand(
         "quit",
@@ -305,5 +362,6 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
             "q",
         ),
         anytime=True,
+        local=_TERMINAL,
     ),
 )

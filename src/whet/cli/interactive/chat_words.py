@@ -1,0 +1,32 @@
+"""How a command of the shell is typed in the chat at the terminal, for texts that name the shell's."""
+
+from __future__ import annotations
+
+import re
+
+CHAT_FORMS: dict[str, str] = {
+    "agents": "/agents",
+    "approvals": "/approvals",
+    "config": "/config",
+    "cron": "/cron",
+    "doctor": "/doctor",
+    "hooks": "/hooks",
+    "mcp": "/mcp",
+    "memory log": "/learned",
+    "model list": "/model list",
+    "model login": "/login",
+    "plugins": "/plugins",
+    "review inbox": "/inbox",
+    "sandbox": "/sandbox",
+    "sessions list": "/sessions",
+    "sessions search": "/search",
+    "undo": "/learned undo",
+}
+"""Commands of `whet`, and the slash commands that do the same."""
+_SERVES = "mcp serve"  # in the shell only: its input is a program
+_COMMAND = re.compile(rf"(?<![\w./-])whet (?!{_SERVES})({'|'.join(CHAT_FORMS)})(?![\w-])")
+
+
+def name_chat_commands(text: str) -> str:
+    """Return a text in which commands of the shell are named as they are typed in the chat."""
+    return _COMMAND.sub(lambda match: CHAT_FORMS[match[1]], text)
