@@ -210,5 +210,6 @@ async def _show_output(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _END_S)
+                async with asyncio.timeout(_END_S):
+                    await process.wait()
         raise
