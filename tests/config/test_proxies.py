@@ -20,6 +20,9 @@ from whet.config.secrets import find_proxy
         ("https", "[fd00::7]", ""),
         ("https", "deep.inside.example.org", ""),
         ("https", "localhost", ""),
+        ("http", "127.0.0.1", ""),
+        ("http", "[::1]", ""),
+        ("http", "127.0.0.1.example.com", "http://any.test:1"),
     ],
 )
 def test_a_proxy_is_taken_from_the_environment(

@@ -194,6 +194,9 @@ def test_a_trusted_tool_that_its_server_changes_does_not_run_unasked(
     assert run(["mcp", "trust", "odd"], folder)[0] == 0
     ask()
     assert runs() == 4
+    journal.with_name("journal.turned").rename(journal.with_name("journal.dropped"))
+    ask()
+    assert runs() == 4 and "offers no tool echo any more" in server.requests[-1].body.decode()
 
 
 @pytest.mark.slow

@@ -49,13 +49,14 @@ class AcceptedContents:
         return msgspec.structs.replace(asked, lasting=lasting, change=change)
 
     def _describe_change(self, tool: Tool, session_id: str) -> str:
-        """Return how a permitted tool differs from the one that was accepted; empty if it does not.
+        """Return how a permitted tool differs from the one that was accepted; empty if it does not, and for a
+        tool that is no longer offered: its call fails.
 
         A tool that is permitted by a rule alone is accepted at its first use.
         """
-        if tool.content is None:
+        content = tool.content() if tool.content is not None else ""
+        if not content:
             return ""
-        content = tool.content()
         if self._of_sessions.get((session_id, tool.name)) == content:
             return ""
         contents = self._read()

@@ -134,17 +134,21 @@ def find_proxy(scheme: str, host: str) -> str:
     """Return the URL of the proxy for a request of this scheme to this host, or an empty string for a direct
     connection.
 
-    It follows HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's own settings. All HTTP code
-    uses this function.
+    It follows HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's own settings. No proxy leads
+    to this machine's own servers: its loopback is another one. All HTTP code uses this function.
     """
     names = {name.lower() for name in os.environ}
     if not _HAS_SYSTEM_SETTINGS and not any(name.endswith("_proxy") for name in names - {"no_proxy"}):
         return ""
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - 15 ms of CPU; most have no proxy
 
+    from whet.config.key_hosts import is_loopback  # noqa: PLC0415 - as above
+
     proxies = getproxies()
     proxy = proxies.get(scheme) or proxies.get("all") or ""
-    if not proxy or proxy_bypass(host) or _is_in_network(host, proxies.get("no", "")):
+    if not proxy or is_loopback(f"{scheme}://{host}"):
+        return ""
+    if proxy_bypass(host) or _is_in_network(host, proxies.get("no", "")):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
 

@@ -208,11 +208,14 @@ class Servers:
         return next((content_of(tool) for tool in tools if tool.own_name == offered.own_name), "")
 
     async def _refuse_change(self, server: str, offered: Offered) -> None:
-        """Connect to the server, and refuse a call if that shows another tool than the one that was allowed.
-        Raises ToolError."""
+        """Connect to the server, and refuse a call if that shows no such tool, or another one than was
+        allowed. Raises ToolError."""
         allowed = self._current_content(server, offered)
         await self.remotes[server].fetch_catalogue()
-        if (current := self._current_content(server, offered)) and current != allowed:
+        current = self._current_content(server, offered)
+        if not current:
+            raise ToolError(f"the MCP server {server} offers no tool {offered.own_name} any more")
+        if current != allowed:
             raise ToolError(
                 f"the MCP server {server} has changed {offered.own_name} since this call was allowed, so"
                 " nothing was run",
