@@ -83,6 +83,10 @@ ROWS = {"type": "array", "items": {"type": "array"}}
             {"properties": {"a": {"type": "integer", "exclusiveMinimum": True, "minimum": 0}}},
             {"a": {"type": "integer", "minimum": 0}},
         ),
+        (
+            {"properties": {"a": {"type": "array", "items": {}, "uniqueItems": "yes", "minContains": -1}}},
+            {"a": {"type": "array", "items": {}}},
+        ),
         ({"type": "string", "properties": []}, {}),
         (
             {"properties": {"a": {"type": "string", "default": None}}},

@@ -9,22 +9,19 @@ there they are no accident.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
 
 from whet.foreign_text import HIDDEN, clean
+from whet.providers.tool_schemas import INNER, NAMED, SEVERAL, is_sound
 
 DESCRIPTION_CHARS = 16_384
 """Far more than any server's whole description. Longer text is cut."""
 _LARGEST_BYTES = 32_768
 _MAX_DEPTH = 24
-_TYPES = ("string", "integer", "number", "boolean", "array", "object", "null")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
 _DROPPED = (
     "$schema",
     "$id",
@@ -41,42 +38,6 @@ _AT_THE_TOP = ("oneOf", "anyOf", "allOf")
 
 class _Unusable(Exception):
     """The reason why a schema must not be sent to a vendor or shown to a person."""
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_choice(value: object) -> bool:
-    return isinstance(value, list) and bool(cast("list[object]", value))
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in cast("list[object]", value))
-
-
-_LIMITS: Mapping[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _is_number),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
-    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _is_count),
-    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _is_flag),
-    **dict.fromkeys(("pattern", "format", "title", "description", "$comment"), _is_text),
-    "enum": _is_choice,
-    "examples": _is_choice,
-    "required": _are_names,
-}
 
 
 def mend_schema(raw: object) -> dict[str, Any] | str:
@@ -127,16 +88,16 @@ def _mend(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     parts = cast("dict[str, object]", schema)
     for key, value in parts.items():
-        if key in _DROPPED or (key in _LIMITS and not _LIMITS[key](value)):
+        if key in _DROPPED or (key != "type" and not is_sound(key, value)):
             continue
         if key == "items" and isinstance(value, list):  # a tuple, as in drafts before 2020-12
             result["prefixItems"] = [_mend_inner(item, root) for item in cast("list[object]", value)]
-        elif key in _ONE:
+        elif key in INNER:
             result[key] = _mend_inner(value, root)
-        elif key in _NAMED:
+        elif key in NAMED:
             result[key] = _mend_named(key, value, root)
-        elif key in _SEVERAL:
-            if _is_choice(value):
+        elif key in SEVERAL:
+            if isinstance(value, list) and value:
                 result[key] = [_mend_inner(item, root) for item in cast("list[object]", value)]
         else:
             result[key] = _leaf(key, value, root)
@@ -164,16 +125,11 @@ def _leaf(key: str, value: object, root: Mapping[str, Any]) -> object:
     if key in ("description", "title", "$comment"):
         return clean(str(value))[:DESCRIPTION_CHARS]
     _refuse_hidden([key, *texts_of(value)])
-    if key == "type" and not _is_type(value):
+    if key == "type" and not is_sound(key, value):
         raise _Unusable(f"its input schema names the type {str(value)[:40]!r}, which there is none of")
     if key == "$ref" and not _leads_somewhere(value, root):
         raise _Unusable(f"its input schema refers to {str(value)[:80]!r}, which is not in it")
     return value
-
-
-def _is_type(value: object) -> bool:
-    kinds = cast("list[object]", value) if isinstance(value, list) else [value]
-    return bool(kinds) and all(kind in _TYPES for kind in kinds)
 
 
 def _leads_somewhere(reference: object, root: Mapping[str, Any]) -> bool:

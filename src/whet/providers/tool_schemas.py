@@ -15,19 +15,21 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.tools import ToolSpec
+from whet.contract.tools import JSON_TYPES, ToolSpec
 
 _MAX_DEPTH = 40
 _LEFT_OUT: Any = object()
-_TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
 _CHOICES = ("allOf", "anyOf", "oneOf")
 _NOT_AT_TOP = (*_CHOICES, "not", "if", "then", "else", "enum", "const", "$schema", "$id")
-_INNER = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_SUBSCHEMAS = (*_INNER, *_CHOICES, "prefixItems")
+INNER = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+SEVERAL = (*_CHOICES, "prefixItems")
+_SUBSCHEMAS = (*INNER, *SEVERAL)
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
-_TEXTS = ("pattern", "format", "title", "description")
+_COUNTED = ("Length", "Items", "Properties", "Contains")
+_COUNTS = tuple(f"{end}{name}" for end in ("min", "max") for name in _COUNTED)
+_FLAGS = ("uniqueItems", "deprecated", "readOnly", "writeOnly")
+_TEXTS = ("pattern", "format", "title", "description", "$comment")
 
 
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
@@ -81,7 +83,7 @@ class ToolCuts(msgspec.Struct, frozen=True):
         for key, value in schema.items():
             if key in self.keywords:
                 continue
-            if key in _NAMED:
+            if key in NAMED:
                 kept[key] = {name: self._inner(inner, depth) for name, inner in _object(value).items()}
             else:
                 kept[key] = self._inner(value, depth) if key in _SUBSCHEMAS else value
@@ -106,7 +108,7 @@ def keywords_of(schema: object, depth: int = 0) -> set[str]:
     if depth <= _MAX_DEPTH:
         for key, value in _object(schema).items():
             keywords.add(key)
-            inner = list(_object(value).values()) if key in _NAMED else value if key in _SUBSCHEMAS else None
+            inner = list(_object(value).values()) if key in NAMED else value if key in _SUBSCHEMAS else None
             keywords |= keywords_of(inner, depth + 1)
     return keywords
 
@@ -197,35 +199,39 @@ def _keyword(key: str, value: Any, schema: Mapping[str, Any], depth: int) -> Any
     """Return the value of a keyword, or `_LEFT_OUT`."""
     if key == "additionalProperties" and isinstance(value, bool):
         return _LEFT_OUT if value is False and "properties" in schema else value
-    if key in _INNER:
+    if key in INNER:
         return _inner(value, depth)
-    if key in _NAMED:
+    if key in NAMED:
         return {name: _inner(inner, depth) for name, inner in _object(value).items()}
-    if key in _CHOICES or key == "prefixItems":
+    if key in SEVERAL:
         return [_inner(part, depth) for part in _list(value)] or _LEFT_OUT
     if key == "required":
         known = _object(schema.get("properties"))
         return [name for name in _names(value) if name in known] or _LEFT_OUT
-    return value if _is_sound(key, value) else _LEFT_OUT
+    return value if is_sound(key, value) else _LEFT_OUT
 
 
 def _inner(value: object, depth: int) -> dict[str, Any]:
     return _accepted(cast("dict[str, Any]", value), depth + 1) if isinstance(value, dict) else {}
 
 
-def _is_sound(key: str, value: object) -> bool:
-    """Return whether a keyword has a value that the vendors' validators allow."""
+def is_sound(key: str, value: object) -> bool:
+    """Return whether a keyword, if it holds no schema, has a value that the vendors' validators allow."""
     if key in _NUMBERS:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if key in _COUNTS:
         return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if key in _FLAGS:
+        return isinstance(value, bool)
     if key in _TEXTS:
         return isinstance(value, str)
-    if key == "enum":
+    if key in ("enum", "examples"):
         return bool(_list(value))
+    if key == "required":
+        return isinstance(value, list) and _names(cast("object", value)) == value
     if key == "type":
         kinds = _list(value, value)
-        return bool(kinds) and all(isinstance(kind, str) and kind in _TYPES for kind in kinds)
+        return bool(kinds) and all(isinstance(kind, str) and kind in JSON_TYPES for kind in kinds)
     return True
 
 
