@@ -195,7 +195,7 @@ def test_a_small_screen_shows_every_answer_of_a_question(folder: Path) -> None:
         tty.resize(40, 20)
         tty.wait_for("Ctrl-D")
         tty.type("go\r", "(v shows all) ...", "1  Yes, once")
-        tty.wait_for("2  Yes, from now on: edit or…ong.txt", "3  Yes, from now on: edit or…w docs/")
+        tty.wait_for("2  Yes, lasting: edit or d…s/long.txt", "3  Yes, lasting: edit or d…elow docs/")
         tty.wait_for("No: nothing is changed (Enter and…")
         tty.wait_for("Enter alone")
         tty.type("n\r", "All done.")

@@ -157,7 +157,7 @@ def test_a_command_gets_the_text_that_was_pasted_and_not_what_stands_for_it(fold
     with chatting(folder, [ScriptedReply("I see.")], columns=100) as (server, tty):
         tty.type("/title \x1b[200~" + "x" * 1_200 + "\x1b[201~", "pasted 1,200 characters")
         tty.type("\r", "x" * 90)
-        tty.type("!cat <<E\x1b[200~" + "\nrow" * 12 + "\nE\n\x1b[201~\r", "pasted 15 lines", "● !")
+        tty.type("!cat <<E\x1b[200~" + "\nrow" * 12 + "\nE\n\x1b[201~\r", "pasted 14 lines", "● !")
         for _ in range(12):  # the person's own command is shown whole, not its last three lines
             tty.wait_for("│ row")
         tty.type("so?\r", "I see.")

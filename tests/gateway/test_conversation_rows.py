@@ -122,6 +122,14 @@ async def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_thei
         ("8", "model other", ["refused: you may not change the model here"]),
         ("8", "stranger", ["refused: there is no command /stranger"]),
         (
+            "9",
+            "mcp add x -- y",
+            [
+                "refused: there is no /mcp here: it is about the machine that Whet runs on, not about this"
+                " conversation"
+            ],
+        ),
+        (
             "8",
             "goal x",
             ["refused: goals run with the owner's rights; only the owner begins them, alone with the bot"],

@@ -37,6 +37,12 @@ def test_commands_run_and_reach_no_model(board: Api, person: httpx2.Client) -> N
         assert answer.status_code == 400 and "there is no command" in answer.text, typed
         assert f">\n{typed}</textarea>" in answer.text, "the text stays in the box"
         assert expected in answer.text, typed
+    for typed, why in (
+        ("/config ui.theme light", "there is no /config here: it is about the machine that Whet runs on"),
+        ("/settings", "there is no /config here: it is about the machine"),
+        ("/new", "there is no /new here: a session is begun outside of the conversation"),
+    ):
+        assert why in say(person, path, typed).text, typed
     assert len(board.model.requests) == asked
     assert '<h1 id="title">On the page' in person.get(path).text
     assert 'data-name="/goal"' in person.get(path).text and 'data-name="/title"' in person.get(path).text

@@ -31,7 +31,7 @@ class Pastes:
     def take(self, text: str) -> str:
         """Return the text to insert: a short text itself, otherwise a placeholder that `expand` replaces."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
+        lines = text.removesuffix("\n").count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
             if len(text.split()) >= _MIN_MARKED_WORDS or not text.isascii():
                 self._inserted.append(text)

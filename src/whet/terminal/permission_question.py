@@ -32,7 +32,7 @@ ANSWER_PROMPT = "Type a number, then Enter. Enter alone is no: "
 FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()}
 SHOWN_PREFIX = f"  {'Shown:':<10} "
 _LASTING, _UNTIL = "Yes, and don't ask again to ", " until "
-_SHORT_LASTING = "Yes, from now on: "
+_SHORT_LASTING = "Yes, lasting: "
 _SHELL_FILE = "command.sh"
 _FIRST_SCOPE = 2
 

@@ -92,7 +92,7 @@ def cut_middle(line: str, width: int) -> str:
     """Return a line of printable text cut to `width` columns, with … in its middle if it was cut."""
     if columns(line) <= width:
         return line
-    end = cut(line[::-1], max(width // 2, 1))[::-1].removeprefix("…").lstrip()
+    end = cut(line[::-1], width // 2 + 1)[::-1].removeprefix("…").lstrip()
     return cut(line, width - columns(end)) + end
 
 

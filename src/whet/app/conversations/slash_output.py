@@ -23,7 +23,12 @@ from whet.memory.desk import LearningService
 def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str] = ()) -> Commands[Any]:
     """Return the terminal's commands that affect only their own conversation."""
     shared = tuple(shared)
-    missing = {name: row.local for row in shared if row.local for name in (row.name, *row.aliases)}
+    missing = {
+        name: row.local or "a session is begun outside of the conversation"
+        for row in shared
+        if row.local or row.name in without
+        for name in (row.name, *row.aliases)
+    }
     commands: Commands[Any] = Commands(missing)
     for command in shared:
         if command.remote and command.name not in without:
