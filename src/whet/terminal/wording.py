@@ -45,7 +45,7 @@ def printable(text: str) -> str:
 
 
 def printable_styled(text: str) -> str:
-    """Return `text` as `printable` does, with its colours, and with what erases the rest of a coloured line."""
+    """Return `text` as `printable` does, with its colours and what erases the rest of a coloured line."""
     if "\x1b" not in text:
         return printable(text)
     parts = _STYLE.split(text)
