@@ -46,6 +46,12 @@ class Paper:
         return ["".join(text for _, text in row) for row in self.view.lines(self.width, 10)]
 
 
+def test_a_text_that_the_chat_says_drives_no_terminal() -> None:
+    paper = Paper()
+    paper.view.say("title \x1b[2J\x1b]0;PWN\x07\x1b]52;c;cHdu\x07end")
+    assert paper.text.strip() == "title end"
+
+
 def test_finished_blocks_are_written_once_and_the_rest_is_live() -> None:
     paper = Paper()
     for delta in ("First ", "para.\n", "\nSecond ", "one"):

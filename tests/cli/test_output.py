@@ -9,8 +9,8 @@ import pytest
 
 from tests.support import FixedClock
 from whet.clock import iso
-from whet.terminal.output import Column, ProgressLine, age, cost, size, table, wrap_text
-from whet.terminal.wording import columns
+from whet.terminal.output import Column, ProgressLine, age, cost, emit, emit_rows, size, table, wrap_text
+from whet.terminal.wording import columns, printable_styled
 
 SHAPE: list[Column[list[str]]] = [
     Column("id", itemgetter(0)),
@@ -23,6 +23,20 @@ ROWS = [
     ["0123456789abcdeg", "now", "$12.00", "日本語のとても長いタイトルがここにあります、切られます"],
     ["0123456789abcdeh", "now", "?", "e\u0301 with\nlines\tand \x1b[31mcolour " + "long " * 40],
 ]
+
+
+def test_what_a_command_prints_drives_no_terminal_and_keeps_its_colours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    driving = "a\x1b[2J\x1b]0;PWN\x07\x1b]52;c;cHdu\x07\x9b2J\x1b[3A\rb"
+    emit({}, driving, as_json=False)
+    assert capsys.readouterr().out == "a2Jb\n"
+    coloured = f"\x1b[1;33m{driving}\x1b[0m\x1b[K"
+    assert printable_styled(coloured) == coloured.replace(driving, "a2Jb")
+    emit_rows([["x"]], [Column("id", lambda _: driving)], {}, none="", as_json=False)
+    emit_rows([], SHAPE, {}, none=driving, as_json=False)
+    printed = capsys.readouterr().out
+    assert not set(printed) & set("\x1b\x07\x9b\r")
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import pytest
 
 from tests.support import quiet_port
 from whet.contract.channels import SendFailed
-from whet.vendors.http import VendorHttp, refused
+from whet.vendors.http import VendorHttp, read, refused
 
 ANSWER = b"HTTP/1.1 %b\r\ncontent-length: %d\r\n%b\r\n%b"
 
@@ -33,6 +34,14 @@ async def answering(reply: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
 
 def reply(status: bytes, body: bytes = b"{}", headers: bytes = b"") -> bytes:
     return ANSWER % (status, len(body), headers, body)
+
+
+def test_half_of_a_surrogate_pair_loses_no_answer() -> None:
+    whole = b'{"text": "a \\ud83d b", "more": ["\\ud83d\\ude00"]}'
+    answer = read(whole, dict[str, Any])
+    assert answer == {"text": "a \ufffd\ufffd\ufffd b", "more": ["\U0001f600"]}
+    assert read(b'{"text": "a \\ud83d', dict[str, Any]) is None
+    assert read(b'{"text": 1}', dict[str, str]) is None
 
 
 async def called(base_url: str) -> SendFailed:

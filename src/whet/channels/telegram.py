@@ -154,7 +154,14 @@ class Telegram:
         """Send a message, or files with it."""
         where: dict[str, Any] = {"chat_id": place.chat, "disable_notification": message.quiet}
         if place.thread:
-            where["message_thread_id"] = int(place.thread)
+            try:
+                return await self._send({**where, "message_thread_id": int(place.thread)}, message)
+            except SendFailed as error:
+                if not re.search("thread not found|TOPIC_DELETED|TOPIC_CLOSED", error.reason):
+                    raise
+        return await self._send(where, message)  # a message whose topic was deleted, too
+
+    async def _send(self, where: dict[str, Any], message: Outgoing) -> str:
         if message.file:
             return await self._send_file(where, message)
         sent = await self._write("sendMessage", where, message)
@@ -219,7 +226,9 @@ class Telegram:
             return None
         if update.message is None and message.location is not None and message.location.live_period:
             return None  # the person has moved, and edits nothing
-        text = message.typed_text
+        text, files, described = message.typed_text, list_files(message), describe(message)
+        if not (text or files or described):
+            return None  # Telegram tells of a pinned message, a new title, people who come and go
         reply = message.reply_to_message
         is_reply = reply is not None and reply.user is not None and reply.user.id == self._me.id
         without = _without_name(text, self._me.username)
@@ -228,8 +237,8 @@ class Telegram:
             f"u{update.update_id}",
             "message" if update.message else "edit",
             message.user.display_name,
-            _join_text(message, without),
-            list_files(message),
+            _join_text(message, without, described),
+            files,
             mentions_us=is_reply or without != text or mentions(text, self._me.username),
             ref=str(message.message_id),
             at_s=float(message.date if update.message else 0),
@@ -302,9 +311,9 @@ class Telegram:
 PLATFORM = Platform(TelegramSettings, lambda name, given, tokens: Telegram(name, tokens[0], given.base_url))
 
 
-def _join_text(message: _Message, typed: str) -> str:
+def _join_text(message: _Message, typed: str, described: str) -> str:
     """Return the text of a message with lines for its other parts. All of a forwarded one is marked."""
-    text = "\n".join(filter(None, (typed, describe(message))))
+    text = "\n".join(filter(None, (typed, described)))
     return wrap_in_tag("forwarded", text) if message.forward_origin and text else text
 
 

@@ -4,6 +4,7 @@ reactions to messages."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -56,6 +57,16 @@ class _Sticker(msgspec.Struct):
 class _Dice(msgspec.Struct):
     emoji: str = ""
     value: int = 0
+
+
+class _Task(msgspec.Struct):
+    text: str = ""
+    completion_date: int = 0
+
+
+class _Checklist(msgspec.Struct):
+    title: str = ""
+    tasks: list[_Task] = msgspec.field(default_factory=list[_Task])
 
 
 class _Quote(msgspec.Struct):
@@ -125,6 +136,11 @@ class TelegramContents(msgspec.Struct, kw_only=True):
     poll: _Poll | None = None
     sticker: _Sticker | None = None
     dice: _Dice | None = None
+    checklist: _Checklist | None = None
+    story: dict[str, Any] | None = None
+    game: dict[str, Any] | None = None
+    invoice: dict[str, Any] | None = None
+    paid_media: dict[str, Any] | None = None
     quote: _Quote | None = None
     forum_topic_created: _Topic | None = None
 
@@ -194,9 +210,19 @@ def _list_parts(message: TelegramContents) -> Iterator[tuple[str, str]]:
         yield "sticker", message.sticker.emoji or "without an emoji"
     if message.dice is not None:
         yield "dice", f"{message.dice.emoji} {message.dice.value}"
+    yield from _list_rare_parts(message)
     for spoken, name in ((message.voice, "voice note"), (message.video_note, "video note")):
         if spoken is not None:
             yield "voice", f"a {name} of {spoken.duration} s"
+
+
+def _list_rare_parts(message: TelegramContents) -> Iterator[tuple[str, str]]:
+    if (checklist := message.checklist) is not None:
+        tasks = (f"[{'x' if task.completion_date else ' '}] {task.text}" for task in checklist.tasks)
+        yield "checklist", " | ".join((checklist.title, *tasks))
+    for kind in ("story", "game", "invoice", "paid_media"):
+        if getattr(message, kind) is not None:
+            yield "message", f"of a kind that can't be read here: {kind}"
 
 
 def quote_text(reply: TelegramContents, chosen: str) -> str:

@@ -40,7 +40,7 @@ from whet.store.search import Hit
 from whet.store.sessions import SessionFilter, SessionRow
 from whet.terminal import output
 from whet.terminal.output import Column, emit, emit_json, home_and_json, style_text
-from whet.terminal.wording import count, cut, printable
+from whet.terminal.wording import count, cut, printable, printable_styled
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
@@ -248,7 +248,8 @@ def _count_private(db: apsw.Connection) -> int:
 def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]]:
     """Yield a function that writes a piece. A file is private and gets its name when it is complete."""
     if target == "-":
-        yield lambda piece, done: click.echo(piece, nl=False)
+        shown = printable_styled if sys.stdout.isatty() else str
+        yield lambda piece, done: click.echo(shown(piece), nl=False)
         return
     path, part, clock = Path(target), Path(target + ".part"), SystemClock()
     if path.exists() and not force:

@@ -145,7 +145,7 @@ class TerminalTurnView:
     def say(self, text: str, style: str = "dim") -> None:
         """Write one or more lines of our own into the scroll-back."""
         self._after_call = False
-        rows = [row for line in text.split("\n") for row in self._rows(line)]
+        rows = [row for line in wording.printable_styled(text).split("\n") for row in self._rows(line)]
         self.surface.write(self.painter.line("\n".join(rows), style) + "\n")
 
     def show_person(self, text: str) -> None:

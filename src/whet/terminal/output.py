@@ -19,7 +19,7 @@ import msgspec
 
 from whet.clock import Clock
 from whet.contract.messages import Usage
-from whet.terminal.wording import clip, columns
+from whet.terminal.wording import clip, columns, printable_styled
 
 _GAP = 2
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -58,8 +58,8 @@ def emit_json(value: object) -> None:
 
 
 def emit(facts: object, text: str, *, as_json: bool) -> None:
-    """Print a command's result: `facts` as JSON, or `text`."""
-    emit_json(facts) if as_json else click.echo(text)
+    """Print a command's result: `facts` as JSON, or `text`, without what could drive a terminal."""
+    emit_json(facts) if as_json else click.echo(printable_styled(text))
 
 
 def emit_rows(
@@ -68,7 +68,7 @@ def emit_rows(
     """Print the rows of a list command: `facts` as JSON, or a table, or `none` if there are no rows."""
     if as_json:
         return emit_json(facts)
-    click.echo(table(rows, shape) if rows else none)
+    click.echo(printable_styled(table(rows, shape) if rows else none))
 
 
 def _terminal() -> os.terminal_size:

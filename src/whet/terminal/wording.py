@@ -28,6 +28,7 @@ from whet.contract.texts import plural
 from whet.late import late_pattern
 
 _ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
+_STYLE = late_pattern(r"(\x1b\[[\d;:]*[mK])")
 _CONTROLS = late_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ERROR_WORDS = late_pattern(
     r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE
@@ -44,6 +45,14 @@ def printable(text: str) -> str:
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     return _CONTROLS.sub("", text)
+
+
+def printable_styled(text: str) -> str:
+    """Return `text` as `printable` does, with its colours and what erases the rest of a coloured line."""
+    if "\x1b" not in text:
+        return printable(text)
+    parts = _STYLE.split(text)
+    return "".join(part if index % 2 else printable(part) for index, part in enumerate(parts))
 
 
 def exact(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncGenerator, Mapping
 from socket import SOCK_STREAM
@@ -19,7 +20,7 @@ from whet.config.key_hosts import is_loopback, is_same_server
 from whet.config.secrets import find_proxy
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
-from whet.contract.texts import from_json, split_http_url
+from whet.contract.texts import from_json, replace_surrogates, split_http_url
 from whet.http1.client import Answer, HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.http1.response import retry_after_s as waiting_time_s
@@ -200,10 +201,18 @@ def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float
 
 
 def read(body: bytes | str, shape: type[T]) -> T | None:
-    """Decode JSON as a type, ignoring unknown fields, or return None if it does not match."""
+    """Decode JSON as a type, ignoring unknown fields, or return None if it does not match.
+
+    Half of a surrogate pair, which a person's client may send, becomes U+FFFD.
+    """
     try:
         return from_json(body, shape)
     except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        text = json.dumps(json.loads(body), ensure_ascii=False)
+        return from_json(replace_surrogates(text), shape)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
         return None
 
 

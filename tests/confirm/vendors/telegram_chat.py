@@ -42,6 +42,7 @@ class TelegramChat(ChatHost, TelegramServer):
         self._per_chat_s = per_chat_s
         self._last_send: dict[str, float] = {}
         self.refused = 0
+        self.gone_topics: set[int] = set()
 
     def app(self) -> ASGIApp:
         return Starlette(
@@ -220,6 +221,8 @@ class TelegramChat(ChatHost, TelegramServer):
         return JSONResponse({"ok": True, "result": True})
 
     async def _sendMessage(self, body: dict[str, Any]) -> JSONResponse:
+        if body.get("message_thread_id") in self.gone_topics:
+            return error_response(400, "Bad Request: message thread not found")
         chat = str(body["chat_id"])
         now = asyncio.get_running_loop().time()
         wait_s = self._last_send.get(chat, 0.0) + self._per_chat_s - now
