@@ -18,8 +18,9 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.cli.main import run_on_loop
 from whet.contract.errors import WhetError
-from whet_confirm.client import BlockingClient, ConfirmClient
+from whet_confirm.client import ConfirmClient
 from whet_confirm.names import GATE_PREFIX
 from whet_confirm.resume import KeptCall, KeptCalls
 from whet_confirm.tickets import ConfirmationRefused, ConfirmOptions
@@ -83,7 +84,7 @@ def run_hook(text: str, agent: str, ask: HookAsk) -> str:
         return "{}"
     try:
         asking = _ask_for_long if ask.keep_s else _ask
-        reason = asking(event, (agent, style.title), ask)
+        reason = run_on_loop(asking(event, (agent, style.title), ask))
     except ConfirmationRefused as error:
         return _encode(style, event.name, "deny", f"not confirmed: {error.message}")
     except WhetError as error:
@@ -117,7 +118,7 @@ def _read_event(text: str) -> ToolEvent | None:
     )
 
 
-def _ask(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
+async def _ask(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
     # Both events of one call may ask, and an approval is good for one of them.
     names = f"{event.session}\0{event.call}\0{event.name}"
     key = hashlib.sha256(names.encode("utf-8", "replace")).hexdigest()
@@ -128,8 +129,8 @@ def _ask(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
         idempotency_key=key if event.call else "",
         is_attended=True,
     )
-    with BlockingClient(ask.url) as client:
-        ticket = client.confirm(*_describe(event, agent[1]), event.details, options)
+    async with ConfirmClient(ask.url) as client:
+        ticket = await client.confirm(*_describe(event, agent[1]), event.details, options)
     return f"approved by {ticket.resolved_by}"
 
 
@@ -137,7 +138,7 @@ def _describe(event: ToolEvent, title: str) -> tuple[str, str]:
     return f"{GATE_PREFIX}{event.tool}", f"{title} wants to use {event.tool} in {event.folder}"
 
 
-def _ask_for_long(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
+async def _ask_for_long(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
     """Ask, or take the answer to the same call of an earlier run of this session."""
     details = msgspec.json.encode(event.details, order="deterministic")
     parts = (event.session, event.tool, event.folder, event.name, str(ask.keep_s))
@@ -146,8 +147,8 @@ def _ask_for_long(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str
     options = ConfirmOptions(
         requester=agent[0], session_key=event.session[:1024], timeout_s=ask.keep_s, idempotency_key=key
     )
-    with BlockingClient(ask.url) as client:
-        return client.run(_ask_again(client.calls, event, (*agent, options), ask))
+    async with ConfirmClient(ask.url) as client:
+        return await _ask_again(client, event, (*agent, options), ask)
 
 
 async def _ask_again(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -74,6 +75,36 @@ def test_a_second_ctrl_c_waits_for_nothing() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run_on_loop(work())
+
+
+_TWICE = """\
+import asyncio, signal, sys
+from whet.cli import main
+
+async def work():
+    try:
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
+        await asyncio.get_running_loop().create_future()
+    finally:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0)
+        print("cleaned", flush=True)
+
+class Command:
+    def invoke(self):
+        main.run_on_loop(work())
+
+main._run = lambda arguments: Command().invoke()
+sys.argv = ["whet", "x"]
+sys.exit(main.main())
+"""
+
+
+@pytest.mark.slow
+def test_a_sigterm_that_arrives_twice_lets_what_waits_clean_up() -> None:
+    """`timeout` sends it to the process, and again to its group."""
+    done = subprocess.run([sys.executable, "-c", _TWICE], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "cleaned\n", "")
 
 
 def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:

@@ -7,6 +7,8 @@ import contextlib
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -21,7 +23,7 @@ from tests import forked
 from tests.confirm.running import Running
 from tests.confirm.vendors.host import Host
 from tests.mcp.rig import text_of
-from tests.support import ended
+from tests.support import ended, wait_until
 from whet.rpc import BadCall, RpcCall
 from whet_confirm.client import BlockingClient, ConfirmClient, requires_confirmation
 from whet_confirm.hook import HookAsk, run_hook
@@ -155,6 +157,27 @@ async def test_a_cancelled_wait_takes_the_request_back(server, token, url):
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
     assert server.rows("SELECT status FROM requests WHERE action = 'cancelme'") == [("cancelled",)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--keep", "600"]], ids=["asks", "keeps"])
+def test_a_hook_that_is_ended_takes_its_request_back_unless_it_is_kept(server, token, url, tmp_path, options):
+    """As `timeout whet confirm hook` does it: the signal comes twice."""
+    event = {"hook_event_name": "PreToolUse", "tool_name": f"End{len(options)}", "tool_input": {}}
+    command = [sys.executable, "-m", "whet", "confirm", "hook", "--url", url, *options]
+    environ = {**os.environ, "CONFIRMATION_TOKEN": token, "WHET_HOME": str(tmp_path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environ, text=True, **pipes) as program:
+        program.stdin.write(json.dumps(event))
+        program.stdin.close()
+        program.stdin = None
+        wait_until(lambda: server.service.hub.waiting == 1)
+        for _ in range(2):
+            program.send_signal(signal.SIGTERM)
+        out, errors = program.communicate(timeout=30)
+    assert (program.returncode, out, errors) == (143, "", "")
+    rows = server.rows("SELECT status FROM requests WHERE action = ?", f"tool:End{len(options)}")
+    assert rows == [("pending" if options else "cancelled",)]
 
 
 def test_a_wait_that_ends_undecided_takes_the_request_back(server, token, url):

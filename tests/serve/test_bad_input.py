@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from tests.serve.conftest import WAIT_S, Api
+from whet_lab.practice.script import ScriptedReply
 
 USER = {"role": "user", "content": "hi"}
 
@@ -121,6 +122,28 @@ def test_a_wrong_response_request_is_refused(api: Api, body: Any, status: int) -
     with api.http() as http:
         assert http.post("/v1/responses", json=body).status_code == status
     assert api.model.count == 0
+
+
+_RESULTS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": [RESULT]},
+    "/v1/responses": {"input": [{"type": "function_call_output", "call_id": "x1", "output": "4"}]},
+    "/v1/messages": {
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x1"}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("path", _RESULTS)
+def test_a_result_without_its_call_is_refused_in_a_begun_session_too(api: Api, path: str) -> None:
+    api.say(ScriptedReply("Hello."))
+    with api.http() as http:
+        begun = http.post("/v1/chat/completions", json=chat())
+        header = {"X-Whet-Session": begun.headers["x-whet-session"]}
+        answer = http.post(path, headers=header, json={"model": "whet", **_RESULTS[path]})
+    assert answer.status_code == 400, answer.text
+    assert "belongs to no call" in answer.text and (path[4] == "m" or "no_such_call" in answer.text)
+    assert api.model.count == 1
 
 
 @pytest.mark.parametrize(

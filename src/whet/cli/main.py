@@ -13,6 +13,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from types import FrameType, TracebackType
 
 from whet import __version__
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+_ECHO_S = 0.2  # `timeout` and others send one signal to the process, and again to its group
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """The signals that end a program once it has restored the terminal and ended what runs."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -181,14 +183,18 @@ class _Stopping:
     def __init__(self) -> None:
         self.task: asyncio.Task[Any] | None = None
         self.number = 0
+        self._at_s = 0.0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        task = self.task
-        if number != signal.SIGINT:
-            signal.signal(number, signal.SIG_DFL)
+        task, is_ending, now_s = self.task, number != signal.SIGINT, time.monotonic()
+        if is_ending and number == self.number and now_s < self._at_s + _ECHO_S:
+            return
         if self.number or (task is not None and task.done()):
+            if is_ending and self.number:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
             _end(number)
-        self.number = number
+        self.number, self._at_s = number, now_s
         if task is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
 

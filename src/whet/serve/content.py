@@ -178,6 +178,12 @@ def with_instructions(instructions: str, text: str) -> str:
     return f"<program-instructions>\n{_HEAD}\n\n{inner}\n</program-instructions>\n\n{text}"
 
 
+def no_such_call() -> ApiError:
+    """Return the error for a result without its call."""
+    error_text = "a result belongs to no call of this conversation"
+    return ApiError(400, error_text, param="messages", code="no_such_call")
+
+
 def find_new_content(
     utterances: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool | None = None
 ) -> NewContent:
@@ -203,8 +209,7 @@ def find_new_content(
             first += 1  # they belong to the answer before them
         known_texts = {call.id for message in spoken[:first] for call in message.calls}
         if any(result.call_id not in known_texts for message in spoken for result in message.results):
-            error_text = "a result belongs to no call of this conversation"
-            raise ApiError(400, error_text, param="messages", code="no_such_call")
+            raise no_such_call()
         return _join_new(tuple(spoken[:first]), spoken[first:], results)
     users = [message for message in spoken if message.speaker == "user" and not message.results]
     known_texts = [without_instructions(text) for text in stored]

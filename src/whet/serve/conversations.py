@@ -20,7 +20,7 @@ from whet.contract.texts import from_json
 from whet.contract.tools import ToolSpec
 from whet.serve import content, history, identity
 from whet.serve.auth import ApiCaller
-from whet.serve.client_tools import CallResult, ClientTools
+from whet.serve.client_tools import CallResult, ClientTools, client_call_id
 from whet.serve.identity import SessionChoice
 from whet.serve.suspended_turn import ApiEvent, SuspendedTurn
 from whet.serve.turns import TurnInput, Turns
@@ -78,6 +78,7 @@ class SessionTurns:
                 return await self._continue_turn(suspended, wish, emit, ended)
             stored = await _read_stored(self._database, wish, session_id)
             news = content.find_new_content(wish.said, stored, is_begun=bool(session_id))
+            await self._check_results(wish, session_id, news.results)
             works: list[Work] = []
             if not session_id:
                 session_id = await self._begin(wish, news)
@@ -161,6 +162,7 @@ class SessionTurns:
     ) -> TurnEnd:
         """Continue a turn that waits for results. Any other text in the request is added to the turn."""
         news = content.find_new_content(wish.said, (), is_begun=True)
+        await self._check_results(wish, suspended.session_id, news.results)
         self._tools.offer(suspended.session_id, wish.tools, one_by_one=wish.one_by_one)
         if news.text.strip() or news.images:
             turn_input = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)
@@ -169,6 +171,18 @@ class SessionTurns:
         end = await suspended.run_round(emit)
         await self._database.append(ended)
         return end
+
+    async def _check_results(
+        self, wish: SessionChoice, session_id: str, results: Sequence[CallResult]
+    ) -> None:
+        """Raise ApiError if a result belongs to no call of a begun session, nor of the request itself."""
+        known_ids = {call.id for message in wish.said for call in message.calls}
+        known_ids |= {call.id for call in self._tools.waiting_calls(session_id)}
+        if session_id and not known_ids.issuperset(result.call_id for result in results):
+            calls = await self._database.read(lambda db: api.list_call_ids(db, session_id))
+            known_ids |= {client_call_id(session_id, *call) for call in calls}
+            if not known_ids.issuperset(result.call_id for result in results):
+                raise content.no_such_call()
 
     def _note_call(self, session_id: str) -> None:
         if (suspended := self._held.get(session_id)) is not None:

@@ -102,6 +102,16 @@ def last_step(connection: apsw.Connection, session_id: str) -> tuple[tuple[tuple
     return calls, bool(calls) and newest <= rows.row_id(key, last)
 
 
+def list_call_ids(connection: apsw.Connection, session_id: str) -> list[tuple[str, str]]:
+    """Return the turn's id and the call's id of each call of a session that is not undone, newest first."""
+    calls = connection.execute(
+        "SELECT t.id, c.call_id FROM tool_calls c JOIN turns t ON t.session = c.session AND t.number = c.turn"
+        " WHERE c.session = ? AND t.undone = '' ORDER BY c.seq DESC",
+        (sessions.key_of(connection, session_id),),
+    )
+    return [(str(turn_id), str(call_id)) for turn_id, call_id in calls]
+
+
 def keep_tips(connection: apsw.Connection, session_id: str, turn_id: str, tips: Sequence[str]) -> None:
     """Remember how a session's conversation ends with a turn. A tip that two sessions have finds neither."""
     key = sessions.key_of(connection, session_id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -323,17 +322,11 @@ def hook(home: Home, agent: str, **options: Any) -> None:
 
     `whet confirm adopt AGENT` writes it into an agent's settings.
     """
-    # An agent that stops waiting sends SIGTERM: then the request is cancelled, as by Ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
     # if the hook fails on invalid UTF-8, the tool runs without approval
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not options["keep_s"]:
         interrupt_if_unread(sys.stdout.fileno())
     click.echo(run_hook(text, agent, HookAsk(**options, kept=home.root / "confirm" / "kept")))
-
-
-def _interrupt(_signal: int, _frame: object) -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 @confirm.command()
