@@ -68,7 +68,12 @@ async def test_a_key_is_drawn_in_the_next_pass_of_the_loop_and_once(text: str) -
         )
         draw_keys_once(prompt)
         is_open = asyncio.Event()
-        prompt.app.after_render += lambda _: (renders.append(1), is_open.set())
+
+        def note_render(_: object) -> None:
+            renders.append(1)
+            is_open.set()
+
+        prompt.app.after_render += note_render
         running = asyncio.create_task(prompt.prompt_async())
         await is_open.wait()
         renders.clear()
