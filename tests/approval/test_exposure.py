@@ -61,7 +61,7 @@ from tests.support import each
             "dangerous",
             ("reaches a cloud's metadata service, which gives out keys: 169.254.169.254",),
         ),
-        ("ping 127.0.0.1:6000", "dangerous", ("reaches Whet's own server: 127.0.0.1:6000",)),
+        ("ping 127.0.0.1:6000", "dangerous", ("reaches a port that Whet's own servers use: 127.0.0.1:6000",)),
         ("ping 127.0.0.1:6001", "normal", ()),
         ("ping a.b:6000", "normal", ()),
         (

@@ -128,7 +128,8 @@ def test_other_machines_are_not_this_one(host: str) -> None:
 def test_what_is_reached_is_named() -> None:
     place = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000,))
     assert (
-        find_forbidden_address(["a", "http://[::1]:6000/x"], place) == "reaches Whet's own server: ::1:6000"
+        find_forbidden_address(["a", "http://[::1]:6000/x"], place)
+        == "reaches a port that Whet's own servers use: ::1:6000"
     )
     assert "169.254.169.254" in find_forbidden_address(["x://me@169.254.169.254./"], place)
     for harmless in (

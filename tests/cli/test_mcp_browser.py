@@ -50,3 +50,29 @@ def test_a_failed_install_shows_the_whole_error(tmp_path: Path, monkeypatch: pyt
     assert "npm failed: npm error code SELF_SIGNED x" in str(done.exception) and "x end" in str(
         done.exception
     )
+
+
+def test_the_download_of_a_browser_trusts_what_npm_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / ".local/lib/whet-browser/node_modules/@playwright/mcp/cli.js"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    npm = 'case "$1 $2 $3" in "config get cafile") echo /corp.pem;; *) echo null;; esac'
+    node = (
+        'folder="$PLAYWRIGHT_BROWSERS_PATH/chromium-1/chrome-linux"; /bin/mkdir -p "$folder"\n'
+        ': > "$folder/chrome"; echo "$NODE_EXTRA_CA_CERTS,$HTTPS_PROXY" > "$HOME/seen"'
+    )
+    (programs := tmp_path / "bin").mkdir()
+    for name, text in (("npm", npm), ("node", node)):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    for variable in ("NODE_EXTRA_CA_CERTS", "HTTPS_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for expected in ("/corp.pem,\n", "/own.pem,\n"):
+        done = CliRunner().invoke(add_browser, ["--no-test"], obj=Home(tmp_path / "home"))
+        assert done.exception is None, done.output
+        assert (tmp_path / "seen").read_text() == expected
+        monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/own.pem")

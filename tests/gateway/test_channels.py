@@ -231,6 +231,23 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_slack_replies_that_the_channel_sees_too_are_read_and_a_lost_thread_is_left(tmp_path: Path) -> None:
+    slack = SlackChat()
+    script = [ScriptedReply(f"Answer {number}.") for number in range(3)]
+    with on(slack, SLACK, tmp_path, script) as one:
+        stamp = slack.write(f"<@{SLACK_BOT}> one", chat="C1")
+        slack.wait_said("Answer 0.", chat="C1")
+        more = {"chat": "C1", "subtype": "thread_broadcast", "thread_ts": stamp}
+        slack.write(f"<@{SLACK_BOT}> to all of you", **more)
+        slack.wait_said("Answer 1.", chat="C1")
+        assert b"to all of you" in one.model.requests[-1].body
+        slack.fail_next("chat.postMessage", (200, {"ok": False, "error": "thread_not_found"}, {}))
+        slack.write("waves", subtype="me_message", thread_ts="5.000001")
+        slack.wait_said("Answer 2.")
+        assert [m.get("thread_ts") for m in slack.messages.values() if m["channel"] == "D1"] == [None]
+
+
+@pytest.mark.slow
 def test_slack_brings_again_what_was_not_acknowledged(tmp_path: Path) -> None:
     slack = SlackChat()
     script = [ScriptedReply("Once."), ScriptedReply("Twice."), ScriptedReply("Thrice.")]

@@ -75,7 +75,7 @@ def test_single_times_are_read_in_the_zone() -> None:
     assert read("08:00", "Europe/Berlin", NOW) == at("2026-11-22T08:00:00+01:00")
     assert read("2026-12-24T09:00", "Europe/Berlin", NOW) == at("2026-12-24T09:00:00+01:00")
     assert read("2026-12-24T09:00:00Z", "Europe/Berlin", NOW) == at("2026-12-24T09:00:00+00:00")
-    assert read("2027-03-28T02:30", "Europe/Berlin", NOW) == at("2027-03-28T03:30:00+02:00")
+    assert read("2027-03-28T02:30", "Europe/Berlin", NOW) == at("2027-03-28T03:00:00+02:00")
 
 
 @pytest.mark.parametrize("text", ["2020-01-01", "25:00", "soon", "", "+5y", "2026-13-01"])
@@ -83,6 +83,19 @@ def test_a_time_that_is_none_or_past_is_refused(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         timing.parse_single_time(text, "UTC", NOW)
     assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("UTC+2", "Etc/GMT-2 is 2 h east"), ("gmt-05", "Etc/GMT+5 is 5 h west"), ("UTC+5:30", "a place")],
+)
+def test_an_offset_whose_side_depends_on_the_reader_is_refused(name: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match="both sides") as error:
+        timing.check_typed_zone(name)
+    assert error.value.hint.startswith(hint)
+    assert timing.find_zone(name)  # TZ of a machine may say so
+    for zone in ("UTC", "Etc/GMT-2", "Europe/Berlin", "CET-1CEST,M3.5.0,M10.5.0/3", "<+0530>-5:30"):
+        timing.check_typed_zone(zone)
 
 
 def test_a_zone_that_is_none_is_refused_with_one_that_is_near() -> None:

@@ -37,6 +37,19 @@ class Owner:
         await self.log.end_turn(self.turn, "answered", "")
 
 
+async def test_a_drain_with_patience_waits_for_what_is_due_soon(bench: Bench, server: PracticeServer) -> None:
+    server.install([says("hello")])
+    bench.add()
+    bench.clock.advance(10 * MINUTE_S - 0.05)
+    await bench.worker().drain()
+    await bench.worker().drain(patience_s=0.04)
+    assert bench.told == []
+    waiting = asyncio.create_task(bench.worker().drain(patience_s=60))
+    asyncio.get_running_loop().call_later(0.01, bench.clock.advance, 0.05)
+    await waiting
+    assert [finished.run.text for finished in bench.told] == ["hello"]
+
+
 async def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(
     bench: Bench, server: PracticeServer
 ) -> None:

@@ -45,7 +45,7 @@ def find_forbidden_address(texts: Iterable[str], scope: RiskScope) -> str:
             if is_metadata(host):
                 return f"reaches a cloud's metadata service, which gives out keys: {host}"
             if scope.own_ports and port and int(port) in scope.own_ports and is_this_machine(host):
-                return f"reaches Whet's own server: {host}:{port}"
+                return f"reaches a port that Whet's own servers use: {host}:{port}"
     return ""
 
 

@@ -72,6 +72,10 @@ class _ReactedItem(msgspec.Struct):
     ts: str = ""
 
 
+# A reply that is also sent to the channel, and `/me`, are words of a person as well.
+_SPOKEN = ("", "file_share", "thread_broadcast", "me_message")
+
+
 class _Event(msgspec.Struct):
     type: str = ""
     subtype: str = ""
@@ -153,7 +157,15 @@ class Slack:
         await self._api.receive_envelopes(handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Post a message, or share a file."""
+        """Post a message, or share a file; in the channel if the thread's message was deleted."""
+        try:
+            return await self._send(place, message)
+        except SendFailed as error:
+            if not place.thread or "thread_not_found" not in error.reason:
+                raise
+        return await self._send(msgspec.structs.replace(place, thread=""), message)
+
+    async def _send(self, place: ChatPlace, message: Outgoing) -> str:
         if message.file:
             return await self._share(place, message)
         where = {"thread_ts": place.thread} if place.thread else {}
@@ -238,7 +250,7 @@ class Slack:
         if event.subtype == "message_deleted" and before is not None:
             deleted_message = msgspec.structs.replace(before, text="", files=[], attachments=[])
             return self._make_incoming(deleted_message, event, "edit")
-        if event.type in ("message", "app_mention") and event.subtype in ("", "file_share"):
+        if event.type in ("message", "app_mention") and event.subtype in _SPOKEN:
             return self._make_incoming(event, event, "message")
         return None
 

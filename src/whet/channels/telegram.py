@@ -8,11 +8,9 @@ which Telegram makes no links, mentions or commands.
 
 from __future__ import annotations
 
-import asyncio
 import html
-import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -45,13 +43,9 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.contract.texts import NOT_JSON, from_json, wrap_in_tag
-from whet.vendors.http import VendorAnswer, VendorHttp, read, refused
+from whet.vendors.http import read
+from whet.vendors.telegram import ChatMoved, TelegramApi
 
-_BASE_URL = "https://api.telegram.org"
-_POLL_S = 50
-_RETRY_S = 3.0
-_LONGEST_RETRY_S = 60.0
-_LOG = logging.getLogger(__name__)
 _WANTED: dict[Verb, str] = {
     "message": "message",
     "edit": "edited_message",
@@ -61,6 +55,7 @@ _WANTED: dict[Verb, str] = {
 # 4096 UTF-16 units without markup; the rest of the room is for escapes and entities.
 _MAX_CHARS = 3_500
 _MAX_SHOWN_UNITS = 4_096
+_MOVED = "moved:"
 
 
 class TelegramSettings(msgspec.Struct, frozen=True):
@@ -68,17 +63,6 @@ class TelegramSettings(msgspec.Struct, frozen=True):
 
     token_env: str = "TELEGRAM_BOT_TOKEN"
     base_url: str = ""
-
-
-class _Parameters(msgspec.Struct):
-    retry_after: float | None = None
-
-
-class _ApiAnswer(msgspec.Struct):
-    ok: bool = False
-    description: str = ""
-    parameters: _Parameters = msgspec.field(default_factory=_Parameters)
-    result: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Reply(TelegramContents, kw_only=True):
@@ -95,6 +79,8 @@ class _Message(TelegramContents, kw_only=True):
     media_group_id: str = ""
     reply_to_message: _Reply | None = None
     forward_origin: dict[str, Any] | None = None
+    migrate_to_chat_id: int = 0
+    migrate_from_chat_id: int = 0
 
 
 class _Query(msgspec.Struct):
@@ -117,6 +103,40 @@ class _Path(msgspec.Struct):
     file_size: int = 0
 
 
+class _MovedChats:
+    """The ids of groups that became supergroups. A conversation keeps the id that it began with."""
+
+    def __init__(self) -> None:
+        self._new: dict[str, str] = {}
+        self._old: dict[str, str] = {}
+        self._memo: Memo | None = None
+
+    async def load(self, memo: Memo) -> None:
+        """Read what was stored, and store there from now on."""
+        self._memo = memo
+        for name, new in (await memo.all()).items():
+            if name.startswith(_MOVED):
+                old = name.removeprefix(_MOVED)
+                self._new[old], self._old[new] = new, old
+
+    def current(self, chat: str) -> str:
+        """Return the id to send to."""
+        return self._new.get(chat, chat)
+
+    def first(self, chat: str) -> str:
+        """Return the id of the conversation."""
+        return self._old.get(chat, chat)
+
+    async def note(self, old: str, new: str) -> None:
+        """Store a new id. Durable on return once `load` was called."""
+        old = self.first(old)
+        if self._new.get(old) == new:
+            return
+        self._new[old], self._old[new] = new, old
+        if self._memo is not None:
+            await self._memo.set(new, f"{_MOVED}{old}")
+
+
 class Telegram:
     """One bot."""
 
@@ -136,6 +156,7 @@ class Telegram:
         self._api = TelegramApi(name, token, base_url)
         self._me = TelegramUser(0)
         self._topics = ThreadStarts()
+        self._moved = _MovedChats()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Poll until cancelled. A failure waits and tries again; a wrong token ends it."""
@@ -144,15 +165,32 @@ class Telegram:
             if not self._me.id and "message" in wants:
                 self._me = read(await self._api.call("getMe", {}), TelegramUser) or TelegramUser(0)
 
+        await self._moved.load(memo)
+
         async def handle(updates: list[bytes]) -> None:
             parsed_updates = [update for raw in updates if (update := read(raw, _Update)) is not None]
+            for message in filter(None, (update.message for update in parsed_updates)):
+                if message.migrate_to_chat_id:
+                    await self._moved.note(str(message.chat.id), str(message.migrate_to_chat_id))
+                elif message.migrate_from_chat_id:
+                    await self._moved.note(str(message.migrate_from_chat_id), str(message.chat.id))
             await take([incoming for update in parsed_updates for incoming in self._list_incoming(update)])
 
         await self._api.poll([name for verb, name in _WANTED.items() if verb in wants], handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Send a message, or files with it."""
-        where: dict[str, Any] = {"chat_id": place.chat, "disable_notification": message.quiet}
+        """Send a message, or files with it; to the supergroup that its group became meanwhile."""
+        try:
+            return await self._send_to(place, message)
+        except ChatMoved as moved:
+            await self._moved.note(place.chat, moved.chat)
+        return await self._send_to(place, message)
+
+    async def _send_to(self, place: ChatPlace, message: Outgoing) -> str:
+        where: dict[str, Any] = {
+            "chat_id": self._moved.current(place.chat),
+            "disable_notification": message.quiet,
+        }
         if place.thread:
             try:
                 return await self._send({**where, "message_thread_id": int(place.thread)}, message)
@@ -170,15 +208,16 @@ class Telegram:
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Edit a message, buttons included."""
+        where = {"chat_id": self._moved.current(place.chat), "message_id": int(ref)}
         try:
-            await self._write("editMessageText", {"chat_id": place.chat, "message_id": int(ref)}, message)
+            await self._write("editMessageText", where, message)
         except SendFailed as error:
             if "message is not modified" not in error.reason:
                 raise
 
     async def typing(self, place: ChatPlace) -> None:
         """Show the typing indicator for five seconds."""
-        body: dict[str, Any] = {"chat_id": place.chat, "action": "typing"}
+        body: dict[str, Any] = {"chat_id": self._moved.current(place.chat), "action": "typing"}
         if place.thread:
             body["message_thread_id"] = int(place.thread)
         await self._api.call("sendChatAction", body)
@@ -203,7 +242,10 @@ class Telegram:
 
     def _list_incoming(self, update: _Update) -> list[Incoming]:
         if update.message_reaction is not None:
-            return list_reactions(self.name, update.update_id, update.message_reaction)
+            chat = update.message_reaction.chat
+            chat = msgspec.structs.replace(chat, id=int(self._moved.first(str(chat.id))))
+            change = msgspec.structs.replace(update.message_reaction, chat=chat)
+            return list_reactions(self.name, update.update_id, change)
         incoming = self._incoming(update)
         return [] if incoming is None else [incoming]
 
@@ -267,7 +309,11 @@ class Telegram:
     def _chat_place(self, message: _Message, user: TelegramUser) -> ChatPlace:
         thread = str(message.message_thread_id) if message.is_topic_message else ""
         return ChatPlace(
-            self.name, str(message.chat.id), thread, str(user.id), message.chat.type != "private"
+            self.name,
+            self._moved.first(str(message.chat.id)),
+            thread,
+            str(user.id),
+            message.chat.type != "private",
         )
 
     async def _write(self, method: str, where: dict[str, Any], message: Outgoing) -> bytes:
@@ -371,76 +417,3 @@ def _without_name(text: str, name: str) -> str:
     if name and head.startswith("/") and head.lower().endswith(f"@{name.lower()}"):
         head = head[: -len(name) - 1]
     return f"{head}{space}{arguments}"
-
-
-class _Bare(msgspec.Struct):
-    update_id: int
-
-
-class TelegramApi:
-    """One bot."""
-
-    def __init__(self, name: str, token: str, base_url: str = "") -> None:
-        root = (base_url or _BASE_URL).rstrip("/")
-        self._name = name
-        self.http: VendorHttp = VendorHttp("Telegram", f"{root}/bot{token}")
-        self.files_url: str = f"{root}/file/bot{token}"
-
-    async def call(self, method: str, body: dict[str, Any], *, timeout_s: float = 15.0) -> bytes:
-        """Call a method and return its result. Raises SendFailed."""
-        return _read_result(await self.http.call("POST", f"/{method}", body, timeout_s=timeout_s))
-
-    async def upload(self, method: str, content: bytes, kind: str) -> bytes:
-        """Call a method with a form and return its result. Raises SendFailed."""
-        return _read_result(await self.http.raw("POST", f"/{method}", content, {"content-type": kind}, 120.0))
-
-    async def poll(
-        self,
-        kinds: Sequence[str],
-        take: Callable[[list[bytes]], Awaitable[None]],
-        ready: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """Pass on updates, as JSON, until cancelled. They are acknowledged once `take` returns.
-
-        `ready` is awaited before each poll. After a failure, wait and try again. Raises SendFailed if
-        Telegram refuses the bot for good.
-        """
-        offset, wait_s = 0, _RETRY_S  # Telegram remembers the acknowledged offset
-        while True:
-            body = {"offset": offset, "timeout": _POLL_S, "limit": 50, "allowed_updates": list(kinds)}
-            try:
-                if ready is not None:
-                    await ready()
-                answer = await self.call("getUpdates", body, timeout_s=_POLL_S + 10.0)
-            except SendFailed as error:
-                await self._wait(error, wait_s)
-                wait_s = min(wait_s * 2, _LONGEST_RETRY_S)
-                continue
-            wait_s = _RETRY_S
-            updates = [bytes(raw) for raw in read(answer, list[msgspec.Raw]) or []]
-            if not updates:
-                continue
-            await take(updates)
-            numbers = [bare.update_id for raw in updates if (bare := read(raw, _Bare)) is not None]
-            offset = max([offset, *(number + 1 for number in numbers)])
-
-    async def aclose(self) -> None:
-        """Close connections."""
-        await self.http.aclose()
-
-    async def _wait(self, error: SendFailed, wait_s: float) -> None:
-        """Log why nothing is received, and wait. Raises the error if waiting can't help."""
-        if error.status == 409:
-            _LOG.error("channel %s: another program polls with this bot's token", self._name)
-        elif error.is_final:
-            raise error
-        else:
-            _LOG.warning("channel %s hears nothing: %s", self._name, error.reason)
-        await asyncio.sleep(error.retry_after_s or wait_s)
-
-
-def _read_result(answer: VendorAnswer) -> bytes:
-    reply = answer.read(_ApiAnswer) or _ApiAnswer()
-    if answer.status == 200 and reply.ok:
-        return bytes(reply.result)
-    raise refused("Telegram", answer, reply.description, reply.parameters.retry_after)

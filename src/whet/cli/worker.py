@@ -136,4 +136,4 @@ async def _work(reviews: ReviewRunner, worker: ScheduleWorker, patience_s: float
     if patience_s is None:
         await run_together(reviews.serve(), worker.serve())
     else:
-        await run_together(reviews.drain(patience_s), worker.drain())
+        await run_together(reviews.drain(patience_s), worker.drain(patience_s))

@@ -41,7 +41,7 @@ def _build(settings: Settings, wish: ScheduleWish, schedule_id: str, now: dateti
             "a schedule has a cron expression or one time", hint="'0 9 * * 1-5' on workdays, or 18:30 once"
         )
     zone = wish.time_zone or settings.agent.time_zone or local_zone()
-    timing.find_zone(zone)
+    (timing.check_typed_zone if wish.time_zone else timing.find_zone)(zone)
     prompt = _check_text(wish.prompt, "prompt")
     if not prompt.strip():
         raise ConfigError("there is no prompt", hint="say in the prompt what to do")

@@ -32,6 +32,7 @@ _NAMED = {
 }
 _IN = re.compile(r"\+\s*(\d{1,6})\s*(s|m|h|d)")
 _CLOCK_TIME = re.compile(r"(\d{1,2}):(\d{2})")
+_SIGNED = re.compile(r"(?:UTC|GMT|Z)([+-])(\d{1,2})(:?\d\d)?", re.IGNORECASE)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _ON_TIME_S = 120.0
 _MAX_COUNTED = 1_000
@@ -58,6 +59,19 @@ def find_zone(name: str) -> ZoneInfo:
         ][:4]
         hint = f"perhaps {', '.join(near)}" if near and name else "a name like Europe/Berlin, or UTC"
         raise ConfigError(f"there is no time zone {name!r}", hint=hint) from error
+
+
+def check_typed_zone(name: str) -> None:
+    """Check a zone that somebody typed. Raises ConfigError if it does not exist, or if it is UTC+2, which
+    means two hours east to people and, as a rule in TZ, two hours west."""
+    find_zone(name)
+    if match := _SIGNED.fullmatch(name):
+        other = "-" if match[1] == "+" else "+"
+        hint = "a place such as Europe/Berlin"
+        if match[3] is None:
+            side = "east" if match[1] == "+" else "west"
+            hint = f"Etc/GMT{other}{int(match[2])} is {int(match[2])} h {side} of UTC; or {hint}"
+        raise ConfigError(f"{name} can mean both sides of UTC", hint=hint)
 
 
 def parse_expression(text: str) -> str:
@@ -88,13 +102,12 @@ def _parse_moment(plain: str, tz: ZoneInfo, now: datetime) -> datetime:
     if match := _IN.fullmatch(plain):
         return now + timedelta(**{_UNITS[match[2]]: int(match[1])})
     if match := _CLOCK_TIME.fullmatch(plain):
-        local = now.astimezone(tz).replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
-        moment = _to_utc(local)
-        if moment <= now:
-            moment = _to_utc((local.replace(tzinfo=None) + timedelta(days=1)).replace(tzinfo=tz))
-        return moment
+        today = now.astimezone(tz).replace(tzinfo=None)
+        wall = today.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
+        moment = _to_utc(wall, tz)
+        return moment if moment > now else _to_utc(wall + timedelta(days=1), tz)
     moment = datetime.fromisoformat(plain)
-    return _to_utc(moment.replace(tzinfo=tz)) if moment.tzinfo is None else moment.astimezone(UTC)
+    return _to_utc(moment, tz) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def next_after(schedule: Schedule, moment: datetime) -> datetime:
@@ -168,9 +181,11 @@ def is_late(due: datetime, now: datetime) -> bool:
     return (now - due).total_seconds() > _ON_TIME_S
 
 
-def _to_utc(local: datetime) -> datetime:
-    """Convert a local time to UTC. A time that the clock skips moves forward by the length of the gap."""
-    return local.replace(fold=0).astimezone(UTC)
+def _to_utc(wall: datetime, tz: ZoneInfo) -> datetime:
+    """Convert a local time to UTC. For a time that the clock skips it is the moment of the change."""
+    moment = _first_pass(wall, tz, is_made_up=True)
+    assert moment is not None
+    return moment
 
 
 @lru_cache(maxsize=64)

@@ -85,9 +85,16 @@ class ScheduleWorker:
         """Run due jobs, a few at a time, until cancelled."""
         await run_together(*(self._serve_lane() for _ in range(LANES)))
 
-    async def drain(self) -> None:
-        """Run all jobs that are due now, a few at a time."""
-        await run_together(*(self._drain_lane() for _ in range(LANES)))
+    async def drain(self, patience_s: float = 0.0) -> None:
+        """Run all jobs that are due now, a few at a time; wait at most `patience_s` for those due soon."""
+        until_s = self._clock.monotonic_s() + patience_s
+        while True:
+            await run_together(*(self._drain_lane() for _ in range(LANES)))
+            left_s = await self._database.read(lambda db: jobs.seconds_until_due(db, KINDS, self._clock))
+            wait_s = left_s if left_s is None or left_s > 0 else _AFTER_OWN_S
+            if wait_s is None or self._clock.monotonic_s() + wait_s > until_s:
+                return
+            await asyncio.sleep(wait_s)
 
     async def run_one(self, job_id: str = "") -> FinishedRun | None:
         """Run one due job, or the job `job_id`, to its end. Return None if no job is due.

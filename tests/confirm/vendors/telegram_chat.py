@@ -43,6 +43,7 @@ class TelegramChat(ChatHost, TelegramServer):
         self._last_send: dict[str, float] = {}
         self.refused = 0
         self.gone_topics: set[int] = set()
+        self.moved: dict[str, int] = {}
 
     def app(self) -> ASGIApp:
         return Starlette(
@@ -224,6 +225,10 @@ class TelegramChat(ChatHost, TelegramServer):
         if body.get("message_thread_id") in self.gone_topics:
             return error_response(400, "Bad Request: message thread not found")
         chat = str(body["chat_id"])
+        if chat in self.moved:
+            answer = {"ok": False, "error_code": 400, "parameters": {"migrate_to_chat_id": self.moved[chat]}}
+            text = "Bad Request: group chat was upgraded to a supergroup chat"
+            return JSONResponse({**answer, "description": text}, 400)
         now = asyncio.get_running_loop().time()
         wait_s = self._last_send.get(chat, 0.0) + self._per_chat_s - now
         if wait_s > 0:

@@ -112,7 +112,7 @@ def _fetch_browser(folder: Path) -> str:
     playwright = folder / "node_modules" / "playwright" / "cli.js"
     _run(
         [shutil.which("node") or "node", str(playwright), "install", "chromium"],
-        {"PLAYWRIGHT_BROWSERS_PATH": str(browsers_folder)},
+        {"PLAYWRIGHT_BROWSERS_PATH": str(browsers_folder), **_npm_network()},
     )
     paths = sorted(browsers_folder.glob("chromium-*/chrome-*/chrome"))
     if not paths:
@@ -120,7 +120,18 @@ def _fetch_browser(folder: Path) -> str:
     return str(paths[-1])
 
 
-def _run(command: list[str], more: dict[str, str]) -> None:
+def _npm_network() -> dict[str, str]:
+    """Return npm's settings of the network as variables: Playwright's own downloads read no others."""
+    more: dict[str, str] = {}
+    for setting, variable in (("cafile", "NODE_EXTRA_CA_CERTS"), ("https-proxy", "HTTPS_PROXY")):
+        if not os.environ.get(variable):
+            value = _run([shutil.which("npm") or "npm", "config", "get", setting], {}).strip()
+            more |= {variable: value} if value not in ("", "null", "undefined") else {}
+    return more
+
+
+def _run(command: list[str], more: dict[str, str]) -> str:
+    """Run a program and return its output. Raises WhetError if it fails."""
     try:
         done = subprocess.run(
             command,
@@ -137,3 +148,4 @@ def _run(command: list[str], more: dict[str, str]) -> None:
     if done.returncode:
         output = " ".join((done.stderr or done.stdout).split())[:4_000]
         raise WhetError(f"{Path(command[0]).name} failed: {output}")
+    return done.stdout
