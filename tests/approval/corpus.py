@@ -409,6 +409,12 @@ sort -t/ -k2 -o out.txt f
 xxd -r dump.hex out.bin
 mapfile -t lines < f
 convert a.png b.png
+F=b.png; convert a.png $F
+D=out; convert a.png "$D/b.png" "${D}/c.png"
+for f in *.png; do convert $f small/$f; done
+for f in img/*.png; do convert "$f" "${f%.png}.jpg" out/"${f##*/}"; done
+convert a.png app-$VERSION.png
+convert a.png $PWD/b.png
 docker cp box:/etc/passwd here
 git worktree add /tmp/other
 nobody-knows-this --to=out /tmp/x
@@ -921,6 +927,19 @@ git clone -u ./x . y
 git ls-remote --exec=./x .
 git -c interactive.diffFilter=make add -p
 convert a.png ~/b.png
+F=~/b.png; convert a.png $F
+F=ok.png; F=~/b.png; convert a.png "$F"
+D=/home/u; convert a.png "$D/b.png"
+F=ok.png; read F < f; convert a.png $F
+F=ok.png; eval "$X"; convert a.png $F
+convert a.png $F
+convert a.png "$OUT/b.png"
+convert a.png out/$F
+convert a.png --to=$F
+convert a.png $(cat f)
+for f in a.png /home/u/b.png; do convert a.png $f; done
+F=ok.png; sh -c 'convert a.png $F'; convert a.png ok.png
+F=~/b.png; sh -c 'F=ok.png; convert a.png $F'; convert a.png $F
 ffmpeg -i in.mov /home/u/out.mp4
 git worktree add ../other
 docker cp box:/etc/passwd ../here

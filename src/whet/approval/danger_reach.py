@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from whet.approval.danger_code import judge_database
 from whet.approval.danger_files import FILE_RULES, Rule, judge_disk_wipe, judge_write
 from whet.approval.danger_git import judge_git
+from whet.approval.possible_texts import UNKNOWN, VariableValues, possible_texts
 from whet.approval.risk import CommandSetting, Finding
 from whet.late import late_pattern
 from whet.shell.options import operands
@@ -56,15 +57,24 @@ def judge_output_options(name: str, words: Sequence[Word], setting: CommandSetti
             yield judge_write(following, setting)
 
 
-def judge_operands(name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
+def judge_operands(
+    name: str, words: Sequence[Word], setting: CommandSetting, values: VariableValues
+) -> Iterator[Finding]:
     """Judge the operands of a program that no table exempts, such as `convert a ~/b`."""
     facts = program(name)
     if facts.kinds & _LEAVES_FILES or facts.code is not None or name in FILE_RULES:
         return
+    is_unknown = facts == ProgramFacts() and name not in ("source", ".")
     for word in words:
-        text = re.sub(r"^-[^=/~]*=", "", word.prefix if word.dynamic else word.text)
-        if re.match("[^-]", text) and judge_write(literal(text), setting)[0] not in ("safe", "normal"):
-            yield "dangerous", f"{name} may write outside the workspace: {word.plain}"
+        for text in possible_texts(word, values):
+            path = re.sub(r"^-[^=/~]*=", "", text)
+            known_part = path.partition(UNKNOWN)[0]
+            is_outside = re.match("[^-]", known_part) and (
+                judge_write(literal(known_part), setting)[0] not in ("safe", "normal")
+            )
+            if is_outside or (is_unknown and re.search(rf"(?:^|/)\.{{0,2}}{UNKNOWN}", path)):
+                yield "dangerous", f"{name} may write outside the workspace: {word.plain}"
+                break
 
 
 _LEAVES_FILES = Kinds("reads shows-files names-only pattern-then-files shell run-verbs subscripts makes-text")

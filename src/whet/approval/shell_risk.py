@@ -20,6 +20,7 @@ from whet.approval.danger_reach import judge_operands, judge_output_options, jud
 from whet.approval.exposure import Exposure
 from whet.approval.openings import Needs
 from whet.approval.paths import resolve_links, within
+from whet.approval.possible_texts import VariableValues, list_values
 from whet.approval.readonly import is_standard_path, only_reads
 from whet.approval.risk import CommandSetting, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
 from whet.approval.scopes import escape_pattern
@@ -73,6 +74,7 @@ class _Judge:
         self.exposure: Exposure = Exposure(scope)
         self.needs: Needs = Needs(scope)
         self.everyday = True
+        self.values: VariableValues = {}
 
     def add_finding(self, level: Level, reason: str) -> None:
         """Record a risk that belongs to no single command."""
@@ -108,6 +110,7 @@ class _Judge:
             return
         script = parse(text, folders, self.scope.home, stdin)
         self.exposure.take(script)
+        outer, self.values = self.values, list_values(script)
         for doubt in script.doubts:
             self.add_finding("dangerous", f"can't tell what it runs: {doubt}")
         if script.forks:
@@ -123,6 +126,7 @@ class _Judge:
             self.judge_assignment(name, word)
         for invocation in script.invocations:
             self.judge_invocation(invocation, nesting)
+        self.values = outer
 
     def judge_redirects(self, script: ShellScript) -> None:
         """Judge the files that the shell opens."""
@@ -236,7 +240,7 @@ class _Judge:
             reads = only_reads(words)
             if not reads:
                 yield from judge_output_options(name, arguments, setting)
-                yield from judge_operands(name, arguments, setting) if inside is None else ()
+                yield from judge_operands(name, arguments, setting, self.values) if inside is None else ()
             self.needs.add_command(name, arguments, setting, reads=reads)
             yield from self.exposure.judge_shown_files(name, arguments, setting)
             yield from self.exposure.judge_download(name, words, setting)

@@ -162,10 +162,11 @@ class _Walker:
                 self._state.doubt("it nests backquotes")
         before, piped = self._state.folders, self._state.piped
         if node.type == "for_statement":
-            for child in node.children_by_field_name("variable"):
-                self._state.assigned.add(self._state.text_of(child))
+            names = [self._state.text_of(child) for child in node.children_by_field_name("variable")]
+            self._state.assigned.update(names)
             for group in self._state.touching(node.children_by_field_name("value")):
-                self._state.words(*group)
+                words = self._state.words(*group)
+                self._state.script.loops += ((name, word) for name in names for word in words)
         self.walk_all(node.children, depth)
         self._state.piped = piped
         if node.type in _OWN_SHELL:

@@ -68,12 +68,14 @@ class ShellScript(msgspec.Struct):
     """Everything that a text can run.
 
     `doubts` are the reasons why that is uncertain. `is_plain`: it has only plain syntax. `all_words` are
-    all words in it; `strings` are the positions of quotes and here-documents (True).
+    all words in it; `loops` are the variables of loops with each word; `strings` are the positions of quotes
+    and here-documents (True).
     """
 
     invocations: list[Invocation] = msgspec.field(default_factory=list[Invocation])
     redirects: list[Redirect] = msgspec.field(default_factory=list[Redirect])
     assignments: list[tuple[str, Word]] = msgspec.field(default_factory=list[tuple[str, Word]])
+    loops: list[tuple[str, Word]] = msgspec.field(default_factory=list[tuple[str, Word]])
     doubts: list[str] = msgspec.field(default_factory=list[str])
     all_words: list[Word] = msgspec.field(default_factory=list[Word])
     strings: list[tuple[int, int, bool]] = msgspec.field(default_factory=list[tuple[int, int, bool]])

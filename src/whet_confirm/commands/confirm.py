@@ -201,9 +201,14 @@ def serve(home: Home, **options: Any) -> None:
             else make_first_tokens(service, where, options["owner"])
         )
 
+        missing = [role for role in ("submit", "approve") if not where.token_path(role).exists()]
+
         def ready(ports: Sequence[int]) -> None:
             for line in first_lines(settings, ports, first_tokens):
                 click.echo(line, err=line.startswith("WARNING"))
+            if missing and not settings.is_open and not options["no_first_tokens"]:
+                files = " and ".join(f"{role}.token" for role in missing)
+                click.echo(f"no {files}: tokens exist already; whet confirm token list", err=True)
             sys.stdout.flush()
 
         run_on_loop(run(service, where, settings, ready))
