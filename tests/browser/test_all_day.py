@@ -160,3 +160,16 @@ def test_a_question_about_a_long_path_stays_on_a_phone_s_screen(page: Page, boar
     page.until("document.querySelector('#asked .scopes')")
     assert path in page.text()
     assert page.eval("document.documentElement.scrollWidth") <= 390, "the page scrolls to the side"
+
+
+def test_the_pages_of_a_session_with_a_long_word_as_its_title_stay_on_a_phone_s_screen(
+    page: Page, board: Api
+) -> None:
+    session_id = converse(board, "a/path/that_is_" + "long_" * 16, ScriptedReply("Done."))
+    enter(page, board)
+    page.shape(390, 844, is_phone=True)
+    widths: dict[str, int] = {}
+    for name in ("", "/changes", "/files", "/time"):
+        page.open(f"{board.url}/sessions/{session_id}{name}")
+        widths[name] = page.eval("document.documentElement.scrollWidth")
+    assert [name for name, width in widths.items() if width > 390] == []
