@@ -145,3 +145,31 @@ def test_on_a_phone_the_menu_is_whole_and_the_box_is_at_the_bottom(page: Page, b
     with page.loading():
         page.click(".pages a[href='/costs']")
     assert page.eval("document.querySelector('#menu').textContent") == "Menu · Costs"
+
+
+def test_a_question_about_a_long_path_stays_on_a_phone_s_screen(page: Page, board: Api) -> None:
+    path = "services/billing/adapters/a_very_long_name_of_a_module_in_python.py"
+    write = PracticeCall("write_file", json.dumps({"path": path, "content": "a\n"}))
+    board.say(ScriptedReply(tool_calls=(write,)), ScriptedReply("Made."))
+    enter(page, board)
+    page.shape(390, 844, is_phone=True)
+    page.click("#main textarea")
+    page.type("make a file")
+    with page.loading():
+        page.key("Enter")
+    page.until("document.querySelector('#asked .scopes')")
+    assert path in page.text()
+    assert page.eval("document.documentElement.scrollWidth") <= 390, "the page scrolls to the side"
+
+
+def test_the_pages_of_a_session_with_a_long_word_as_its_title_stay_on_a_phone_s_screen(
+    page: Page, board: Api
+) -> None:
+    session_id = converse(board, "a/path/that_is_" + "long_" * 16, ScriptedReply("Done."))
+    enter(page, board)
+    page.shape(390, 844, is_phone=True)
+    widths: dict[str, int] = {}
+    for name in ("", "/changes", "/files", "/time"):
+        page.open(f"{board.url}/sessions/{session_id}{name}")
+        widths[name] = page.eval("document.documentElement.scrollWidth")
+    assert [name for name, width in widths.items() if width > 390] == []

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from whet.searchpath import find_trusted_program
 from whet.terminal import wording
 
-_PROMPT = "/ searches, Space goes on, q leaves  ?e(end):lines %lt-%lb?L of %L..%t"
+_PROMPT = "q leaves, / searches  ?e(end):%lt-%lb?L of %L..%t"
+"""It fits 40 columns: of a longer one `less` shows the end."""
 
 
 def is_long(text: str, width: int, height: int) -> bool:

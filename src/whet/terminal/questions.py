@@ -350,7 +350,7 @@ class TerminalPerson:
         if is_cut:  # then what the answers cover may be cut, too
             lines += [*decision.choices(), *decision.other_answers()]
         rows = [row.to_line() for row in decision.rows(unfold=True)]
-        rows += [prefix + text for prefix, text in lines]
+        rows += [row[0][1] for line in lines for row in _wrapped(line, self._terminal.width())]
         await self._terminal.page("\n".join([wording.printable(decision.question.title), *rows]) + "\n")
         decision.is_shown_whole = True
 
