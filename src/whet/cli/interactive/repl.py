@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whet.agent.session import Session
 from whet.app.conversations.sessions import SessionOpener
@@ -184,7 +184,7 @@ class TerminalChat:
         ui = services.settings.ui
         self.painter: Painter = state.painter
         self.marks: Marks = state.marks
-        self.lend = screen.lend
+        self.lend: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]] = screen.lend
         surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
         self._view = TerminalTurnView(surface, self.painter, state.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
