@@ -67,6 +67,8 @@ def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellR
 class _Judge:
     """Collects the pieces of one command, and the findings about the whole."""
 
+    values: VariableValues = {}
+
     def __init__(self, scope: RiskScope) -> None:
         self.scope = scope
         self.pieces: list[Piece] = []
@@ -74,7 +76,6 @@ class _Judge:
         self.exposure: Exposure = Exposure(scope)
         self.needs: Needs = Needs(scope)
         self.everyday = True
-        self.values: VariableValues = {}
 
     def add_finding(self, level: Level, reason: str) -> None:
         """Record a risk that belongs to no single command."""
@@ -84,9 +85,7 @@ class _Judge:
     def result(self, command: str) -> ShellRisk:
         for level, reason in self.exposure.judge_whole():
             self.add_finding(level, reason)
-        pieces = list(self.pieces)
-        for level, reason in self.wholes:
-            pieces.append(Piece(command, "", level, (reason,)))
+        pieces = [*self.pieces, *(Piece(command, "", level, (reason,)) for level, reason in self.wholes)]
         level = worst(piece.level for piece in pieces)
         if level == "safe" and not (self.everyday and pieces):
             level = "normal"
@@ -175,8 +174,7 @@ class _Judge:
         if nesting > _MAX_NESTING:
             self.add_finding("dangerous", "can't tell what it runs: commands within commands")
             return
-        doubt = _program_doubt(words[0])
-        if doubt:
+        if doubt := _program_doubt(words[0]):
             self.pieces.append(_build_piece(words, [("dangerous", f"can't tell what it runs: {doubt}")]))
             return
         inside = unwrap(words)

@@ -77,8 +77,7 @@ class SessionTurns:
                 opened(session_id)
                 return await self._continue_turn(suspended, wish, emit, ended)
             stored = await _read_stored(self._database, wish, session_id)
-            news = content.find_new_content(wish.said, stored, is_begun=bool(session_id))
-            await self._check_results(wish, session_id, news.results)
+            news = await _find_news(self._database, self._tools, wish, (session_id, stored))
             works: list[Work] = []
             if not session_id:
                 session_id = await self._begin(wish, news)
@@ -161,8 +160,7 @@ class SessionTurns:
         self, suspended: SuspendedTurn, wish: SessionChoice, emit: Callable[[ApiEvent], None], ended: Work
     ) -> TurnEnd:
         """Continue a turn that waits for results. Any other text in the request is added to the turn."""
-        news = content.find_new_content(wish.said, (), is_begun=True)
-        await self._check_results(wish, suspended.session_id, news.results)
+        news = await _find_news(self._database, self._tools, wish, (suspended.session_id, ()))
         self._tools.offer(suspended.session_id, wish.tools, one_by_one=wish.one_by_one)
         if news.text.strip() or news.images:
             turn_input = TurnInput(news.text, news.images, "steer", is_plain=True, is_here=True)
@@ -171,18 +169,6 @@ class SessionTurns:
         end = await suspended.run_round(emit)
         await self._database.append(ended)
         return end
-
-    async def _check_results(
-        self, wish: SessionChoice, session_id: str, results: Sequence[CallResult]
-    ) -> None:
-        """Raise ApiError if a result belongs to no call of a begun session, nor of the request itself."""
-        known_ids = {call.id for message in wish.said for call in message.calls}
-        known_ids |= {call.id for call in self._tools.waiting_calls(session_id)}
-        if session_id and not known_ids.issuperset(result.call_id for result in results):
-            calls = await self._database.read(lambda db: api.list_call_ids(db, session_id))
-            known_ids |= {client_call_id(session_id, *call) for call in calls}
-            if not known_ids.issuperset(result.call_id for result in results):
-                raise content.no_such_call()
 
     def _note_call(self, session_id: str) -> None:
         if (suspended := self._held.get(session_id)) is not None:
@@ -296,6 +282,23 @@ class SessionTurns:
             for call in self._tools.waiting_calls(session_id)
         }
         return self._database.read_now(lambda db: identity.proven_session(db, wish, waiting_ids))
+
+
+async def _find_news(
+    database: StateDatabase, tools: ClientTools, wish: SessionChoice, session: tuple[str, Sequence[str]]
+) -> content.NewContent:
+    """Return what is new to a session, given its id and the person's stored messages. Raises ApiError if a
+    result belongs to no call of a begun session, nor of the request itself."""
+    session_id, stored = session
+    news = content.find_new_content(wish.said, stored, is_begun=bool(session_id))
+    result_ids = {result.call_id for result in news.results}
+    result_ids -= {call.id for message in wish.said for call in message.calls}
+    result_ids -= {call.id for call in tools.waiting_calls(session_id)}
+    if session_id and result_ids:
+        calls = await database.read(lambda db: api.list_call_ids(db, session_id))
+        if result_ids - {client_call_id(session_id, *call) for call in calls}:
+            raise content.no_such_call()
+    return news
 
 
 async def _read_stored(database: StateDatabase, wish: SessionChoice, session_id: str) -> list[str]:
