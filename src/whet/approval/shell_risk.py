@@ -67,8 +67,6 @@ def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellR
 class _Judge:
     """Collects the pieces of one command, and the findings about the whole."""
 
-    values: VariableValues = {}
-
     def __init__(self, scope: RiskScope) -> None:
         self.scope = scope
         self.pieces: list[Piece] = []
@@ -76,6 +74,7 @@ class _Judge:
         self.exposure: Exposure = Exposure(scope)
         self.needs: Needs = Needs(scope)
         self.everyday = True
+        self.values: VariableValues = {}
 
     def add_finding(self, level: Level, reason: str) -> None:
         """Record a risk that belongs to no single command."""
