@@ -166,8 +166,9 @@ def test_a_hook_that_is_ended_takes_its_request_back_unless_it_is_kept(server, t
     event = {"hook_event_name": "PreToolUse", "tool_name": f"End{len(options)}", "tool_input": {}}
     command = [sys.executable, "-m", "whet", "confirm", "hook", "--url", url, *options]
     environ = {**os.environ, "CONFIRMATION_TOKEN": token, "WHET_HOME": str(tmp_path)}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=environ, text=True, **pipes) as program:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environ, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as program:
+        assert program.stdin is not None
         program.stdin.write(json.dumps(event))
         program.stdin.close()
         program.stdin = None
@@ -469,25 +470,6 @@ def test_policy_commands(tmp_path):
     path.write_text('[[rules]]\neffect="perhaps"\n')
     broken = whet(tmp_path, "policy", "check", str(path))
     assert broken.code == 1 and "perhaps" in broken.err
-
-
-@pytest.mark.slow
-def test_a_service_with_a_token_from_before_says_that_it_makes_no_first_ones(tmp_path):
-    assert whet(tmp_path, "token", "create", "--role", "audit", "--name", "ci").code == 0
-    command = [sys.executable, "-m", "whet", "confirm", "serve", "--port", "0", "--web-port", "-1"]
-    environ = {**os.environ, "WHET_HOME": str(tmp_path)}
-    with subprocess.Popen(command, env=environ, text=True, stdout=-1, stderr=-1) as program:
-        assert program.stdout.readline().startswith("confirmation service: ")
-        line = program.stderr.readline()
-        program.terminate()
-        program.communicate(timeout=30)
-    assert line == "no submit.token and approve.token: tokens exist already; whet confirm token list\n"
-
-
-def test_a_broken_policy_does_not_hint_at_the_check_itself(tmp_path):
-    (tmp_path / "bad.toml").write_text('[[rules]]\neffect="perhaps"\n')
-    broken = whet(tmp_path, "policy", "check", str(tmp_path / "bad.toml"))
-    assert broken.code == 1 and "policy check" not in broken.err and "hint: change that rule" in broken.err
 
 
 @pytest.mark.slow

@@ -84,9 +84,7 @@ class _Judge:
     def result(self, command: str) -> ShellRisk:
         for level, reason in self.exposure.judge_whole():
             self.add_finding(level, reason)
-        pieces = list(self.pieces)
-        for level, reason in self.wholes:
-            pieces.append(Piece(command, "", level, (reason,)))
+        pieces = [*self.pieces, *(Piece(command, "", level, (reason,)) for level, reason in self.wholes)]
         level = worst(piece.level for piece in pieces)
         if level == "safe" and not (self.everyday and pieces):
             level = "normal"
@@ -175,8 +173,7 @@ class _Judge:
         if nesting > _MAX_NESTING:
             self.add_finding("dangerous", "can't tell what it runs: commands within commands")
             return
-        doubt = _program_doubt(words[0])
-        if doubt:
+        if doubt := _program_doubt(words[0]):
             self.pieces.append(_build_piece(words, [("dangerous", f"can't tell what it runs: {doubt}")]))
             return
         inside = unwrap(words)
