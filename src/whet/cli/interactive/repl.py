@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from whet.agent.session import Session
 from whet.app.conversations.sessions import SessionOpener
@@ -54,6 +54,7 @@ from whet.terminal.wording import printable, review_line
 if TYPE_CHECKING:
     from whet.memory.desk import LearningService
 
+T = TypeVar("T")
 _PREPARE_S = 0.5  # after the first prompt was drawn
 
 
@@ -174,9 +175,8 @@ class TerminalChat:
         commands: Commands[ChatControl],
         state: _TerminalState,
     ) -> None:
-        services = opener.services
         self.opener = opener
-        self.services = services
+        self.services = services = opener.services
         self.session = session
         self.commands = commands
         self._screen = screen
@@ -184,7 +184,6 @@ class TerminalChat:
         ui = services.settings.ui
         self.painter: Painter = state.painter
         self.marks: Marks = state.marks
-        self.lend: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]] = screen.lend
         surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
         self._view = TerminalTurnView(surface, self.painter, state.marks, show_reasoning=ui.show_reasoning)
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
@@ -235,6 +234,10 @@ class TerminalChat:
             self._state.leaves_jobs = True
             return
         self._state.leaving = True
+
+    async def lend(self, work: Callable[[], T]) -> T:
+        """Release the terminal to another program while `work` runs on a thread."""
+        return await self._screen.lend(work)
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Let the person pick one of `choices` (line, preview). Return None if they pick none, or can't."""
