@@ -63,7 +63,7 @@ async def _all_gone(server: asyncio.Server) -> None:
         await asyncio.sleep(0.001)
 
 
-def self_signed(folder: Path, name: str) -> Path:
+def self_signed(folder: Path, name: str, *others: str) -> Path:
     """Write a certificate that nobody vouches for, its key first, and give the file."""
     key = ec.generate_private_key(ec.SECP256R1())
     who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -76,7 +76,9 @@ def self_signed(folder: Path, name: str) -> Path:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(each) for each in (name, *others)]), critical=False
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -329,9 +329,9 @@ async def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody
     person = ChatPerson(asking, here.route, "be\u202en", lambda: found(there.route))
     asked = asyncio.create_task(person.approve(request()))
     await there.asked()
-    assert there.said[0].text.startswith("**be<U+202E>n asks: may I run this?**")
+    assert there.said[0].text.startswith(r"**be\<U+202E\>n asks: may I run this?**")
     assert here.said[1].text == "`terminal` needs permission; whoever may give it was asked."
-    decided = "Allowed once: `rm x` (asked by be<U+202E>n)"
+    decided = r"Allowed once: `rm x` (asked by be\<U+202E\>n)"
     assert asking.decide(OTHER_ROOM, "1", may=True) == decided and await asked == "once"
     assert here.said[2].text == decided, "who asked is told what was decided elsewhere"
     group = Chat(7)

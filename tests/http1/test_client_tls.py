@@ -19,7 +19,7 @@ from whet.http1.failure import HttpFailed
 
 def secured(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """A server's side and a client's that trusts it, for localhost."""
-    certificate = self_signed(folder, "localhost")
+    certificate = self_signed(folder, "localhost", "far.invalid")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificate)
     return server, ssl.create_default_context(cafile=str(certificate))
@@ -42,7 +42,8 @@ async def pages(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def tunnel(asked: list[str], extra: bytes = b"") -> Handler:
-    """A proxy that knows CONNECT and SOCKS 5; `extra` is what it says beyond its answer."""
+    """A proxy that knows CONNECT and SOCKS 5; `extra` is what it says beyond its answer. Every far host is
+    this machine."""
 
     async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -51,7 +52,7 @@ def tunnel(asked: list[str], extra: bytes = b"") -> Handler:
                 await sink.drain()
         sink.close()
 
-    async def socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, str]:
+    async def socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
         methods = await reader.readexactly((await reader.readexactly(1))[0])
         writer.write(b"\x05\x02" if 2 in methods else b"\x05\x00")
         if 2 in methods:
@@ -69,21 +70,20 @@ def tunnel(asked: list[str], extra: bytes = b"") -> Handler:
         port = str(int.from_bytes(await reader.readexactly(2)))
         asked.append(f"SOCKS {host}:{port}")
         writer.write(b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00" + extra)
-        return host, port
+        return port
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await reader.readexactly(1)
         if first == b"\x05":
-            place = await socks(reader, writer)
+            port = await socks(reader, writer)
         else:
             head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             asked.append(head)
             method, where, _ = head.split(" ", 2)
             assert method == "CONNECT"
-            host, _, port = where.rpartition(":")
-            place = (host, port)
+            port = where.rpartition(":")[2]
             writer.write(b"HTTP/1.1 200 Connection established\r\nx: y\r\n\r\n" + extra)
-        far_reader, far_writer = await asyncio.open_connection(*place)
+        far_reader, far_writer = await asyncio.open_connection("localhost", int(port))
         try:
             await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
         finally:
@@ -104,6 +104,7 @@ def test_tls_carries_requests_one_after_the_other_also_through_a_proxy(
         proxy = tunnel(asked)
         async with listening(proxy, trust=server if proxied == "https" else None) as port:
             if proxied:
+                url = url.replace("localhost", "far.invalid")
                 monkeypatch.delenv("NO_PROXY", raising=False)
                 monkeypatch.setenv("HTTPS_PROXY", f"{proxied}://ann:p%40ss@localhost:{port}")
             got: list[bytes] = []
@@ -114,7 +115,11 @@ def test_tls_carries_requests_one_after_the_other_also_through_a_proxy(
             return got
 
     assert run(pages, ask, server=server, trust=trust) == bodies
-    place = {"": [], "socks5": ["ann:p@ss", "SOCKS localhost"], "socks5h": ["ann:p@ss", "SOCKS localhost"]}
+    place = {
+        "": [],
+        "socks5": ["ann:p@ss", "SOCKS far.invalid"],
+        "socks5h": ["ann:p@ss", "SOCKS far.invalid"],
+    }
     if proxied in place:
         assert [line.rpartition(":")[0] if "SOCKS" in line else line for line in asked] == place[proxied]
     else:
@@ -146,7 +151,7 @@ def test_what_a_proxy_says_beyond_its_answer_is_refused(
         async with listening(tunnel([], b"HTTP/1.1 200 OK\r\n\r\nevil")) as port:
             monkeypatch.delenv("NO_PROXY", raising=False)
             monkeypatch.setenv("HTTPS_PROXY", f"{scheme}://localhost:{port}")
-            return await failure(client, url)
+            return await failure(client, url.replace("localhost", "far.invalid"))
 
     failed = run(pages, ask, server=server, trust=trust)
     assert failed.is_unsent and "came before" in str(failed)

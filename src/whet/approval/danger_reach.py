@@ -33,7 +33,7 @@ def judge_program(name: str, words: Sequence[Word], setting: CommandSetting) -> 
         if re.search(pattern, line) and not _asks_version(words):
             yield "dangerous", f"{name}: {why}"
     yield from _judge_verbs(name, facts, words)
-    if re.fullmatch(r"python[\d.]*", name) and [word.text for word in words[:2]] == ["-m", "whet"]:
+    if name.rstrip("0123456789.") == "python" and [word.text for word in words[:2]] == ["-m", "whet"]:
         yield from _judge_verbs("whet", program("whet"), words[2:])
     wipes = "wipes-disks" in facts.kinds or name.startswith("mkfs")
     rule = _RULES.get(name) or (

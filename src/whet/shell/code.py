@@ -13,7 +13,7 @@ from whet.shell.words import Word
 
 def find_interpreter_code(name: str, words: Sequence[Word]) -> list[Word] | None:
     """Return the code words of `python -c` and similar, [] if it reads its input, None if it runs a file."""
-    stem = re.sub(r"[\d.]+$", "", name)
+    stem = name.rstrip("0123456789.")
     options = program(stem).code
     if options is None:
         return None

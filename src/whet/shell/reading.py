@@ -66,7 +66,7 @@ class ReadPart(msgspec.Struct, frozen=True):
         the first operand (`git -C DIR push`), which may take a value or not; and, of a script or a program
         that nothing is known of, each command that it may have been given to run."""
         starts = [0]
-        facts = program(re.sub(r"[\d.]+$", "", self.name))
+        facts = program(self.name.rstrip("0123456789."))
         if facts == UNKNOWN or facts.code is not None or "shell" in facts.kinds:
             starts += range(1, len(self.words))
         lines: list[str] = []
