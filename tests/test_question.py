@@ -102,8 +102,7 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         ),
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
-            "run exactly “ls *.py” and write to a b the output of any command that by itself needs no"
-            " question (like echo)",
+            "run exactly “ls *.py” and write a command's output to a b (the command itself may still ask)",
         ),
         (GrantScope("terminal", ("x" * 99,)), "run exactly this command"),
         (GrantScope("terminal", ("rm a",), call="digest"), "run exactly “rm a” in this folder"),

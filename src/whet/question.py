@@ -190,9 +190,7 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
         parts.append(f"run {text}{' in this folder' if is_call else ''}")
     if outputs:
         files = " and ".join(dict.fromkeys(outputs))
-        parts.append(
-            f"write to {files} the output of any command that by itself needs no question (like echo)"
-        )
+        parts.append(f"write a command's output to {files} (the command itself may still ask)")
     return " and ".join(parts)
 
 

@@ -59,7 +59,8 @@ class JailedCall(msgspec.Struct, frozen=True):
             return ()
         patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
         needs = " and ".join(opening.words for opening in self.wanted)
-        words = f"run any command that works only in this folder and may {needs} (a dangerous one still asks)"
+        words = f"run any command that can change only this folder and may {needs}"
+        words += " (a risky one, like “curl … | sh”, still asks)"
         return (GrantScope(OPENS, patterns, words=words),)
 
 
