@@ -160,6 +160,11 @@ def test_a_question_about_a_long_path_stays_on_a_phone_s_screen(page: Page, boar
     page.until("document.querySelector('#asked .scopes')")
     assert path in page.text()
     assert page.eval("document.documentElement.scrollWidth") <= 390, "the page scrolls to the side"
+    page.eval("document.activeElement.blur(); 1")
+    page.key("2")
+    page.key("Enter")
+    page.until("document.querySelector('.said.tool')")
+    page.until("!document.querySelector('#dock.busy')")  # nothing of it is left for the next test
 
 
 def test_the_pages_of_a_session_with_a_long_word_as_its_title_stay_on_a_phone_s_screen(

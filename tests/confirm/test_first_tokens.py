@@ -17,6 +17,7 @@ def test_a_service_with_a_token_from_before_says_that_it_makes_no_first_ones(tmp
     command = [sys.executable, "-m", "whet", "confirm", "serve", "--port", "0", "--web-port", "-1"]
     environ = {**os.environ, "WHET_HOME": str(tmp_path)}
     with subprocess.Popen(command, env=environ, text=True, stdout=-1, stderr=-1) as program:
+        assert program.stdout is not None and program.stderr is not None
         assert program.stdout.readline().startswith("confirmation service: ")
         line = program.stderr.readline()
         program.terminate()
