@@ -52,6 +52,7 @@ from whet.terminal.terminal import Terminal
 from whet.terminal.wording import printable, review_line
 
 if TYPE_CHECKING:
+    from whet.app.services import Services
     from whet.memory.desk import LearningService
 
 T = TypeVar("T")
@@ -176,7 +177,7 @@ class TerminalChat:
         state: _TerminalState,
     ) -> None:
         self.opener = opener
-        self.services = services = opener.services
+        self.services: Services = (services := opener.services)
         self.session = session
         self.commands = commands
         self._screen = screen
