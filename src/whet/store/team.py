@@ -99,11 +99,6 @@ class TeamDatabase(StateDatabase):
         if self.keeper.begin(claims.claiming_process()) and (excess := self.describe_excess()):
             _logger.warning("%s", excess)
 
-    def open_lanes(self) -> None:
-        """Open the connections for writes, so that no turn waits for them."""
-        for lane in (*self._lanes, self._lane_aside):
-            lane.put([()], lambda outcomes: None)
-
     def release_session(self, key: int, holder: claims.Holder) -> None:
         """Release any claim of `holder` before the next write."""
         if holder.fence and not self._closed:

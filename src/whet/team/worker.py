@@ -86,7 +86,6 @@ class TurnWorker:
         """Take turns and run them until `stop`. If the database is unavailable, wait for it."""
         self._database.keeper.renewals.append(self._renew)
         self._database.keep_claims()
-        self._database.open_lanes()
         await self._database.append(ScopedWork(self._owner, claims.register_process))
         notices = Notices(
             self._database, {WAITING: lambda _: self._news.set(), ORDERS: lambda _: self._ordered.set()}
