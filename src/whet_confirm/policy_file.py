@@ -106,9 +106,7 @@ def parse_policy(text: str, path: Path) -> ConfirmPolicy:
         rules = tuple(_build_rule(rule, number, groups) for number, rule in enumerate(policy_text.rules, 1))
     except (tomllib.TOMLDecodeError, yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
         line = " ".join(str(error).split())
-        raise ConfigError(
-            f"{path}: {line}", hint="change that rule; the keys are on the page confirm-policy"
-        ) from error
+        raise ConfigError(f"{path}: {line}", hint="change that rule in the file") from error
     version = hashlib.sha256(text.encode()).hexdigest()[:16]
     return ConfirmPolicy(version, rules, groups, names, policy_text.approval_valid_s, rotas)
 

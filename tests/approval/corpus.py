@@ -1089,6 +1089,8 @@ _ODD = [
     ("dangerous", "echo \u202egnp.exe"),
     ("dangerous", "ls " + "a" * 100_001),
     ("dangerous", "(" * 400 + "ls" + ")" * 400),
+    ("dangerous", "foo " + "$a" * 3_000),
+    ("dangerous", "a=1; a=2; foo " + "$a" * 200),
     ("dangerous", "ls \udc80"),
     ("dangerous", "cat <<-EOF | sh\n\trm -rf build\n\tEOF"),
     ("normal", ""),

@@ -47,12 +47,12 @@ def possible_texts(word: Word, values: VariableValues) -> Sequence[str]:
 
 
 def _fill(text: str, values: VariableValues) -> Iterator[str]:
-    match = _VARIABLE.search(text)
-    if match is None:
-        yield text.replace("$", UNKNOWN)
-        return
-    before, after = text[: match.start()].replace("$", UNKNOWN), text[match.end() :]
-    for value in values.get(match[1] or match[2], (UNKNOWN,)):
-        part = value.rpartition("/")[2] if match["last"] else value
-        for rest in _fill(after, values):
-            yield f"{before}{part}{rest}"
+    parts: list[Sequence[str]] = []
+    at = 0
+    for match in _VARIABLE.finditer(text):
+        parts.append((text[at : match.start()].replace("$", UNKNOWN),))
+        known = values.get(match[1] or match[2], (UNKNOWN,))
+        parts.append([value.rpartition("/")[2] for value in known] if match["last"] else known)
+        at = match.end()
+    parts.append((text[at:].replace("$", UNKNOWN),))
+    return map("".join, itertools.product(*parts))

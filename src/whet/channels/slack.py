@@ -36,6 +36,8 @@ from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorHttp, read, refused
 from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress, user_from
 
+# A reply that is also sent to the channel, and `/me`, are words of a person as well.
+_SPOKEN = ("", "file_share", "thread_broadcast", "me_message")
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
 _SECTION_CHARS = 2_900
 _MAX_SECTION_CHARS = 3_000
@@ -70,10 +72,6 @@ class _ReactedItem(msgspec.Struct):
     type: str = ""
     channel: str = ""
     ts: str = ""
-
-
-# A reply that is also sent to the channel, and `/me`, are words of a person as well.
-_SPOKEN = ("", "file_share", "thread_broadcast", "me_message")
 
 
 class _Event(msgspec.Struct):

@@ -197,7 +197,7 @@ class Telegram:
             except SendFailed as error:
                 if not re.search("thread not found|TOPIC_DELETED|TOPIC_CLOSED", error.reason):
                     raise
-        return await self._send(where, message)  # a message whose topic was deleted, too
+        return await self._send(where, message)  # also if its topic was deleted or closed
 
     async def _send(self, where: dict[str, Any], message: Outgoing) -> str:
         if message.file:

@@ -313,9 +313,8 @@ class RecordingObserver(TurnObserver):
         def work(connection: apsw.Connection) -> None:
             facts.store_changed_files(connection, place, step.tools, changed)
 
-        may_be_stored = (
-            live.open_turn is not None and step.step <= live.open_turn.steps
-        )  # by a crashed process
+        # a crashed process may have stored the step
+        may_be_stored = live.open_turn is not None and step.step <= live.open_turn.steps
         is_stored = number == self._stored_step or (
             may_be_stored and await db.read(lambda connection: facts.has_changed_files(connection, place))
         )

@@ -105,8 +105,8 @@ def ask_default_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     hosts: list[str] = []
     for variables, name, words in _DEFAULTS:
         chosen = [urlsplit(settings[key]).hostname for key in variables if key in settings]
-        folders = trusted_path(folder).split(os.pathsep)
-        programs = (find_trusted_program(each, folder) for each in (os.path.join(f, name) for f in folders))
+        paths = (os.path.join(place, name) for place in trusted_path(folder).split(os.pathsep))
+        programs = (find_trusted_program(path, folder) for path in paths)
         outputs = (_read_output([program, *words]) for program in programs if program is not None)
         defaults = [urlsplit(word).hostname or word for word in next(filter(None, outputs), "").split()]
         hosts += defaults if not chosen or not {*chosen}.isdisjoint(defaults[:1]) else ()

@@ -39,7 +39,7 @@ class KeptOutput:
         self._keep(data[:start] if is_open else data)
 
     def _settle(self) -> None:
-        """Keep the last line as it is.."""
+        """Keep the last line as it is now."""
         line, self._line = self._line, b""
         self._keep(line)
 

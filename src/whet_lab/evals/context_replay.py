@@ -127,9 +127,8 @@ class _Run:
         self._compactions: list[Compaction] = []
         self._notices: list[str] = []
         self._requests = self._turns = 0
-        self._prompt_tokens = self._cached_tokens = self._steady_prompt_tokens = (
-            self._steady_cached_tokens
-        ) = 0
+        self._prompt_tokens = self._cached_tokens = 0
+        self._steady_prompt_tokens = self._steady_cached_tokens = 0
         self._compaction_s = self._cpu_s = 0.0
         self._largest = 0.0
 

@@ -198,9 +198,9 @@ def _with_number(path: str, old_number: int, number: int) -> str:
 
 
 def _path_of(call: DoneCall) -> str:
-    return (
-        call.command.split()[-1] if call.command.startswith("grep ") else str(call.arguments.get("path", ""))
-    )
+    if call.command.startswith("grep "):
+        return call.command.split()[-1]
+    return str(call.arguments.get("path", ""))
 
 
 def _value(record_call: DoneCall) -> str:

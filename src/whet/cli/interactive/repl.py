@@ -52,7 +52,6 @@ from whet.terminal.terminal import Terminal
 from whet.terminal.wording import printable, review_line
 
 if TYPE_CHECKING:
-    from whet.app.services import Services
     from whet.memory.desk import LearningService
 
 T = TypeVar("T")
@@ -177,16 +176,16 @@ class TerminalChat:
         state: _TerminalState,
     ) -> None:
         self.opener = opener
-        self.services: Services = (services := opener.services)
+        services = opener.services
+        self.services = services
         self.session = session
         self.commands = commands
-        self._screen = screen
-        self._state = state
-        ui = services.settings.ui
+        self._screen, self._state = screen, state
         self.painter: Painter = state.painter
         self.marks: Marks = state.marks
         surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
-        self._view = TerminalTurnView(surface, self.painter, state.marks, show_reasoning=ui.show_reasoning)
+        is_shown = services.settings.ui.show_reasoning
+        self._view = TerminalTurnView(surface, self.painter, state.marks, show_reasoning=is_shown)
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
         self._board = StatusBoard(services, plain=state.marks.plain)
         self._key_actions = KeyActions(self, screen.decide, screen.put_in)
