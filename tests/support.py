@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import IO, Any, Generic, NoReturn, TypeVar
 
 import apsw
@@ -153,6 +154,12 @@ def within(call: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:
     if failed:
         raise failed[0]
     return given[0]
+
+
+def own_children() -> set[int]:
+    """Return the processes that any thread of this one started. The kernel lists them by thread."""
+    lists = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for file in lists for pid in file.read_text().split()}
 
 
 def ended(thread: threading.Thread, what: str, timeout_s: float = 30.0) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.growing import grows_in_proportion
 from tests.store.support import run_child
+from tests.support import own_children
 from tests.tools.running import call, context, until
 from whet.contract.errors import ToolError
 from whet.tools.kept_output import KeptOutput
@@ -48,17 +49,11 @@ def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
         assert len(head) + len(tail) == min(cap, len(data))
 
 
-def children() -> set[int]:
-    return {
-        int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()
-    }
-
-
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
 async def test_a_key_that_interrupts_us_reaches_nothing_that_we_started(tmp_path: Path) -> None:
-    processes, before = Processes(), children()
+    processes, before = Processes(), own_children()
     processes.start(command("sleep 987", tmp_path))
-    started = children() - before
+    started = own_children() - before
     assert len(started) == 2, "the command, and who stops it should we die"
     assert {os.getsid(pid) for pid in started} == started
     processes.close()

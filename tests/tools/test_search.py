@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import cancel_task
+from tests.support import cancel_task, own_children
 from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
 
@@ -323,38 +323,37 @@ def test_a_machine_without_ripgrep_is_served(workspace: Path) -> None:
     assert Desk(workspace, ripgrep="no-such-program").text("search_files", pattern="needle") == ALL
 
 
+def walks() -> list[int]:
+    """Return the processes that search or wait for a search."""
+    return [pid for pid in own_children() if b"whet.tools.walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
 async def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a" * 40 + "b\n")
     desk = Desk(tmp_path, ripgrep=None)
 
-    def children() -> list[str]:
+    def searching() -> list[int]:
         """Return the processes that search here; one that waits for a later search is elsewhere."""
-        pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        walking = [pid for pid in pids if b"whet.tools.walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        return [pid for pid in walking if os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)]
+        return [pid for pid in walks() if os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)]
 
     task = asyncio.create_task(desk.acall("search_files", pattern="(a+)+$"))
     deadline = time.monotonic() + 30
-    while not children() and time.monotonic() < deadline:
+    while not searching() and time.monotonic() < deadline:
         await asyncio.wait([task], timeout=0.01)
-    assert children()
+    assert searching()
     await cancel_task(task)
-    assert not children()
+    assert not searching()
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
 def test_the_process_of_the_next_search_is_started_by_then(workspace: Path) -> None:
     desk = Desk(workspace, ripgrep=None)
-
-    def children() -> set[str]:
-        return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
-
     first = desk.text("search_files", pattern="needle")
-    (waiting,) = [pid for pid in children() if b"walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (waiting,) = walks()
     (workspace / "new.txt").write_text("needle\n")
     assert desk.text("search_files", pattern="needle") != first
-    assert waiting not in children()
+    assert waiting not in own_children()
 
 
 @pytest.mark.timeout(60)
