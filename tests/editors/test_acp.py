@@ -269,10 +269,11 @@ def test_an_image_that_a_tool_reads_is_shown_as_one_and_again_when_loaded(desk: 
     async def story() -> None:
         session_id = await desk.session("auto")
         assert await desk.ask(session_id, "look") == "end_turn"
-        progress = desk.editor.of(ToolCallProgress)  # the calls run side by side: either may end first
+        progress = desk.editor.of(ToolCallProgress)  # the calls run side by side: either may be first
         done = {update.tool_call_id: update for update in progress if update.status == "completed"}
-        order = [call.tool_call_id for call in desk.editor.of(ToolCallStart)]
-        assert [images([done[call_id]]) for call_id in order] == [[DOT], []]
+        calls = {call.title: call.tool_call_id for call in desk.editor.of(ToolCallStart)}
+        shown = {title: images([done[call_id]]) for title, call_id in calls.items()}
+        assert shown == {"read_file a.png": [DOT], "read_file a.txt": []}
         await desk.connection.close_session(session_id=session_id)
         desk.editor.updates.clear()
         await desk.connection.load_session(cwd=str(desk.work), session_id=session_id, mcp_servers=[])
