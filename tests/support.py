@@ -158,8 +158,12 @@ def within(call: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:
 
 def own_children() -> set[int]:
     """Return the processes that any thread of this one started. The kernel lists them by thread."""
-    lists = Path("/proc/self/task").glob("*/children")
-    return {int(pid) for file in lists for pid in file.read_text().split()}
+    while True:
+        lists = Path("/proc/self/task").glob("*/children")
+        try:
+            return {int(pid) for file in lists for pid in file.read_text().split()}
+        except OSError:  # a thread has ended since, and its processes are in the list of another
+            continue
 
 
 def ended(thread: threading.Thread, what: str, timeout_s: float = 30.0) -> None:
