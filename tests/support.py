@@ -92,16 +92,25 @@ class FixedClock:
         self.moment += timedelta(seconds=seconds)
 
 
+_claims: list[socket.socket] = []
+"""One UDP socket on each port that `quiet_port` returned: another process of the tests does not return it."""
+
+
 def quiet_port() -> int:
-    """Give a port that nobody listens on, and that the system hands to nobody else in the meantime."""
+    """Return a port on which nobody listens. The system gives it to no connection, and this function returns
+    it once among all processes of the tests."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind(("127.0.0.1", port))
+            with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        return port
 
 
 def let_pass(seconds: float) -> None:
