@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
+import os
 import random
 import socket
 import subprocess
@@ -173,6 +175,16 @@ def own_children() -> set[int]:
             return {int(pid) for file in lists for pid in file.read_text().split()}
         except OSError:  # a thread has ended since, and its processes are in the list of another
             continue
+
+
+def open_files() -> set[tuple[str, str]]:
+    """Return the number and the target of each descriptor of this process. What an earlier test left open may
+    be closed at any time, so a number of them says nothing: a test looks for those that it added."""
+    files: set[tuple[str, str]] = set()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the one of this listing
+            files.add((number, os.readlink(f"/proc/self/fd/{number}")))
+    return files
 
 
 def ended(thread: threading.Thread, what: str, timeout_s: float = 30.0) -> None:
