@@ -94,6 +94,11 @@ class FixedClock:
         self.moment += timedelta(seconds=seconds)
 
 
+def noon_zone() -> str:
+    """Return the name of a time zone in which it is about noon, so that no day ends during a test."""
+    return f"Etc/GMT{datetime.now(UTC).hour - 12:+d}"
+
+
 _claims: list[socket.socket] = []
 """One UDP socket on each port that `quiet_port` returned: another process of the tests does not return it."""
 
