@@ -27,6 +27,7 @@ from hypothesis.internal.conjecture import providers
 from tests.support import FixedClock, InLoop
 from tests.templates import copy_new_databases
 from whet import log
+from whet.clock import use_zone
 from whet.rewind.database import RecordFile
 from whet.store.database import StateDatabase
 from whet_confirm.database import ConfirmDatabase
@@ -126,9 +127,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(trylast=True)  # when the fixtures are gone
 def pytest_runtest_teardown() -> None:
-    """Forget what a test had masked, or the next one's texts lose words; and where a command that ran in this
-    process began to log, or the next one's records go to that file and `caplog` sees none."""
+    """Forget what a test had masked, or the next one's texts lose words; the time zone of its settings; and
+    where a command that ran in this process began to log, or the next one's records go to that file and
+    `caplog` sees none."""
     log.forget_secrets()
+    use_zone("")
     for logger in map(logging.getLogger, log.PACKAGES):
         for handler in [*logger.handlers]:
             logger.removeHandler(handler)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
+import os
 import random
 import socket
 import subprocess
@@ -92,16 +94,30 @@ class FixedClock:
         self.moment += timedelta(seconds=seconds)
 
 
+def noon_zone() -> str:
+    """Return the name of a time zone in which it is about noon, so that no day ends during a test."""
+    return f"Etc/GMT{datetime.now(UTC).hour - 12:+d}"
+
+
+_claims: list[socket.socket] = []
+"""One UDP socket on each port that `quiet_port` returned: another process of the tests does not return it."""
+
+
 def quiet_port() -> int:
-    """Give a port that nobody listens on, and that the system hands to nobody else in the meantime."""
+    """Return a port on which nobody listens. The system gives it to no connection, and this function returns
+    it once among all processes of the tests."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind(("127.0.0.1", port))
+            with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            claim.close()
+            continue
+        _claims.append(claim)
+        return port
 
 
 def let_pass(seconds: float) -> None:
@@ -158,8 +174,22 @@ def within(call: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:
 
 def own_children() -> set[int]:
     """Return the processes that any thread of this one started. The kernel lists them by thread."""
-    lists = Path("/proc/self/task").glob("*/children")
-    return {int(pid) for file in lists for pid in file.read_text().split()}
+    while True:
+        lists = Path("/proc/self/task").glob("*/children")
+        try:
+            return {int(pid) for file in lists for pid in file.read_text().split()}
+        except OSError:  # a thread has ended since, and its processes are in the list of another
+            continue
+
+
+def open_files() -> set[tuple[str, str]]:
+    """Return the number and the target of each descriptor of this process. What an earlier test left open may
+    be closed at any time, so a number of them says nothing: a test looks for those that it added."""
+    files: set[tuple[str, str]] = set()
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the one of this listing
+            files.add((number, os.readlink(f"/proc/self/fd/{number}")))
+    return files
 
 
 def ended(thread: threading.Thread, what: str, timeout_s: float = 30.0) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +51,17 @@ def test_an_expression_that_never_ends_is_given_up(pattern: str) -> None:
         regex_matches(pattern, "a" * 60 + "b")
     with pytest.raises(RegexTooSlow):  # at once: it is remembered
         regex_matches(pattern, "a" * 60 + "b")
+
+
+@pytest.mark.slow
+def test_a_child_that_waits_for_a_processor_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = tmp_path / "python"
+    late.write_text(f'#!/bin/sh\nsleep 1.2\nexec "{sys.executable}" "$@"\n')
+    late.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(late))
+    assert regex_matches("(ba)+", "baba")
 
 
 @pytest.mark.parametrize("pattern", ["(", "[z-a]", "*", "(" * 5_000])

@@ -104,7 +104,10 @@ def test_turns_of_one_agent_run_one_after_another(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp_path: Path) -> None:
     slow = ScriptedReply("a b c d", pieces=4, fault=Fault(stall_after=2))
-    with PracticeServer(script=[slow, slow, slow, ScriptedReply("Again.")]) as server:
+    last = ScriptedReply(
+        "Again.", when="still there?"
+    )  # however many of the turns before had reached the server
+    with PracticeServer(script=[last, slow, slow, slow]) as server:
         async with whet.AsyncAgent(settings=settings(server), workspace=tmp_path) as agent:
             assert not agent.cancel()
             with pytest.raises(whet.WhetError, match="no turn"):
@@ -118,7 +121,7 @@ async def test_a_left_stream_a_cancel_and_a_cancelled_task_each_end_the_turn(tmp
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await agent.run("too slow")
-            assert (await agent.run("again")).text == "Again."
+            assert (await agent.run("still there?")).text == "Again."
         with pytest.raises(whet.WhetError, match="not open"):
             await agent.run("closed")
         await agent.aclose()

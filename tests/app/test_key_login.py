@@ -12,10 +12,13 @@ import msgspec
 import pytest
 
 from tests.listening import listening
+from tests.support import let_pass
 from whet.app.model_links.key_login import log_in
 from whet.config.paths import Home
 from whet.config.secrets import read_env
 from whet.mcp.callback import LoginFailed
+
+WAIT_S = 20.0
 
 
 class Site:
@@ -43,16 +46,17 @@ class Site:
         writer.close()
 
 
-async def get(address: str) -> str:
+async def get(address: str, then_pass_s: float) -> str:
     parts = urlsplit(address)
     reader, writer = await asyncio.open_connection("127.0.0.1", parts.port)
     writer.write(f"GET {parts.path}?{parts.query} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
     said = (await reader.read()).decode()
     writer.close()
+    let_pass(then_pass_s)
     return said
 
 
-async def whole(site: Site, home: Home, *, forged: bool = False, wait_s: float = 20.0) -> str:
+async def whole(site: Site, home: Home, *, forged: bool = False) -> str:
     browsers: list[asyncio.Task[str]] = []
 
     def show(address: str) -> None:
@@ -60,11 +64,12 @@ async def whole(site: Site, home: Home, *, forged: bool = False, wait_s: float =
         assert urlsplit(address).path == "/auth" and asked["code_challenge_method"] == "S256"
         site.challenge = asked["code_challenge"]
         back = asked["callback_url"].split("?")[0] + "?state=other" if forged else asked["callback_url"]
-        browsers.append(asyncio.create_task(get(f"{back}&{urlencode({'code': 'c-1'})}")))
+        address = f"{back}&{urlencode({'code': 'c-1'})}"
+        browsers.append(asyncio.create_task(get(address, WAIT_S if forged else 0.0)))
 
     async with listening(site.serve) as port:
         try:
-            return await log_in(home, show, site=f"http://127.0.0.1:{port}", wait_s=wait_s)
+            return await log_in(home, show, site=f"http://127.0.0.1:{port}", wait_s=WAIT_S)
         finally:
             await asyncio.gather(*browsers)
 
@@ -76,11 +81,10 @@ def test_a_login_ends_with_a_key_in_env(tmp_path: Path):
     assert home.env.stat().st_mode & 0o777 == 0o600 and site.tries == ["/api/v1/auth/keys"]
 
 
-@pytest.mark.slow
 def test_an_answer_of_another_login_is_not_taken(tmp_path: Path):
     home, site = Home(tmp_path / "home"), Site()
     with pytest.raises(LoginFailed, match="nobody logged in"):
-        asyncio.run(whole(site, home, forged=True, wait_s=0.3))
+        asyncio.run(whole(site, home, forged=True))
     assert site.tries == [] and not home.env.exists()
 
 

@@ -14,11 +14,12 @@ import pytest
 from tests.app.opened import ask, open_app, practice_model
 from tests.cli.running import run
 from tests.rewind.running import ANSWER, Consenting
+from tests.support import noon_zone
 from whet.cli import stored
 from whet.cli.cost import build_report, estimate_rest_of_day
 from whet.clock import SystemClock, iso, local_time
 from whet.config.paths import Home
-from whet.config.schema import WalletSettings
+from whet.config.schema import AgentSettings, WalletSettings
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve.board.shown import price
@@ -59,7 +60,10 @@ def _run(folder: Path, caps: WalletSettings, turns: int) -> tuple[list[Event], t
     async def run(base_url: str) -> tuple[list[Event], tuple[float, int], int]:
         model = practice_model(base_url, "practice-echo")
         events: list[Event] = []
-        async with open_app(folder / "home", folder / "work", model, Consenting(), wallet=caps) as app:
+        agent = AgentSettings(time_zone=noon_zone())
+        async with open_app(
+            folder / "home", folder / "work", model, Consenting(), wallet=caps, agent=agent
+        ) as app:
             session = await app.new_session()
             for _ in range(turns):
                 await ask(session, "go", events)
@@ -113,11 +117,13 @@ def test_without_caps_nothing_is_reserved(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_a_kill_cut_off_counts_in_full_and_is_named(home: Path, tmp_path: Path) -> None:
-    """A reservation that is never settled is what a kill in mid-stream leaves."""
+    """A reservation that is never settled is what a kill in mid-stream leaves. The day is the owner's, here
+    yesterday or tomorrow of UTC, and does not end meanwhile."""
     now = datetime.now(UTC)
-    day = local_time(now).strftime("%Y-%m-%d")
+    zone = "Etc/GMT+12" if now.hour < 11 else "Etc/GMT-14"
+    day = local_time(now, zone).strftime("%Y-%m-%d")
     Home(home).ensure()
-    (home / "config.yaml").write_text("wallet:\n  daily_usd: 1.0\n")
+    (home / "config.yaml").write_text(f"wallet:\n  daily_usd: 1.0\nagent:\n  time_zone: {zone}\n")
     database = StateDatabase.open(Home(home).database, SystemClock())
     call = PlannedCall("s", "turn", "m", 0.94, 12_544, iso(now))
     database.write_now(lambda db: wallet.reserve(db, call, [("day", day)], {}, 1.0))

@@ -52,7 +52,7 @@ def is_alive(pid: int) -> bool:
     """Whether a process runs; one that ended and that nobody has fetched yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except OSError:  # also of one that ends between the opening of this file and its reading
         return False
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.confirm.people import Desk
 from tests.confirm.running import SUBMIT, Running
-from tests.support import wait_until
+from tests.support import quiet_port, wait_until
 from whet.contract.errors import ConfigError
 from whet_confirm.export import LogExport, parse_destination
 from whet_confirm.records import AuditEvent
@@ -157,9 +157,10 @@ def framed(connection: socket.socket, count: int) -> list[bytes]:
 
 @pytest.mark.slow
 def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    port = quiet_port()
+    with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(60)
-        address = f"syslog+tcp://127.0.0.1:{listener.getsockname()[1]}"
+        address = f"syslog+tcp://127.0.0.1:{port}"
         with Running(tmp_path, exports=(address,)) as server:
             connection, _ = listener.accept()
             first = framed(connection, 1)
@@ -167,7 +168,7 @@ def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path: 
             connection.close()
             listener.close()
             decided(server)
-            with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))) as again:
+            with socket.create_server(("127.0.0.1", port)) as again:
                 again.settimeout(60)
                 connection, _ = again.accept()
                 check(framed(connection, 1), server)

@@ -48,6 +48,7 @@ class World:
         options = ("--web-port", self.url.rpartition(":")[2], "--allow-private-callbacks")
         self.served = Served(folder, *options, "--rate-limit", "1000000", "--max-pending", "1000000")
         self.push, self.chat = PushServer(), TelegramServer()
+        self.push.port, self.chat.port = quiet_port(), quiet_port()  # they start again there
         self.has_asked_enough, self.is_over = threading.Event(), threading.Event()
         self.asked: dict[str, str] = {}  # the request of each Idempotency-Key
         self.lost: set[str] = set()  # messages that died with the device before it showed them

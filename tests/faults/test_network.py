@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.stories.program import Program, assert_requests_are_sound
-from tests.support import ended
+from tests.support import ended, quiet_port
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -96,8 +96,7 @@ def test_a_name_that_no_one_knows_is_named(tmp_path: Path) -> None:
 
 
 def test_a_port_where_nobody_listens_is_named(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = quiet_port()
     done = at(tmp_path, f"http://127.0.0.1:{port}/v1").ask("?")
     done.assert_error(f"127.0.0.1:{port}", "connect")
 

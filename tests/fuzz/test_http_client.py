@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import resource
 import socket
 import struct
@@ -20,6 +19,7 @@ import pytest
 
 from tests.fuzz.hostile_http import HostileAnswer, answer_of
 from tests.listening import listening
+from tests.support import open_files
 from whet.config.schema import ModelSettings
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message
@@ -149,9 +149,9 @@ def survive(seeds: range, each: Callable[[HttpClient, int, int], Coroutine[Any, 
                     group.create_task(work())
             await client.aclose()
 
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     asyncio.run(go())
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert not open_files() - before
     ours = [one for one in unheard if "http1" in "".join(traceback.format_exception(one.get("exception")))]
     assert not ours, ours
     return server

@@ -90,7 +90,7 @@ async def test_a_server_that_hangs_costs_its_time_once_and_is_ended(tmp_path: Pa
 
 @pytest.mark.slow
 async def test_errors_that_came_too_late_are_reported_with_the_next_edit(tmp_path: Path) -> None:
-    async with project(tmp_path, "slow", check_s=1.0) as p:
+    async with project(tmp_path, "slow", check_s=3.0) as p:
         assert await p.edit("a.toy", "def one\n") == ""
         assert "did not answer in time" in await p.edit("a.toy", "SLOW BAD\n")
         p.write("go", "")

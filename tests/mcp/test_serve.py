@@ -134,8 +134,8 @@ async def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
         [
             ScriptedReply(tool_calls=(read, write)),
             ScriptedReply("I could not write."),
+            ScriptedReply("soon", when="Be quick."),  # whether or not the one before reached the server
             ScriptedReply("late", fault=Fault(stall_after=-1)),
-            ScriptedReply("soon"),
         ]
     )
     async with session(folder) as client:
@@ -166,7 +166,7 @@ async def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
         assert "Nobody was there to ask" in server.requests[-1].body.decode()
 
         with pytest.raises(MCPError, match=r"[Tt]imed out"):
-            await client.call_tool("ask_agent", {"message": "Take long."}, read_timeout_seconds=1.0)
+            await client.call_tool("ask_agent", {"message": "Take long."}, read_timeout_seconds=3.0)
         asked = await client.call_tool("ask_agent", {"message": "Be quick."})
         assert asked.structured_content["text"] == "soon"
     assert not (folder / "made.txt").exists()

@@ -173,7 +173,7 @@ async def test_whatever_words_of_a_server_an_error_holds_they_are_marked_as_its_
 @pytest.mark.slow
 async def test_what_a_server_printed_before_it_hung_is_marked_as_its_own(home: Path) -> None:
     server = McpServerSettings(
-        command="sh", args=("-c", "echo Ignore me; exec sleep 600"), start_timeout_s=0.3
+        command="sh", args=("-c", "echo Ignore me; exec sleep 600"), start_timeout_s=3.0
     )
     write_stored(Home(home), "odd", KeptListing(config_digest(server), 0, [{"name": "echo"}]))
     async with bench(home, {"odd": server}) as b:

@@ -182,8 +182,8 @@ def test_a_reviews_changes_come_into_force_together(world: World) -> None:
 
 
 def test_what_changed_meanwhile_refuses_a_staged_change(world: World) -> None:
-    session_id = asyncio.run(world.session([User("Staging moved to port 9090."), Say("ok")]))
     before = asyncio.run(world.session([User("Staging is on port 8080."), Say("ok")]))
+    session_id = asyncio.run(world.session([User("Staging moved to port 9090."), Say("ok")]))
     asyncio.run(world.review(before, [add("Staging is on port 8080.", "Staging is on port 8080.")]))
     base = {"session_id": "x", "parent_session_id": session_id, "task_id": "late"}
     change = MemoryRequest(

@@ -12,6 +12,7 @@ import pytest
 from tests.listening import listening
 from tests.providers.machine import Machine
 from tests.providers.server import SSE, Script, Server, running, sse
+from tests.support import quiet_port
 from whet.config.schema import ModelSettings
 from whet.contract.errors import AuthRejected, BadRequest, ProviderError, RateLimited, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
@@ -94,9 +95,7 @@ def test_a_longer_outage_fails_when_the_patience_is_over_and_says_the_status():
 
 
 async def test_a_server_that_is_started_later_is_waited_for():
-    machine = Machine()
-    async with running() as gone:
-        port = gone.port
+    machine, port = Machine(), quiet_port()
     server = Server()
     server.answer(ANSWER)
     started: list[asyncio.Server] = []

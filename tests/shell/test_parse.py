@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
+import pytest
+
 from tests.support import each
 from whet.shell.parse import parse
 from whet.shell.state import Folders
@@ -198,3 +203,13 @@ def test_where_a_command_and_its_strings_stand_is_known() -> None:
         ("'b c'", False),
         ("x\nE", True),
     ]
+
+
+def test_a_text_is_parsed_within_a_limit_of_cpu_time_however_long_others_have_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for clock, doubts in (("monotonic", []), ("thread_time", ["the shell syntax takes too long to read"])):
+        seconds = itertools.count()
+        with monkeypatch.context() as patch:
+            patch.setattr(time, clock, lambda seconds=seconds: float(next(seconds)))
+            assert parse("ls;" * 500, (), "/h").doubts == doubts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -15,7 +14,7 @@ import pytest
 import yaml
 
 from tests.late import Late
-from tests.support import output_of
+from tests.support import output_of, quiet_port
 from tests.team.processes import end, environment, start
 from tests.team.test_workers import run_whet
 from whet_lab.practice.database import TrialServer, find_programs
@@ -56,11 +55,6 @@ def server_with_passwords() -> Iterator[TrialServer]:
         yield server
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 def resolve(text: str, port: int) -> str:
     """Return a text of the file with the values of .env, for the server at this port."""
     text = re.sub(r"\$\{(\w+)(?::\?[^}]*|:-([^}]*))?\}", lambda m: DOTENV.get(m[1], m[2] or ""), text)
@@ -89,7 +83,7 @@ def test_the_services_of_the_compose_file_work_with_roles_of_their_own(tmp_path)
         (tmp_path / "home").mkdir(exist_ok=True)
         (tmp_path / "home/gateway.toml").write_text(
             '[[channel]]\nkind = "webhook"\nurl = "http://127.0.0.1:9/whet"\n'
-            f'listen = "127.0.0.1:{free_port()}"\n'
+            f'listen = "127.0.0.1:{quiet_port()}"\n'
         )
         secret = {"GATEWAY_WEBHOOK_SECRET": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="}
         for name, words in OVERRIDES.items():

@@ -415,7 +415,7 @@ async def test_an_answer_that_comes_during_a_look_is_found(there: Serving) -> No
         await asyncio.sleep(0)
     assert await there.questions.answer(first.id, "yes") == first
     asking.read_answers()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         assert await asked[0] == "yes"
     for one in pending:
         if one != first:

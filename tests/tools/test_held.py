@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support import open_files
 from tests.tools.calls import Desk, context
 from whet.contract.errors import ToolError
 from whet.tools import atomic, editor_files
@@ -62,11 +63,11 @@ def test_what_became_of_a_change_is_said(tmp_path: Path, does: str, said: str, d
     path = tmp_path / "a.txt"
     for old in ("old\n", None):
         path.write_text("old\n")
-        files, program = len(os.listdir("/proc/self/fd")), Held(does)
+        files, program = open_files(), Held(does)
         (note,) = editor_files.write_all([change(tmp_path, "a.txt", "new\n", old)], program, never)
         assert said in note and bool(said) == bool(note)
         assert path.read_text() == disk and program.writes == ["a.txt"]
-        assert len(os.listdir("/proc/self/fd")) == files
+        assert not open_files() - files
 
 
 def test_a_file_is_changed_over_its_unsaved_text_through_the_program_only(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import time
@@ -325,7 +326,14 @@ def test_a_machine_without_ripgrep_is_served(workspace: Path) -> None:
 
 def walks() -> list[int]:
     """Return the processes that search or wait for a search."""
-    return [pid for pid in own_children() if b"whet.tools.walk" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in own_children() if "whet.tools.walk" in command_line(pid)]
+
+
+def command_line(pid: int) -> str:
+    """Return the command line of a process, or an empty string if the process has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
@@ -335,7 +343,7 @@ async def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> 
 
     def searching() -> list[int]:
         """Return the processes that search here; one that waits for a later search is elsewhere."""
-        return [pid for pid in walks() if os.readlink(f"/proc/{pid}/cwd") == str(tmp_path)]
+        return [pid for pid in walks() if os.path.realpath(f"/proc/{pid}/cwd") == os.path.realpath(tmp_path)]
 
     task = asyncio.create_task(desk.acall("search_files", pattern="(a+)+$"))
     deadline = time.monotonic() + 30
@@ -354,6 +362,13 @@ def test_the_process_of_the_next_search_is_started_by_then(workspace: Path) -> N
     (workspace / "new.txt").write_text("needle\n")
     assert desk.text("search_files", pattern="needle") != first
     assert waiting not in own_children()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
+async def test_searches_that_end_at_the_same_time_leave_at_most_one_waiting_process(workspace: Path) -> None:
+    desk = Desk(workspace, ripgrep=None, workers=8)
+    await asyncio.gather(*(desk.acall("search_files", pattern="needle") for _ in range(8)))
+    assert len(walks()) <= 1
 
 
 @pytest.mark.timeout(60)

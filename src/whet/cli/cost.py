@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.clock import SystemClock, iso, local_time
+from whet.clock import SystemClock, iso, local_time, use_zone
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.schema import WalletSettings
@@ -70,9 +70,10 @@ def cost(home: Home, days: int, as_json: bool) -> None:
     """Show the last days, each model, today's forecast, and the caps."""
     if not has_store(home):
         return emit(_NOTHING_SPENT, "Nothing was spent: no sessions yet. Begin one: whet", as_json=as_json)
-    settings = load(home, {}, environ=os.environ).settings.wallet
+    settings = load(home, {}, environ=os.environ).settings
+    use_zone(settings.agent.time_zone)
     now = local_time(SystemClock().now())
-    cost_report = stored.read(home, lambda db: build_report(db, settings, now, days))
+    cost_report = stored.read(home, lambda db: build_report(db, settings.wallet, now, days))
     if as_json:
         return emit_json(cost_report)
     click.echo(table(cost_report.days, _shape("day")))

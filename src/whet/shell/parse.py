@@ -24,7 +24,7 @@ from whet.shell.words import Word
 
 _MAX_DEPTH = 120
 _MAX_COMMANDS = 2_000
-_PARSE_LIMIT_S = 0.5
+_PARSE_CPU_S = 0.5
 # bash reads `r\<newline>m` as the word `rm`, the grammar as two words.
 _JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
 # A backslash alone on its line joins the next line to nothing; the grammar may join it to the previous one.
@@ -89,19 +89,19 @@ def _splits_word(root: Node, at: int) -> bool:
 
 
 def _parse_tree(text: str) -> Node | None:
-    """Parse within a time limit. Returns None if it is exceeded.
+    """Parse within a limit of CPU time, which a busy machine does not use up. Returns None if it is exceeded.
 
     The scanner of tree-sitter-bash 0.25 passes code points above 255 to C's isalpha and crashes the
     process on some. So each such character is parsed as `%`, an ordinary letter to the shell; positions in
     the tree are therefore positions in `text`.
     """
     source = _UNSAFE.sub("%", text).encode("ascii")
-    deadline_s = time.monotonic() + _PARSE_LIMIT_S
+    until_s = time.thread_time() + _PARSE_CPU_S
     parser = _parser()
     try:
         return parser.parse(
             lambda offset, _: source[offset : offset + 65_536],
-            progress_callback=lambda _, __: time.monotonic() > deadline_s,
+            progress_callback=lambda _, __: time.thread_time() > until_s,
         ).root_node
     except ValueError:
         parser.reset()

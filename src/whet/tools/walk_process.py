@@ -46,6 +46,7 @@ class _WaitingProcess:
 
 _spare: list[_WaitingProcess] = []
 """The process for the next search; at most one."""
+_starting = threading.Lock()
 
 
 class WalkProcess:
@@ -101,8 +102,14 @@ def _take_spare() -> _WaitingProcess | None:
 
 
 def _make_spare() -> None:
-    if not _spare:
-        _spare.append(_WaitingProcess())
+    """Start the process of the next search, unless one waits or another thread is starting it."""
+    if not _starting.acquire(blocking=False):
+        return
+    try:
+        if not _spare:
+            _spare.append(_WaitingProcess())
+    finally:
+        _starting.release()
 
 
 @atexit.register

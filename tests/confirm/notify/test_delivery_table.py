@@ -16,6 +16,7 @@ from tests.confirm.vendors.discord import DiscordServer
 from tests.confirm.vendors.push import PushServer, acknowledge
 from tests.confirm.vendors.slack import SlackServer
 from tests.confirm.vendors.telegram import TelegramServer
+from tests.support import quiet_port
 
 CHANNELS = ("telegram", "discord", "slack", "webhook", "apprise", "phone")
 
@@ -39,6 +40,7 @@ def test_each_delivery_is_known_while_all_work_and_while_none_does(tmp_path: Pat
     push = hosts[-1]
     with contextlib.ExitStack() as stack:
         for host in hosts:
+            host.port = quiet_port()  # it starts again there
             stack.enter_context(host)
         write_channels(tmp_path / "channels.toml", *hosts[:4])
         apprise = hosts[3].url.replace("http://", "json://") + "/apprise"
