@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -22,7 +21,7 @@ from whet.postgres.commits import COMMIT
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import hide_password
 from whet.postgres.lane import Round, TeamLane
-from whet.postgres.pool import ConnectionPool
+from whet.postgres.pool import ConnectionPool, use_once
 from whet.postgres.rows import StatementRows
 from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
@@ -231,10 +230,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
 
 def init(url: str) -> list[str]:
     """Create or migrate the service's tables and return the applied steps. Raises StoreError."""
-    steps: list[str] = []
-    with closing(ConnectionPool(url, "")) as pool:
-        pool.check_database(lambda raw: steps.extend(team_schema.init(raw)))
-    return steps
+    return use_once(url, team_schema.init)
 
 
 def _check(raw: psycopg.Connection) -> None:
@@ -248,11 +244,4 @@ def _check(raw: psycopg.Connection) -> None:
 def grant_confirm_role(url: str, *, create: bool) -> list[str]:
     """Give the role of the service its rights, and return the statements: none if the role does not exist and
     `create` is not set. Raises StoreError."""
-    statements: list[str] = []
-    with closing(ConnectionPool(url, "")) as pool:
-        pool.check_database(
-            lambda raw: statements.extend(
-                roles.grant_rights(raw, "confirm", team_schema.GRANTS, create=create)
-            )
-        )
-    return statements
+    return use_once(url, lambda raw: roles.grant_rights(raw, "confirm", team_schema.GRANTS, create=create))
