@@ -49,7 +49,6 @@ def test_a_worker_goes_on_while_its_database_is_upgraded_and_is_refused_when_it_
         assert run(given, tmp_path, "team", "init", url)[0] == 0
         second = stack.enter_context(worker(given, tmp_path, turns=1))
         db, queue = stack.enter_context(opened(url))
-        stack.callback(queue.close)
         asked = {name: ask(db, queue, f"<{name}>") for name in names}
         wait_until(lambda: all(has_ended(queue, turn_id) for turn_id, _ in asked.values()), 240)
         check(db, queue, asked, marks)

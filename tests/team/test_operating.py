@@ -79,7 +79,6 @@ def test_a_worker_that_ends_takes_nothing_more_and_ends_what_it_has(url, tmp_pat
         finally:
             end(process)
         assert has_ended(queue, turn_id) and not has_ended(queue, later)
-        queue.close()
 
 
 @pytest.mark.slow
