@@ -84,17 +84,13 @@ class SealedPostgres(PostgresConnection):
     def execute(self, sql: str, values: Any = ()) -> StatementRows:
         """Run a statement and report the rows that it wrote. Raises as `PostgresConnection.execute` does."""
         cursor = super().execute(sql, values)
-        written = _WRITES.match(sql)
-        if written is not None and written[1] in self._tables:
-            self._report_rows(written[1])
+        self._report_rows(sql)
         return cursor
 
     def executemany(self, sql: str, rows: Any) -> None:
         """Run a statement for each of the rows, as `execute` does."""
         super().executemany(sql, rows)
-        written = _WRITES.match(sql)
-        if written is not None and written[1] in self._tables:
-            self._report_rows(written[1])
+        self._report_rows(sql)
 
     def last_insert_rowid(self) -> int:
         """Return the id of the last new row. The database itself would return the noted row's."""
@@ -116,7 +112,11 @@ class SealedPostgres(PostgresConnection):
         if self._undone is not None:
             self._undone()
 
-    def _report_rows(self, table: str) -> None:
+    def _report_rows(self, statement: str) -> None:
+        """Report the rows that a statement has written."""
+        written = _WRITES.match(statement)
+        if written is None or (table := written[1]) not in self._tables:
+            return
         sql = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
         rows = self._add(sql.encode(), ()).fetchall()
         for row in sorted(rows, key=lambda one: one[-1]):
@@ -144,9 +144,9 @@ class _Sealing(Round):
         """Seal the batch."""
         self._database.sealer.seal(connection)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
 
-    def roll_back(self) -> None:
+    def roll_back(self, connection: PostgresConnection) -> None:
         """Have the sums read again."""
-        self._database.undone()
+        self._database.writing(connection).undone()
 
 
 class TeamConfirmDatabase(ConfirmDatabase):
@@ -180,11 +180,6 @@ class TeamConfirmDatabase(ConfirmDatabase):
         """Return the connection as the writing one."""
         assert isinstance(connection, SealedPostgres)  # the lane gets no others
         return connection
-
-    def undone(self) -> None:
-        """Handle a transaction that was rolled back or whose end is unknown."""
-        if self._writer is not None:
-            self._writer.undone()
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
