@@ -145,7 +145,7 @@ def count_statements() -> tuple[Cost, Cost]:
         (folder / "work").mkdir()
         stack.enter_context(worker(given, folder / "work", turns=1))
         database = stack.enter_context(closing(TeamDatabase.open_url(url, lease_s=600.0)))
-        queue = stack.enter_context(closing(DatabaseQueue(database)))
+        queue = DatabaseQueue(database)
         for text in ("one", "two"):  # connections are opened and statements translated
             first_id, _ = ask(database, queue, text)
             wait_until(lambda turn_id=first_id: has_ended(queue, turn_id), 60)
@@ -155,14 +155,14 @@ def count_statements() -> tuple[Cost, Cost]:
         time.sleep(3)  # what follows the turns before is over
         admin.execute("SELECT pg_reload_conf()")
         time.sleep(1)
-        queue.hear(ENDED, 0)
+        listener = stack.enter_context(psycopg.connect(url, autocommit=True))
+        listener.execute(f"LISTEN {ENDED}".encode())
         costs: list[Cost] = []
         session_id = ""
         for text in ("three", "four"):
             start, trips = (server.folder / "log").stat().st_size, line.round_trips
             turn_id, session_id = ask(database, queue, text, session_id)
-            while queue.hear(ENDED, 60) != turn_id:
-                pass
+            next(note for note in listener.notifies() if note.payload == turn_id)
             time.sleep(4)
             log = (server.folder / "log").read_bytes()[start:].decode()
             ended_s = float(_END.findall(log)[0]) + 0.001  # the log counts milliseconds
@@ -224,7 +224,7 @@ def time_turns(round_trip_ms: float) -> Rate:
         ]
         pids.append(int((server.folder / "data" / "postmaster.pid").read_text().split()[0]))
         database = stack.enter_context(closing(TeamDatabase.open_url(url, lease_s=60.0)))
-        queue = stack.enter_context(closing(DatabaseQueue(database)))
+        queue = DatabaseQueue(database)
         began_s = cpu_s = took_s = 0.0
         for _ in range(2):  # the first round loads programs and opens connections
             began_s, cpu_s = time.monotonic(), sum(map(read_cpu_s, pids))

@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -22,7 +21,7 @@ from whet.postgres.commits import COMMIT
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import hide_password
 from whet.postgres.lane import Round, TeamLane
-from whet.postgres.pool import ConnectionPool
+from whet.postgres.pool import ConnectionPool, use_once
 from whet.postgres.rows import StatementRows
 from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
@@ -85,17 +84,13 @@ class SealedPostgres(PostgresConnection):
     def execute(self, sql: str, values: Any = ()) -> StatementRows:
         """Run a statement and report the rows that it wrote. Raises as `PostgresConnection.execute` does."""
         cursor = super().execute(sql, values)
-        written = _WRITES.match(sql)
-        if written is not None and written[1] in self._tables:
-            self._report_rows(written[1])
+        self._report_rows(sql)
         return cursor
 
     def executemany(self, sql: str, rows: Any) -> None:
         """Run a statement for each of the rows, as `execute` does."""
         super().executemany(sql, rows)
-        written = _WRITES.match(sql)
-        if written is not None and written[1] in self._tables:
-            self._report_rows(written[1])
+        self._report_rows(sql)
 
     def last_insert_rowid(self) -> int:
         """Return the id of the last new row. The database itself would return the noted row's."""
@@ -117,7 +112,11 @@ class SealedPostgres(PostgresConnection):
         if self._undone is not None:
             self._undone()
 
-    def _report_rows(self, table: str) -> None:
+    def _report_rows(self, statement: str) -> None:
+        """Report the rows that a statement has written."""
+        written = _WRITES.match(statement)
+        if written is None or (table := written[1]) not in self._tables:
+            return
         sql = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
         rows = self._add(sql.encode(), ()).fetchall()
         for row in sorted(rows, key=lambda one: one[-1]):
@@ -145,9 +144,9 @@ class _Sealing(Round):
         """Seal the batch."""
         self._database.sealer.seal(connection)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
 
-    def roll_back(self) -> None:
+    def roll_back(self, connection: PostgresConnection) -> None:
         """Have the sums read again."""
-        self._database.undone()
+        self._database.writing(connection).undone()
 
 
 class TeamConfirmDatabase(ConfirmDatabase):
@@ -181,11 +180,6 @@ class TeamConfirmDatabase(ConfirmDatabase):
         """Return the connection as the writing one."""
         assert isinstance(connection, SealedPostgres)  # the lane gets no others
         return connection
-
-    def undone(self) -> None:
-        """Handle a transaction that was rolled back or whose end is unknown."""
-        if self._writer is not None:
-            self._writer.undone()
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait; for synchronous callers."""
@@ -231,10 +225,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
 
 def init(url: str) -> list[str]:
     """Create or migrate the service's tables and return the applied steps. Raises StoreError."""
-    steps: list[str] = []
-    with closing(ConnectionPool(url, "")) as pool:
-        pool.check_database(lambda raw: steps.extend(team_schema.init(raw)))
-    return steps
+    return use_once(url, team_schema.init)
 
 
 def _check(raw: psycopg.Connection) -> None:
@@ -248,11 +239,4 @@ def _check(raw: psycopg.Connection) -> None:
 def grant_confirm_role(url: str, *, create: bool) -> list[str]:
     """Give the role of the service its rights, and return the statements: none if the role does not exist and
     `create` is not set. Raises StoreError."""
-    statements: list[str] = []
-    with closing(ConnectionPool(url, "")) as pool:
-        pool.check_database(
-            lambda raw: statements.extend(
-                roles.grant_rights(raw, "confirm", team_schema.GRANTS, create=create)
-            )
-        )
-    return statements
+    return use_once(url, lambda raw: roles.grant_rights(raw, "confirm", team_schema.GRANTS, create=create))

@@ -120,7 +120,6 @@ def test_workers_of_two_versions_work_beside_each_other(
         stack.enter_context(worker(given, tmp_path))
         asked = [ask(db, queue, str(number))[0] for number in range(8)]
         wait_until(lambda: all(has_ended(queue, one) for one in asked), 120)
-        queue.close()
 
 
 class Stalled:
@@ -135,7 +134,6 @@ class Stalled:
         self.db: TeamDatabase
         self.queue: DatabaseQueue
         self.db, self.queue = stack.enter_context(opened(url))
-        stack.callback(self.queue.close)
         self.worker = stack.enter_context(worker(self.given, folder))
         self.asked = {"one": ask(self.db, self.queue, "<one>")}
         self.model.wait_for_stall(1, 60)

@@ -35,6 +35,23 @@ def value(text: str, name: str) -> float:
     return float(found[1])
 
 
+def group_names(text: str) -> list[str]:
+    """The metrics' names in the order of their lines; comments name theirs, too."""
+    names = [re.findall(r"^(?:# \w+ )?(\w+)", line)[0] for line in text.splitlines()]
+    return [name for name, before in zip(names, ["", *names], strict=False) if name != before]
+
+
+def test_all_lines_of_a_metric_stand_together(url):
+    with opened(url) as (db, queue):
+        for reason in ("answered", "failed"):
+            ask(db, queue, reason)
+            (taken,) = queue.take("me", 1)
+            db.write_now(lambda c, taken=taken, reason=reason: queue.end(c, taken, reason, ""))
+        text = db.read_now(team_text)
+    names = group_names(text)
+    assert "whet_turn_seconds" in names and len(names) == len(set(names))
+
+
 def test_the_numbers_say_what_waits_runs_and_ended(url):
     with opened(url) as (db, queue):
         ask(db, queue, "first")
@@ -79,7 +96,6 @@ def test_a_worker_that_ends_takes_nothing_more_and_ends_what_it_has(url, tmp_pat
         finally:
             end(process)
         assert has_ended(queue, turn_id) and not has_ended(queue, later)
-        queue.close()
 
 
 @pytest.mark.slow

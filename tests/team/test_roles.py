@@ -69,7 +69,6 @@ def test_a_worker_runs_turns_with_a_role_of_its_own(granted, tmp_path):
             wait_until(lambda: has_ended(queue, turn_id), 60)
             ended = outcome(db, turn_id)
         status = run_whet(given, tmp_path, "team", "status")
-        queue.close()
     assert ended is not None and (ended.reason, ended.error) == ("answered", "")
     assert "0 turns wait," in status
     refused(

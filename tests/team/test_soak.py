@@ -140,7 +140,6 @@ def rounds_of_kills(url: str, folder: Path, rounds: int, sessions: int, seed: in
             one.join(120)
             assert one.ids == sorted(set(one.ids)) and one.ended[0]["reason"] == "answered"
         check(db, queue, asked, marks)
-        queue.close()
 
 
 @pytest.mark.slow
@@ -183,7 +182,6 @@ def stopped(url: str, folder: Path, rounds: int, halt: Callable[[Any], None], go
                 pass
             messages = transcript(db, session_id).messages
             assert [one.text for one in messages if one.role == "assistant"] == ["the answer"]
-            queue.close()
     return took
 
 
@@ -328,7 +326,6 @@ def turns_go_on(db_url: str, folder: Path, disturb: Callable[[], None], turns: i
             disturb()
         wait_until(lambda: are_done(db, queue, [turn for turn, _ in asked.values()]), 300)
         check(db, queue, asked, marks)
-        queue.close()
 
 
 @contextmanager

@@ -85,7 +85,6 @@ def team(url: str, folder: Path, collector: Collector, script: list[ScriptedRepl
     with PracticeServer(script=script) as model, ExitStack() as stack:
         given = environment(url, folder / "home", model, "practice") | {"WHET_TRACES_URL": collector.url}
         db, queue = stack.enter_context(opened(url))
-        stack.callback(queue.close)
         yield given, db, queue, stack
 
 

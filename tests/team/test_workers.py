@@ -80,7 +80,6 @@ def test_a_turn_of_a_killed_worker_is_answered_by_another_and_its_call_is_not_ru
         wait_until(lambda: has_ended(queue, turn_id), 60)
         ended = outcome(queue.database, turn_id)
         messages = transcript(db, session_id).messages
-        queue.close()
     assert ended is not None
     assert (ended.reason, ended.error, ended.attempts, ended.turn) == ("answered", "", 2, 1)
     assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant"]
@@ -107,7 +106,6 @@ def test_words_said_to_a_turn_of_a_killed_worker_come_before_its_old_calls(url, 
         wait_until(lambda: has_ended(queue, turn_id), 60)
         ended = outcome(queue.database, turn_id)
         messages = transcript(db, session_id).messages
-        queue.close()
     assert ended is not None and (ended.reason, ended.error) == ("answered", "")
     assert "".join(message.role[0] for message in messages) == "uatttua"
     assert messages[3].text.startswith("Not run") and messages[5].text == "Stop! Do nothing more"
@@ -180,7 +178,6 @@ def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
         there.mkdir()
         wait_until(lambda: has_ended(queue, turn_id), 60)
         found = outcome(queue.database, turn_id)
-        queue.close()
     assert found is not None and (found.reason, found.attempts, found.error) == ("answered", 1, "")
 
 
@@ -193,7 +190,6 @@ def test_a_worker_without_the_tool_that_a_call_names_says_so_to_the_model(url, t
         turn_id, session_id = ask(db, queue, "look at the page")
         wait_until(lambda: has_ended(queue, turn_id), 60)
         said = transcript(db, session_id).messages
-        queue.close()
     assert said[2].text.startswith("There is no tool named browser_open.") and said[3].text == "then without"
 
 
@@ -218,7 +214,6 @@ def test_a_turn_that_stops_three_workers_is_set_aside_and_released(url, tmp_path
         released = run_whet(given, tmp_path, "team", "release", turn_id)
         wait_until(lambda: has_ended(queue, turn_id), 60)
         again = outcome(queue.database, turn_id)
-        queue.close()
     assert ended is not None and (ended.reason, ended.attempts) == ("failed", 3)
     assert ended.error == "set aside, because 3 workers stopped while they ran this turn"
     assert listed.startswith(turn_id) and f"session {session_id}: poison" in listed

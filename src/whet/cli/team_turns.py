@@ -32,13 +32,12 @@ from whet.store import claims, sessions, turns
 from whet.store.database import StateDatabase, open_store
 from whet.store.sessions import NewSession
 from whet.team import aside, orders
-from whet.team.notices import ENDED
+from whet.team.notices import ENDED, Notices, wait_briefly
 from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, outcome
 from whet.team.worker import TurnWorker
 from whet.terminal.output import emit_json
 from whet.terminal.wording import printable
 
-_RECHECK_S = 2.0
 _MAX_EXIT_S = 2.0
 _PROBES = 5
 _MIN_ANSWERS_PER_LEASE = 8
@@ -194,7 +193,7 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
             queue.ask(db, AskedTurn(turn_id, session_id, text))
 
         database.write_now(ScopedWork(session_id, queue_turn))
-        ended = _wait_for_end(queue, turn_id, timeout_s)
+        ended = run_on_loop(_wait_for_end(queue, turn_id, timeout_s))
         key = database.read_now(lambda db: sessions.key_of(db, session_id))
         answer = database.read_now(lambda db: turns.read_outcome(db, key, ended.turn)[2])
     if as_json:
@@ -214,15 +213,18 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
         raise click.exceptions.Exit(1)
 
 
-def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
-    clock = SystemClock()
-    until_s = clock.monotonic_s() + timeout_s
-    with closing(queue):
-        while clock.monotonic_s() < until_s:
-            ended = outcome(queue.database, turn_id)
-            if ended is not None and ended.reason:
-                return ended
-            queue.hear(ENDED, _RECHECK_S)
+async def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
+    has_news = asyncio.Event()
+    async with aclosing(Notices(queue.database, {ENDED: lambda _: has_news.set()})) as notices:
+        notices.start()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    has_news.clear()
+                    ended = await asyncio.to_thread(outcome, queue.database, turn_id)
+                    if ended is not None and ended.reason:
+                        return ended
+                    await wait_briefly(has_news)
     why, place = queue.database.read_now(lambda db: orders.find_waiting(db, turn_id)) or ("", 0)
     explanation = f" ({why})" if why else f" (place {place} of the queue)" if place else ""
     raise StoreError(

@@ -74,6 +74,11 @@ def join_words(text: str) -> str:
     return " ".join(["", *re.findall(r"\w+", fold(text)), ""])
 
 
+def has_part(folded: str, part: str) -> bool:
+    """Return whether a text has a part as whole words: room 1 is not room 12."""
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", folded) is not None
+
+
 def content_words(text: str) -> list[str]:
     """Return the stems of the words that carry content, in order and without duplicates."""
     folded = strip_marks(fold(text))

@@ -17,7 +17,7 @@ from whet.foreign_text import find_orders
 from whet.log import mask
 from whet.memory import entries, units
 from whet.memory.carried import fetches_only_known, strip_talk, why_foreign_line, why_not_own
-from whet.memory.folding import content_words, fold
+from whet.memory.folding import content_words, fold, has_part
 from whet.memory.provenance import may_have_received
 from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.memory.scan import scan
@@ -408,13 +408,8 @@ def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
     lines = [fold(line) for passage in passages for line in passage.unit.splitlines()]
     calls = [fold(strip_talk(passage.source)) for passage in passages if not passage.unit]
     for existing in claim.existing if lines else ():
-        if all(_has_part(fold(existing), part) for part in (*lines, *calls)):
+        if all(has_part(fold(existing), part) for part in (*lines, *calls)):
             raise _repeat_error(existing)
-
-
-def _has_part(folded: str, part: str) -> bool:
-    """Return whether a text has a part as whole words: room 1 is not room 12."""
-    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", folded) is not None
 
 
 def _build_quote(passage: Passage, session_id: str) -> Quote:

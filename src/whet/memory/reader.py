@@ -149,7 +149,7 @@ class MemoryReader:
 
         def work() -> PromptPart:
             self.bring_into_step(self.seen.changed_skills())
-            texts: dict[Target, str] = {target: self.text(path) for target, path in FILES.items()}
+            texts = self.texts()
             overfull = self._describe_overfull(texts)
             texts["memory"] = self.drop_notes_of_others(texts["memory"], folder)
             notes_section, index = notes_part(texts, without, self.limits.prompt_chars), PromptPart()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from whet.memory import subjects
-from whet.memory.folding import content_words, fold
+from whet.memory.folding import content_words, fold, has_part
 from whet.memory.transcript import is_rejection
 from whet.store.ledger import LedgerRow, NewRow, Quote
 
@@ -93,8 +93,7 @@ def _is_same_subject(old: str, new: str) -> bool:
 def is_repeated(old: str, entries: Sequence[str]) -> bool:
     """Return whether another entry contains what the old one says."""
     part = fold(subjects.strip_day(old)).strip(_MARKS)
-    pattern = re.compile(rf"(?<!\w){re.escape(part)}(?!\w)")
-    return any(entry != old and pattern.search(fold(entry)) for entry in entries)
+    return any(entry != old and has_part(fold(entry), part) for entry in entries)
 
 
 def _list_lines(text: str, other: str) -> list[str]:

@@ -16,7 +16,14 @@ MemoryAction: TypeAlias = Literal["add", "replace", "remove"]
 SkillAction: TypeAlias = Literal["create", "edit", "patch", "delete", "write_file", "remove_file"]
 SIMILAR_NOTE = "a similar note stays too:"
 """The beginning of the reason on a row whose note may be about the same as an older one."""
-_DONE = {"create": "created", "edit": "edited", "patch": "patched", "delete": "deleted"}
+_DONE = {
+    "create": "created",
+    "edit": "edited",
+    "patch": "patched",
+    "delete": "deleted",
+    "write_file": "extended",
+    "remove_file": "trimmed",
+}
 _STATES = {
     "staged": "Taken; it comes into force when this review ends",
     "active": "Saved; new sessions see it",
@@ -156,4 +163,4 @@ def summary(row: LedgerRow) -> str:
     """Describe a row's change in a few words, for example: Memory updated, Skill 'deploy' patched."""
     if row.kind == "memory":
         return "User profile updated" if row.item == "user" else "Memory updated"
-    return f"Skill '{row.item}' {_DONE.get(row.action, 'updated')}"
+    return f"Skill '{row.item}' {_DONE.get(row.action, 'changed')}"

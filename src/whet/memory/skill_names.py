@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from whet.memory import typed
 from whet.memory.carried import strip_talk
-from whet.memory.folding import fold
+from whet.memory.folding import join_words
 from whet.memory.transcript import Passage, QuotableTranscript
 
-_WORD = re.compile(r"[^\W_]+")
 _PLAIN = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _MAX_WORDS = 3
 _MAX_CHARS = 64
@@ -24,8 +23,8 @@ def find_name(name: str, passages: Sequence[Passage], transcript: QuotableTransc
     """Return the name under which a skill is kept."""
     own = (typed.drop_quotations(source.text) for source in transcript.sources if source.tier == "user")
     calls = [strip_talk(item.source) for item in passages if item.tier == "observed"]
-    wanted = _join_words(name)
-    if any(wanted in _join_words(text) for text in (*own, *calls)):
+    wanted = join_words(name)
+    if any(wanted in join_words(text.replace("_", " ")) for text in (*own, *calls)):
         return name
     texts = (*calls, *(item.unit for item in passages if item.tier == "user"))
     names = (_name_by(text) for text in texts)
@@ -37,7 +36,3 @@ def _name_by(text: str) -> str:
     words = [word.rpartition("/")[2].strip(".,;:!?") for word in text.lower().split() if word[0] != "-"]
     plain = [word for word in words[:_MAX_WORDS] if _PLAIN.fullmatch(word)]
     return "-".join(plain)[:_MAX_CHARS].strip("-")
-
-
-def _join_words(text: str) -> str:
-    return f" {' '.join(_WORD.findall(fold(text)))} "

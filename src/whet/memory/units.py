@@ -87,8 +87,7 @@ def sentence_at(text: str, start: int, end: int) -> Unit:
 def find_following(text: str, end: int) -> Unit | None:
     """Return the sentence after `end` in the same paragraph if it may limit what stands before it: it is no
     question, and not long."""
-    start = next((at for at, _ in _sentences(text) if at >= end), len(text))
-    stop = next((stop for at, stop in _sentences(text) if at == start), start)
+    start, stop = next((span for span in _sentences(text) if span[0] >= end), (len(text), len(text)))
     unit = _unit(text, start, stop)
     is_near = unit.text and "\n" not in text[end:start] and not is_question(unit.text)
     return unit if is_near and len(unit.text.split()) <= _CONDITION_WORDS else None

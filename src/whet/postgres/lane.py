@@ -52,7 +52,7 @@ class Round:
     def end(self, connection: PostgresConnection) -> None:
         """Add statements to the transaction before it is committed. Does nothing here."""
 
-    def roll_back(self) -> None:
+    def roll_back(self, connection: PostgresConnection) -> None:
         """Handle a transaction that was rolled back, or whose end is unknown. Does nothing here."""
 
 
@@ -88,16 +88,15 @@ class TeamLane(GroupLane):
             self._connection.raw.close()
 
     def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
-        return self._commit(works) if works else []
-
-    def _commit(self, works: Sequence[Work]) -> list[Outcome]:
         """Commit all works in one transaction or, after a failure, each in its own."""
+        if not works:
+            return []
         try:
             return self._commit_durably(works)
         except BaseException as error:  # noqa: BLE001  the error becomes the outcome
             if len(works) == 1:
                 return [(None, self._translate(error))]
-        return [outcome for work in works for outcome in self._commit((work,))]
+        return [outcome for work in works for outcome in self._commit_group((work,))]
 
     def _commit_durably(self, works: Sequence[Work]) -> list[Outcome]:
         """Commit works, retrying for `patience_s` if the connection is lost, and a few times after a conflict
@@ -129,7 +128,7 @@ class TeamLane(GroupLane):
         try:
             self._run_all(connection, works, attempt)
         except BaseException:
-            self._around.roll_back()
+            self._around.roll_back(connection)
             raise
         finally:
             connection.roll_back()
@@ -225,19 +224,19 @@ def _write_rows(
     attempt: _Attempt,
 ) -> None:
     """Queue plain rows behind the attempt's row and the checks of their fences: the first ones, of different
-    tables, in the same statement, the others grouped by statement."""
+    tables, in the same statement."""
     first_sql, first_values = COMMIT.sql, attempt.row
     joined: list[tuple[RowStatement, tuple[Any, ...]]] = []
-    lists: dict[RowStatement, list[tuple[Any, ...]]] = {}
+    others: list[tuple[RowStatement, tuple[Any, ...]]] = []
     tables: set[str] = set()
     for statement, values in rows:
         if statement.sql.startswith("SELECT "):  # a check, such as a fence's
             first_sql, first_values = f"{first_sql}, {statement.sql[7:]}", (*first_values, *values)
-        elif not lists and len(joined) < _MAX_JOINED and tables.isdisjoint(_WORD.findall(statement.sql)):
+        elif not others and len(joined) < _MAX_JOINED and tables.isdisjoint(_WORD.findall(statement.sql)):
             tables.add(_TABLE.findall(statement.sql)[0])
             joined.append((statement, values))
         else:
-            lists.setdefault(statement, []).append(values)
+            others.append((statement, values))
     connection.write_joined(first_sql, first_values, joined)
-    for statement, values in lists.items():
-        connection.write_rows(statement, values)
+    for statement, values in others:
+        connection.write_rows(statement, [values])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 import psycopg
@@ -53,18 +54,14 @@ class ConnectionPool:
         """Open a connection. Raises psycopg.Error."""
         return PostgresConnection(self.open_raw(), self.texts)
 
-    def check_database(self, check: Callable[[psycopg.Connection], None]) -> None:
-        """Open the first connection and let `check` examine the database. Raises StoreError."""
-        connection: PostgresConnection | None = None
-        try:
-            connection = self.open_connection()
+    def check_database(self, check: Callable[[psycopg.Connection], T]) -> T:
+        """Let `check` examine the database, or set it up, and return its result. Raises StoreError."""
+
+        def check_server(connection: PostgresConnection) -> T:
             _refuse_pooler(connection.raw, self.url)
-            check(connection.raw)
-        except (psycopg.Error, StoreError) as error:
-            if connection is not None:
-                connection.raw.close()
-            raise (translate_error(error, self.url) if isinstance(error, psycopg.Error) else error) from error
-        self._give_back(connection, self._idle)
+            return check(connection.raw)
+
+        return self.run(check_server)
 
     def read_now(self, work: Callable[[PostgresConnection], T]) -> T:
         """Read on the caller's thread; sees one consistent state. Raises StoreError.
@@ -113,7 +110,7 @@ class ConnectionPool:
         connection = self._take(idle)
         try:
             return work(connection)
-        except psycopg.Error:
+        except (psycopg.Error, StoreError):
             connection.raw.close()
             raise
         finally:
@@ -146,6 +143,12 @@ class ConnectionPool:
                 idle.append(connection)
                 return
         connection.raw.close()
+
+
+def use_once(url: str, work: Callable[[psycopg.Connection], T]) -> T:
+    """Do work with a connection that is opened for it alone. Raises StoreError."""
+    with closing(ConnectionPool(url, "")) as pool:
+        return pool.check_database(work)
 
 
 def _refuse_pooler(raw: psycopg.Connection, url: str) -> None:

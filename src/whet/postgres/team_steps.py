@@ -1,4 +1,5 @@
-"""The schema's steps that only a team's database needs, in their order. A step is never edited."""
+"""The schema's steps that only a team's database needs, in their order. A step is never edited, except
+to leave out what a later one replaces whether or not it is there."""
 
 from __future__ import annotations
 
@@ -84,13 +85,7 @@ CREATE TABLE team_questions (
 );
 """
 
-# All runs of three characters of a title, for searching parts of it.
-_TITLES = """
-CREATE FUNCTION title_runs(title text) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
-$$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, 3)), '{}')
-   FROM generate_series(1, length(title) - 2) AS at $$;
-CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title));
-"""
+_REPLACED = "-- A later step replaces what this one made."
 
 # Processes that wrote rows in their name but hold no session lease. New entries of the search index wait in a
 # list that every search reads whole, so it is limited to 256 kB, not 4 MB.
@@ -99,10 +94,10 @@ CREATE TABLE team_processes (id TEXT COLLATE "C" PRIMARY KEY, lease_until TIMEST
 ALTER INDEX message_words_by_word SET (gin_pending_list_limit = 256);
 """
 
-# Also runs of one and two characters: otherwise typing the first letter of a title reads all titles.
+# All runs of one, two and three characters of a title, for searching parts of it.
 _SHORT_TITLES = """
-DROP INDEX sessions_by_title;
-DROP FUNCTION title_runs(text);
+DROP INDEX IF EXISTS sessions_by_title;
+DROP FUNCTION IF EXISTS title_runs(text);
 CREATE FUNCTION title_runs(title text, shortest int) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 $$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, size)), '{}')
    FROM generate_series(shortest, 3) AS size, generate_series(1, length(lower(title)) - size + 1) AS at $$;
@@ -133,8 +128,7 @@ END $$;
 """
 
 # `person`: whose session it is. `is_next`: no earlier turn of its session is open. `passed`: attempts after
-# which the worker went on. Ending a turn is one statement, because the team's write lock is held meanwhile;
-# its unread messages become turns of their own, unless it was cancelled.
+# which the worker went on.
 _FAIRNESS = """
 ALTER TABLE team_turns ADD COLUMN person TEXT COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE team_turns ADD COLUMN is_interactive BIGINT NOT NULL DEFAULT 0;
@@ -145,25 +139,6 @@ CREATE INDEX team_turns_unmarked ON team_turns (session, number) WHERE state = '
 CREATE INDEX team_turns_waiting ON team_turns (person, number) WHERE state = 'waiting';
 CREATE INDEX team_turns_running ON team_turns (session) WHERE state = 'running';
 CREATE INDEX team_turns_aside ON team_turns (number) WHERE state = 'aside';
-
-CREATE FUNCTION whet_close_turn(
-  which text, new_state text, why text, message text, ended_channel text
-) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  IF why <> 'cancelled' THEN
-    INSERT INTO team_turns (id, session, body, options, person, is_interactive)
-    SELECT s.turn || '.' || s.id, s.session, s.body, t.options, t.person, t.is_interactive
-    FROM team_said s JOIN team_turns t ON t.id = s.turn WHERE s.turn = which ORDER BY s.id;
-  END IF;
-  DELETE FROM team_said WHERE turn = which;
-  DELETE FROM team_questions WHERE turn = which;
-  UPDATE team_turns SET state = new_state, ended = now(), reason = why, error = message
-  WHERE id = which AND state = 'running';
-  UPDATE team_turns SET is_next = 1 WHERE id = (
-    SELECT n.id FROM team_turns t JOIN team_turns n ON n.session = t.session AND n.state = 'waiting'
-    WHERE t.id = which ORDER BY n.number LIMIT 1);
-  PERFORM pg_notify(ended_channel, which);
-END $$;
 """
 
 # A turn that another worker has taken does not begin here.
@@ -179,32 +154,8 @@ BEGIN
 END $$;
 """
 
-# `@` locks what is open in the session, or nothing. `WF003`: too many turns of this person wait.
-_ASK = """
-CREATE OR REPLACE FUNCTION whet_ask_turn(
-  turn_id text, in_session text, message text, turn_options text, interactive bigint, most bigint,
-  channel text
-) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  who text := coalesce((SELECT profile FROM sessions WHERE id = in_session), '');
-BEGIN
-  IF (SELECT count(*) FROM (
-    SELECT 1 FROM team_turns WHERE state = 'waiting' AND person = who LIMIT most) w) >= most THEN
-    RAISE EXCEPTION '% turns of yours wait already, the oldest for % s', most, (
-      SELECT round(extract(epoch FROM now() - min(asked))) FROM team_turns
-      WHERE state = 'waiting' AND person = who) USING ERRCODE = 'WF003';
-  END IF;
-  @
-  INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
-  SELECT turn_id, in_session, message, turn_options, interactive, who, CASE WHEN EXISTS (SELECT 1
-    FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running')) THEN 0 ELSE 1 END;
-  PERFORM pg_notify(channel, '');
-END $$;
-"""
-
-# What a transaction writes without reading is one call each: a turn is queued, begins, and lets go of its
-# session.
-_CALLS = f"""{_ASK.replace("@", "")}
+# What a transaction writes without reading is one call each: a turn begins, and lets go of its session.
+_CALLS = """
 CREATE FUNCTION whet_open_turn(which bigint, turn_number bigint, turn_id text, at text)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -224,13 +175,31 @@ BEGIN
 END $$;
 """
 
-# A session's open turn is locked while one is queued behind it, so that neither misses the other and no lock
-# of the whole team is needed. The end of a turn is returned as it is stored.
-_LOCK_OPEN = (
-    "PERFORM 1 FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running') FOR SHARE;"
-)
-_SCOPES = f"""{_ASK.replace("@", _LOCK_OPEN)}
-DROP FUNCTION whet_close_turn(text, text, text, text, text);
+# A turn is queued while its session's open one is locked, so that neither misses the other and no lock of the
+# whole team is needed. `WF003`: too many turns of this person wait. Ending a turn is one call, which returns
+# the end as it is stored; its unread messages become turns of their own, unless it was cancelled.
+_SCOPES = """
+CREATE OR REPLACE FUNCTION whet_ask_turn(
+  turn_id text, in_session text, message text, turn_options text, interactive bigint, most bigint,
+  channel text
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  who text := coalesce((SELECT profile FROM sessions WHERE id = in_session), '');
+BEGIN
+  IF (SELECT count(*) FROM (
+    SELECT 1 FROM team_turns WHERE state = 'waiting' AND person = who LIMIT most) w) >= most THEN
+    RAISE EXCEPTION '% turns of yours wait already, the oldest for % s', most, (
+      SELECT round(extract(epoch FROM now() - min(asked))) FROM team_turns
+      WHERE state = 'waiting' AND person = who) USING ERRCODE = 'WF003';
+  END IF;
+  PERFORM 1 FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running') FOR SHARE;
+  INSERT INTO team_turns (id, session, body, options, is_interactive, person, is_next)
+  SELECT turn_id, in_session, message, turn_options, interactive, who, CASE WHEN EXISTS (SELECT 1
+    FROM team_turns WHERE session = in_session AND state IN ('waiting', 'running')) THEN 0 ELSE 1 END;
+  PERFORM pg_notify(channel, '');
+END $$;
+
+DROP FUNCTION IF EXISTS whet_close_turn(text, text, text, text, text);
 CREATE FUNCTION whet_close_turn(
   which text, new_state text, why text, message text, ended_channel text
 ) RETURNS TABLE (ended_reason text, ended_error text, ended_attempts bigint) LANGUAGE plpgsql AS $$
@@ -316,7 +285,7 @@ TEAM_STEPS: dict[str, str] = {
     "team_search": _SEARCH,
     "team_queue": _QUEUE,
     "team_streams": _STREAMS,
-    "team_titles": _TITLES,
+    "team_titles": _REPLACED,
     "team_processes": _PROCESSES,
     "team_short_titles": _SHORT_TITLES,
     "team_newest": _NEWEST,

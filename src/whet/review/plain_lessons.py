@@ -8,16 +8,15 @@ language is treated alike.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from whet.memory import units
 from whet.memory.folding import fold
 from whet.memory.requests import MemoryRequest
 from whet.memory.sources import SourceText
+from whet.review.triggers import is_taught
 from whet.shell.reading import read
 
-_WORD = re.compile(r"[^\W_][\w-]{2,}")
 _MAX_LESSONS = 4
 _MAX_LINES = 4
 
@@ -45,8 +44,8 @@ def _find_mended(sources: Sequence[SourceText], turn: int) -> Iterator[MemoryReq
         earlier = max((item.seq for item in mine if item.ran_well and item.turn < turn), default=-1)
         failed = [item for item in mine if item.failed and item.seq > earlier and item.turn >= turn - 1]
         steps = [item for item in ran if failed and item.ran_well and failed[0].seq < item.seq < worked.seq]
-        helping = [step for step in steps if any(_is_taught(step.call, f.call, f.text) for f in failed)]
-        taught = [item for item in failed if _is_taught(worked.call, item.call, item.text)]
+        helping = [step for step in steps if any(is_taught(step.call, f.call, f.text) for f in failed)]
+        taught = [item for item in failed if is_taught(worked.call, item.call, item.text)]
         calls = dict.fromkeys((*(step.call for step in helping), worked.call))
         for cause in taught or failed[-1:] if helping or taught else ():
             lines = _find_lines(cause, (worked, *helping))
@@ -68,13 +67,8 @@ def _find_corrections(sources: Sequence[SourceText], turn: int) -> Iterator[Memo
 def _find_lines(failed: SourceText, later: Sequence[SourceText]) -> list[str]:
     """Return the lines of an error that name what a later call has, else its last line."""
     lines = [line for line in failed.text.splitlines() if line.strip()]
-    named = [line for line in lines if any(_is_taught(item.call, failed.call, line) for item in later)]
+    named = [line for line in lines if any(is_taught(item.call, failed.call, line) for item in later)]
     return named[:_MAX_LINES] or [lines[-1] if lines else failed.call]
-
-
-def _is_taught(call: str, failed: str, error: str) -> bool:
-    new = set(_WORD.findall(call)) - set(_WORD.findall(failed))
-    return bool(new & set(_WORD.findall(error)))
 
 
 def _program(call: str) -> str:

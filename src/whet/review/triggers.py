@@ -366,15 +366,15 @@ def shows_recovery(calls: Sequence[TurnCall]) -> bool:
         again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), None)
         if again is None and any(call in later for call in after[:_NEAR]):
             return True
-        if any(_follows_error(call, failed) for call in later[: again or 0]):
+        if any(is_taught(call.arguments, failed.arguments, failed.error) for call in later[: again or 0]):
             return True
     return False
 
 
-def _follows_error(call: TurnCall, failed: TurnCall) -> bool:
-    """Return whether a failure's own words name something that this call has and the failed one lacked."""
-    new = set(_WORD.findall(call.arguments)) - set(_WORD.findall(failed.arguments))
-    return bool(new & set(_WORD.findall(failed.error)))
+def is_taught(call: str, failed: str, error: str) -> bool:
+    """Return whether an error's own words name something that a later call has and the failed one lacked."""
+    new = set(_WORD.findall(call)) - set(_WORD.findall(failed))
+    return bool(new & set(_WORD.findall(error)))
 
 
 def _is_looking(call: TurnCall) -> bool:

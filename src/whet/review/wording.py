@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whet.contract.texts import flat, plural, short
-from whet.memory.requests import SIMILAR_NOTE
+from whet.memory.requests import SIMILAR_NOTE, summary
 from whet.review.jobs import Kind
 from whet.store.ledger import LedgerRow
 
@@ -18,14 +18,6 @@ TITLE = "Self-improvement review"
 GO_ON = f"{TITLE}: it was interrupted. Go on where it stopped; what you saved so far is kept."
 _BRIEF = "Hand in all lessons in one answer: the review ends when they are taken."
 _OLD_TEXT_CHARS = 120
-_DONE = {
-    "create": "created",
-    "edit": "edited",
-    "patch": "patched",
-    "delete": "deleted",
-    "write_file": "extended",
-    "remove_file": "trimmed",
-}
 
 
 def review_message(
@@ -58,7 +50,7 @@ def write_summary(rows: Sequence[LedgerRow]) -> str:
     active = [row for row in rows if row.state == "active"]
     groups: dict[str, list[LedgerRow]] = {}
     for row in active:
-        groups.setdefault(_part(row), []).append(row)
+        groups.setdefault(summary(row), []).append(row)
     parts = [f"{name}{_quotes(of_part)}" for name, of_part in groups.items()]
     parts += [text for row in active if (text := _describe_old_text(row))]
     inbox_count = sum(row.state in ("inbox", "quarantined") for row in rows)
@@ -72,12 +64,6 @@ def write_summary(rows: Sequence[LedgerRow]) -> str:
             else f"{refused} refused"
         )
     return f"{TITLE}: {' · '.join(parts)}" if parts else ""
-
-
-def _part(row: LedgerRow) -> str:
-    if row.kind == "memory":
-        return "User profile updated" if row.item == "user" else "Memory updated"
-    return f"Skill '{row.item}' {_DONE.get(row.action, 'changed')}"
 
 
 def _describe_old_text(row: LedgerRow) -> str:

@@ -14,7 +14,7 @@ from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
 import apsw
 import msgspec
@@ -134,10 +134,12 @@ class ReviewWorker:
         return None
 
     async def _lease(self, job_id: str) -> Job | None:
-        return await self._write(lambda db: jobs.lease(db, KINDS, self._owner, LEASE_S, self._clock, job_id))
+        return await self._database.append(
+            lambda db: jobs.lease(db, KINDS, self._owner, LEASE_S, self._clock, job_id)
+        )
 
     async def _release(self, job: Job) -> None:
-        await finish_shielded(self._write(lambda db: jobs.release(db, job)))
+        await finish_shielded(self._database.append(lambda db: jobs.release(db, job)))
 
     async def _run_job(self, job: Job) -> ReviewFinished:
         """Run the job; every failure becomes one line and a next try, or the job's end."""
@@ -167,7 +169,7 @@ class ReviewWorker:
             try:
                 note = "" if is_enough else await self._converse(fork)
             except ContextOverflow:
-                await self._write(lambda db: reviews.start_over(db, job.id, DIGEST))
+                await self._database.append(lambda db: reviews.start_over(db, job.id, DIGEST))
                 fork = await open_fork(self._parts, job, review_job, provider, shares_prefix=shares_prefix)
                 note = await self._converse(fork)
         refused = await self._verify_changes(job, review_job, fork)
@@ -270,7 +272,7 @@ class ReviewWorker:
             sessions.end_session(connection, child, "completed", now)
             return rows, summary
 
-        rows, summary = await self._write(work)
+        rows, summary = await self._database.append(work)
         await service.apply(rows)
         saved_ids = tuple(row.id for row in rows if row.state in ("active", "inbox", "quarantined"))
         log.info("review %s: %s", job.id, summary or "nothing to save")
@@ -283,7 +285,8 @@ class ReviewWorker:
 
     async def _postpone(self, job: Job, review_job: ReviewJob | None, error: BudgetReached) -> ReviewFinished:
         until = self._parts.budget.tomorrow()
-        await self._change(lambda db: jobs.postpone(db, job, error.message, until))
+        if not await self._database.append(lambda db: jobs.postpone(db, job, error.message, until)):
+            raise LeaseLost
         return msgspec.structs.replace(_make_event(job, review_job, "waiting", _line(error)), until=until)
 
     async def _handle_failure(
@@ -301,17 +304,10 @@ class ReviewWorker:
             self._desk_of("").discard(connection, job.id)
             return ""
 
-        until = await self._write(work)
+        until = await self._database.append(work)
         log.warning("review %s failed, next try %s: %s", job.id, until or "never", line)
         state = "waiting" if until else "failed"
         return msgspec.structs.replace(_make_event(job, review_job, state, line), until=until)
-
-    async def _change(self, work: Callable[[apsw.Connection], bool]) -> None:
-        if not await self._write(work):
-            raise LeaseLost
-
-    async def _write(self, work: Callable[[apsw.Connection], Any]) -> Any:
-        return await self._database.append(work)
 
 
 def _make_event(

@@ -19,7 +19,7 @@ from whet.serve.wire import Ticker
 _KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
 _ALL_FEEDS, _ALL_BYTES = 1_000, 32_000_000
 EVENT_ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
-_GAP = b'event: gap\ndata: {"type":"gap"}\n\n'
+GAP_PIECE = b'event: gap\ndata: {"type":"gap"}\n\n'
 _encode = msgspec.json.Encoder().encode
 
 
@@ -83,7 +83,7 @@ class Feed:
         gone already, they are preceded by a gap."""
         oldest = self._next - len(self._pieces)
         body = b"".join(self._pieces[at] for at in range(max(number - oldest, 0), len(self._pieces)))
-        return (_GAP + body if number < oldest else body), self._next
+        return (GAP_PIECE + body if number < oldest else body), self._next
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
         """Wait for an event, the listener's end or the next beat. Returns False for the beat."""
@@ -148,7 +148,8 @@ class Feeds:
 
     def wake(self, session_id: str) -> None:
         """Wake the listeners of a session."""
-        self.feed_of(session_id).wake()
+        if (feed := self.by_session.get(session_id)) is not None:
+            feed.wake()
 
     async def find_ready(self, session_id: str, last_id: str) -> Feed:
         """Return a session's feed, with the events after `last_id` that are still kept."""
@@ -194,7 +195,7 @@ class Feeds:
         feed.listeners += 1
         token_check = Ticker(self.beat_s)
         try:
-            yield b"retry: 1000\n\n" + (_GAP if is_gap else b"")
+            yield b"retry: 1000\n\n" + (GAP_PIECE if is_gap else b"")
             while not (self.is_closed or gone.done()):
                 if token_check.is_due() and not may_go_on():
                     return

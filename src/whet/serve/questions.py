@@ -108,9 +108,7 @@ class Questions:
                 "there is no such question, or it was answered", hint="GET /api/approvals lists them"
             )
         reply = check_reply(entry.question, answer, more)
-        if entry.request is not None and reply.draft is not None and reply.answer == "once":
-            reply = msgspec.structs.replace(reply, arguments=apply_edit(entry.request, reply.draft))
-        entry.future.set_result(reply)
+        entry.future.set_result(apply_draft(reply, entry.request))
         return entry.question
 
     async def ask(self, question: PendingQuestion) -> str | None:
@@ -147,6 +145,13 @@ class Questions:
     def _notify(self) -> None:
         for listener in self.listeners:
             listener()
+
+
+def apply_draft(reply: QuestionReply, request: ApprovalRequest | None) -> QuestionReply:
+    """Return a reply with the arguments that its draft makes of the call. Raises ConfigError."""
+    if request is None or reply.draft is None or reply.answer != "once":
+        return reply
+    return msgspec.structs.replace(reply, arguments=apply_edit(request, reply.draft))
 
 
 def check_reply(question: PendingQuestion, answer: str, more: QuestionReply | None) -> QuestionReply:

@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.errors import StoreError
 from whet.contract.events import Event
 from whet.contract.texts import shared_decoder
-from whet.serve.feed import EVENT_ID, Feed, Feeds, is_too_much, piece_of
+from whet.serve.feed import EVENT_ID, GAP_PIECE, Feed, Feeds, is_too_much, piece_of
 from whet.store.team import TeamDatabase
 from whet.team.events import GAP, EventWriter
 
@@ -63,11 +63,6 @@ class TeamFeed(Feed):
         self.size_bytes: int = 0
         self._ids: deque[int] = deque()
 
-    @property
-    def last_id(self) -> str:
-        """The id of the newest event."""
-        return f"{_NAME}-{self.newest}"
-
     def add_row(self, row: EventRow) -> None:
         """Keep an event that is newer than the others and wake the listeners."""
         self._ids.append(row.id)
@@ -99,7 +94,7 @@ class TeamFeed(Feed):
 
     def since(self, number: int) -> tuple[bytes, int]:
         """Return the events after `number` in the format of the stream, and the newest number."""
-        gap = b"event: gap\ndata: %s\n\n" % GAP.encode() if number < self.start else b""
+        gap = GAP_PIECE if number < self.start else b""
         first = bisect_right(self._ids, number)
         return gap + b"".join(self._pieces[at] for at in range(first, len(self._pieces))), self.newest
 
@@ -133,11 +128,6 @@ class TeamFeeds(Feeds):
         self._writer.enqueue(session_id, event)
 
     pass_on = add
-
-    def wake(self, session_id: str) -> None:
-        """Wake the listeners of a session."""
-        if (feed := self.by_session.get(session_id)) is not None:
-            feed.wake()
 
     def follow(self, session_id: str, turn_id: str, after: int, hear: Hear) -> None:
         """Call `hear` with the events of one queued turn that come after a number."""

@@ -11,12 +11,18 @@ from functools import partial
 
 import msgspec
 
-from whet.amending import apply_edit
 from whet.clock import Clock
 from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.protocols import ApprovalRequest, Person
 from whet.contract.texts import from_json
-from whet.serve.questions import Asker, PendingQuestion, QuestionReply, Questions, check_reply
+from whet.serve.questions import (
+    Asker,
+    PendingQuestion,
+    QuestionReply,
+    Questions,
+    apply_draft,
+    check_reply,
+)
 from whet.sqlite.lane import ScopedWork
 from whet.store.team import TeamDatabase
 from whet.team import orders
@@ -131,9 +137,7 @@ class _TurnQuestions(Questions):
     ) -> QuestionReply | None:
         """Wait for the whole answer; None if none came in time."""
         reply = await self._worker.ask(self._mark, question, self.wait_s)
-        if reply is not None and request is not None and reply.draft is not None and reply.answer == "once":
-            try:
-                reply = msgspec.structs.replace(reply, arguments=apply_edit(request, reply.draft))
-            except ConfigError as error:
-                reply = QuestionReply("no", error.message)
-        return reply
+        try:
+            return None if reply is None else apply_draft(reply, request)
+        except ConfigError as error:
+            return QuestionReply("no", error.message)

@@ -6,14 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing
 from typing import Any, TypeVar
 
 from whet.postgres import roles, schema
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import lock_number
 from whet.postgres.lane import TeamLane
-from whet.postgres.pool import ConnectionPool
+from whet.postgres.pool import ConnectionPool, use_once
 from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
 from whet.sqlite.lane import RowStatement
@@ -87,11 +86,7 @@ class TeamDatabase(StateDatabase):
     def describe_excess(self) -> str:
         """Return the line about what this process's role may do beyond what turns need; empty if that is
         nothing. Raises StoreError."""
-        lines: list[str] = []
-        self._connections.check_database(
-            lambda raw: lines.append(roles.describe_excess(raw, _SCHEMAS, "agent"))
-        )
-        return lines[0]
+        return self._connections.check_database(lambda raw: roles.describe_excess(raw, _SCHEMAS, "agent"))
 
     def keep_claims(self) -> None:
         """Renew the claims of this process, and its own lease, from now on. Logs a warning the first time if
@@ -135,19 +130,12 @@ class TeamDatabase(StateDatabase):
 def grant_agent_role(url: str, *, create: bool) -> list[str]:
     """Give the role of workers, servers and gateways its rights, and return the statements: none if the role
     does not exist and `create` is not set. Raises StoreError."""
-    statements: list[str] = []
-    with closing(ConnectionPool(url, "")) as pool:
-        pool.check_database(
-            lambda raw: statements.extend(roles.grant_rights(raw, "agent", roles.AGENT_GRANTS, create=create))
-        )
-    return statements
+    return use_once(url, lambda raw: roles.grant_rights(raw, "agent", roles.AGENT_GRANTS, create=create))
 
 
 def init(url: str) -> list[str]:
     """Set up the database, or bring it up to date, close it to roles without rights of their own in it, and
     return the names of the applied steps. Raises StoreError."""
-    applied_names: list[str] = []
-    with closing(ConnectionPool(url, "")) as pool:
-        pool.check_database(lambda raw: applied_names.extend(schema.init(raw, STEPS)))
-        pool.check_database(schema.revoke_public)
+    applied_names = use_once(url, lambda raw: schema.init(raw, STEPS))
+    use_once(url, schema.revoke_public)
     return applied_names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import apsw
 
@@ -40,41 +41,48 @@ class WorkerCounts:
 
     def text(self) -> str:
         """Return the counters as text."""
-        lines = [
-            *_gauge("whet_worker_turns_running", "turns that this worker runs", self.running),
-            "# HELP whet_worker_turns_total turns that ended at this worker",
-            "# TYPE whet_worker_turns_total counter",
-            *(f'whet_worker_turns_total{{reason="{why}"}} {n}' for why, n in sorted(self.ended.items())),
-            "# HELP whet_worker_fenced_total turns that another worker had taken over",
-            "# TYPE whet_worker_fenced_total counter",
-            f"whet_worker_fenced_total {self.fenced}",
-        ]
-        return "\n".join(lines) + "\n"
+        ended = [(f'{{reason="{reason}"}}', count) for reason, count in sorted(self.ended.items())]
+        return (
+            _format("whet_worker_turns_running", "turns that this worker runs", [("", self.running)])
+            + _format("whet_worker_turns_total", "turns that ended at this worker", ended, kind="counter")
+            + _format(
+                "whet_worker_fenced_total",
+                "turns that another worker had taken over",
+                [("", self.fenced)],
+                kind="counter",
+            )
+        )
 
 
 def team_text(connection: apsw.Connection) -> str:
     """Read the team's metrics and return them as text. Latency and take-overs cover the last five minutes."""
     row = connection.execute(_ASKED).fetchone()
     assert row is not None  # an aggregate query always returns a row
-    lines = [
-        line for (name, help_), value in zip(_NAMES, row, strict=True) for line in _gauge(name, help_, value)
-    ]
-    lines += [
-        "# HELP whet_turn_seconds from asking for a turn to its end, of the last five minutes",
-        "# TYPE whet_turn_seconds gauge",
-    ]
-    again = 0
+    text = "".join(
+        _format(name, help_, [("", value)]) for (name, help_), value in zip(_NAMES, row, strict=True)
+    )
+    ended: list[tuple[str, float]] = []
+    seconds: list[tuple[str, float]] = []
+    retaken_count = 0
     for reason, count, retaken, quantiles in connection.execute(_LATELY).fetchall():
-        again += int(retaken)
-        lines.append(f'whet_turns_ended{{reason="{reason}"}} {count}')
-        lines += [
-            f'whet_turn_seconds{{reason="{reason}",quantile="{at}"}} {seconds:.3f}'
-            for at, seconds in zip((0.5, 0.95, 0.99), quantiles, strict=True)
+        retaken_count += int(retaken)
+        ended.append((f'{{reason="{reason}"}}', count))
+        seconds += [
+            (f'{{reason="{reason}",quantile="{quantile}"}}', value)
+            for quantile, value in zip((0.5, 0.95, 0.99), quantiles, strict=True)
         ]
-    lines += _gauge("whet_turns_taken_over", "take-overs in turns of the last five minutes", again)
-    return "\n".join(lines) + "\n"
+    return (
+        text
+        + _format("whet_turns_ended", "turns that ended in the last five minutes", ended)
+        + _format("whet_turn_seconds", "from asking for these turns to their ends", seconds)
+        + _format("whet_turns_taken_over", "take-overs in these turns", [("", retaken_count)])
+    )
 
 
-def _gauge(name: str, help_: str, value: float) -> tuple[str, ...]:
-    number = f"{value:.3f}" if isinstance(value, float) else str(value)
-    return f"# HELP {name} {help_}", f"# TYPE {name} gauge", f"{name} {number}"
+def _format(name: str, help_: str, samples: Iterable[tuple[str, float]], *, kind: str = "gauge") -> str:
+    """Return a metric as text. Each sample is its labels and its value."""
+    lines = [f"# HELP {name} {help_}", f"# TYPE {name} {kind}"]
+    for labels, value in samples:
+        number = f"{value:.3f}" if isinstance(value, float) else str(value)
+        lines.append(f"{name}{labels} {number}")
+    return "".join(f"{line}\n" for line in lines)

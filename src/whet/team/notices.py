@@ -21,7 +21,15 @@ WAITING, ENDED, NEWS, ORDERS = "whet_turns", "whet_ended", "whet_news", "whet_or
 a new message, question or answer (its id)."""
 
 _AGAIN_S = 0.5
+_LOOK_S = 2.0
 MAX_PAYLOAD_BYTES = 7_900
+
+
+async def wait_briefly(event: asyncio.Event) -> None:
+    """Wait for an event that a notification or another task sets, or for the next regular check."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LOOK_S):
+            await event.wait()
 
 
 class Notices:

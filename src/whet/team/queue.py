@@ -14,7 +14,6 @@ from typing import Any
 
 import apsw
 import msgspec
-import psycopg
 
 from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json
@@ -96,7 +95,6 @@ class DatabaseQueue:
 
     def __init__(self, database: TeamDatabase) -> None:
         self.database: TeamDatabase = database
-        self._listening: PostgresConnection | None = None
 
     def ask(self, connection: apsw.Connection, new_turn: AskedTurn) -> None:
         """Queue a turn in the caller's transaction, which fails with QueueFull if too many wait."""
@@ -147,29 +145,6 @@ class DatabaseQueue:
     async def write(self, taken_turn: TakenTurn, work: Callable[[apsw.Connection], object]) -> None:
         """Write under the lock of the turn's session alone."""
         await self.database.append(ScopedWork(taken_turn.session_id, work), scope=taken_turn.session_id)
-
-    def hear(self, channel: str, timeout_s: float) -> str | None:
-        """Wait for a notification and return its payload.
-
-        Returns None after `timeout_s` or if the connection was lost; the caller must then look itself.
-        """
-        try:
-            connection = self._listening or self.database.connected()
-            if self._listening is None:
-                self._listening = connection
-                connection.raw.execute(f"LISTEN {channel}".encode())
-                return ""  # check at once for events from before the connection
-            for note in connection.raw.notifies(timeout=timeout_s, stop_after=1):
-                return note.payload
-        except psycopg.Error:
-            self.close()
-        return None
-
-    def close(self) -> None:
-        """Stop listening."""
-        connection, self._listening = self._listening, None
-        if connection is not None:
-            connection.raw.close()
 
 
 def outcome(database: TeamDatabase, turn_id: str) -> EndedTurn | None:

@@ -28,11 +28,10 @@ from whet.store.turns import TurnRecord
 from whet.team.aside import set_lost_aside
 from whet.team.events import EventWriter
 from whet.team.metrics import WorkerCounts
-from whet.team.notices import ORDERS, WAITING, Notices
+from whet.team.notices import ORDERS, WAITING, Notices, wait_briefly
 from whet.team.queue import DatabaseQueue, EndedTurn, TakenTurn, outcome
 from whet.team.running_turn import RunningTurn, deliver_all_orders, restore_messages
 
-_LOOK_S = 2.0
 _PER_RESERVED = 4  # of so many turns at once, one is a turn that a person waits for
 _AGAIN_S = 0.5
 _logger = logging.getLogger("whet.team")
@@ -100,7 +99,7 @@ class TurnWorker:
                 for taken_turn in taken_turns:
                     self._begin(taken_turn)
                 if not taken_turns:
-                    await _wait_briefly(self._news)
+                    await wait_briefly(self._news)
             while self._running:
                 await asyncio.wait([taken_turn.task for taken_turn in self._running.values()])
         finally:
@@ -278,13 +277,6 @@ class TurnWorker:
             return ended
         await self._queue.write(taken_turn, lambda db: self._queue.end(db, taken_turn, reason, error))
         return await asyncio.to_thread(outcome, self._database, taken_turn.id)
-
-
-async def _wait_briefly(event: asyncio.Event) -> None:
-    """Wait for a notification, a turn's end, or the next regular check."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_LOOK_S):
-            await event.wait()
 
 
 def _left_end(turn: TakenTurn, reason: str) -> EndedTurn:

@@ -118,6 +118,11 @@ class ToolTally(msgspec.Struct):
         """The share of failed calls."""
         return self.failed / self.calls if self.calls else 0.0
 
+    def add(self, failed: bool) -> None:
+        """Count a call."""
+        self.calls += 1
+        self.failed += failed
+
     def fails(self, least: float) -> bool:
         """Return whether it fails often enough to be worth the tokens: in `least` of its calls."""
         return self.calls >= _MIN_CALLS and self.error_rate >= least
@@ -219,11 +224,7 @@ def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, 
     call, outcome = judged.call, judged.outcome
     if outcome in ("denied", "unknown"):
         return
-    tally = mined.tools.get(call.name)
-    if tally is None:
-        tally = mined.tools[call.name] = ToolTally()
-    tally.calls += 1
-    tally.failed += outcome == "failed"
+    mined.tools.setdefault(call.name, ToolTally()).add(outcome == "failed")
     mined.newest_ms = max(mined.newest_ms, call.at_ms)
     if outcome == "failed":
         mined.failures.add(session, judged)

@@ -11,7 +11,8 @@ from functools import lru_cache
 
 from whet.late import late_pattern
 
-_PARTS = late_pattern(r"&&|\|\||;|\n")
+PARTS = late_pattern(r"&&|\|\||;|\n")
+"""Separates the parts of a command line."""
 _TEXT = late_pattern(r"(?:-m|--message)[= ]*(?:'[^']*'|\"[^\"]*\")")
 _WORD = late_pattern(r"[+-]?[\w./@:~-]+")
 _GLUED = late_pattern(r"^(create|drop|add|del)(?=[a-z]{2})|(?<=[a-z]{2})(add|del)$")
@@ -63,7 +64,7 @@ def reverses(done: str, command: str, *, was_used: bool) -> bool:
 @lru_cache(maxsize=256)
 def _split(command: str) -> list[list[str]]:
     """Return the words of each part of a command line that has any."""
-    parts = _PARTS.split(_TEXT.sub("", command[:2_000]))
+    parts = PARTS.split(_TEXT.sub("", command[:2_000]))
     return list(filter(None, map(_split_part, parts)))
 
 

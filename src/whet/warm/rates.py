@@ -15,6 +15,7 @@ import msgspec
 
 from whet.stats import Interval, typical_mean, wilson
 from whet.store import calls
+from whet.warm.mine import ToolTally
 
 POSITIONS = ("1-10", "11-30", "31-100", "over 100")
 LENGTHS = ("under 10", "10-29", "30-99", "100 and more")
@@ -46,21 +47,12 @@ class Rates(msgspec.Struct, frozen=True):
     verdict: str
 
 
-class _Tally(msgspec.Struct):
-    calls: int = 0
-    failed: int = 0
-
-    def add(self, failed: bool) -> None:
-        self.calls += 1
-        self.failed += failed
-
-
 class _Sums:
     def __init__(self) -> None:
         self.sessions = 0
-        self.by_tool: dict[str, _Tally] = {}
-        self.by_position = [_Tally() for _ in POSITIONS]
-        self.by_length = [_Tally() for _ in LENGTHS]
+        self.by_tool: dict[str, ToolTally] = {}
+        self.by_position = [ToolTally() for _ in POSITIONS]
+        self.by_length = [ToolTally() for _ in LENGTHS]
         self.gaps: list[float] = []
         self._key = -1
         self._run: list[tuple[str, bool]] = []
@@ -73,7 +65,7 @@ class _Sums:
             self.end_session()
             self._key = key
         failed = outcome == "failed"
-        self.by_tool.setdefault(name, _Tally()).add(failed)
+        self.by_tool.setdefault(name, ToolTally()).add(failed)
         self.by_position[bisect_right(_BEGINNINGS, position)].add(failed)
         self._run.append((name, failed))
 
@@ -124,11 +116,11 @@ def measure(connection: apsw.Connection) -> Rates:
     )
 
 
-def _rate(label: str, tally: _Tally) -> Rate:
+def _rate(label: str, tally: ToolTally) -> Rate:
     return Rate(label, tally.calls, tally.failed, wilson(tally.failed, tally.calls))
 
 
-def _rates(labels: Sequence[str], tallies: list[_Tally]) -> tuple[Rate, ...]:
+def _rates(labels: Sequence[str], tallies: list[ToolTally]) -> tuple[Rate, ...]:
     return tuple(_rate(label, tally) for label, tally in zip(labels, tallies, strict=True) if tally.calls)
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
-from whet.warm.opposites import reverses
+from whet.warm.opposites import PARTS, reverses
 
-_PARTS = late_pattern(r"&&|\|\||;|\n")
 _DROPS_WORK = late_pattern(r"\bgit\s+(?:stash\b(?!\s+(?:list|show|pop|apply|drop|branch))|reset\s+--hard\b)")
 _DROPS_PATHS = late_pattern(r"\bgit\s+(?:checkout|restore(?!\s+--staged))\s+(.*)")
 _DROPS_COMMIT = late_pattern(r"\bgit\s+(?:revert\b|reset\s+(?:--\w+\s+)?\S*(?:HEAD[~^@]|[0-9a-f]{7}))")
@@ -108,7 +107,7 @@ def _undoes_command(done: str, command: str) -> bool:
 
 def _created_paths(command: str) -> list[str]:
     paths = [
-        match.group(1) or match.group(2) for part in _PARTS.split(command) if (match := _MAKES.match(part))
+        match.group(1) or match.group(2) for part in PARTS.split(command) if (match := _MAKES.match(part))
     ]
     return paths + _WRITES.findall(command)
 
@@ -118,7 +117,7 @@ def _removes(command: str, created: Iterable[object], between: Sequence[Argument
     tool of the work."""
     gone = {
         word.rstrip("/")
-        for part in _PARTS.split(command)
+        for part in PARTS.split(command)
         if (match := _REMOVES.match(part))
         for word in match[1].split()
     }
