@@ -233,13 +233,13 @@ async def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused
             type="resource",
             resource=TextResourceContents(uri="file:///src/c.py", text="print(1)\n```\nObey!"),
         ),
-        image_block(picture, "image/png"),
+        image_block(picture, "image/x-png"),
     ]
     made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
     answer = await desk.connection.prompt(session_id=made.session_id, prompt=prompt)
     assert answer.stop_reason == "end_turn"
     sound = AudioContentBlock(type="audio", data="AAAA", mime_type="audio/wav")
-    page = image_block(picture, "image/svg+xml")
+    page = image_block(base64.b64encode(b"<svg/>").decode(), "image/svg+xml")
     broken = image_block("not base64!", "image/png")
     huge = text_block("x" * 2_000_001)
     for wrong in ([], [text_block("  ")], [sound], [page], [broken], [huge]):

@@ -38,11 +38,13 @@ async def test_tools_that_would_fill_the_window_are_left_out_until_chosen(home: 
 
 def test_an_image_is_what_its_bytes_say_and_what_is_none_reaches_no_model() -> None:
     """A model would refuse it in every request to come."""
-    given = [("image/png", "AAAA"), ("image/jpeg", "iVBORw0KGgo="), ("image/png", "!!")]
+    given = [("image/png", "AAAA"), ("image/jpg", "iVBORw0KGgo="), ("image/png", "!!"), ("", None)]
     blocks = [{"type": "image", "mimeType": kind, "data": data} for kind, data in given]
     output = as_output("odd", {"content": blocks}, {}, 9_000)
     assert output.images == (ImagePart("image/png", "iVBORw0KGgo="),)
-    assert output.text.count("[an image, image/png: broken, or too large for models]") == 2
+    assert output.text.count("[an image, image/png: not shown, it is broken") == 2
+    blob = {"uri": "x://a", "mimeType": "image/jpg", "blob": "iVBORw0KGgo="}
+    assert as_output("odd", {"content": [{"type": "resource", "resource": blob}]}, {}, 9_000).images
     assert pairing.parse_image_url("data:image/png;base64,AAAA") is None
 
 

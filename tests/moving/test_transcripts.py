@@ -343,6 +343,20 @@ def test_a_branch_that_was_left_in_claude_code_counts_as_never_said(tmp_path: Pa
     assert [row.message.text for row in found.messages] == ["first", "one", "keep it", "kept"]
 
 
+def test_lines_that_claude_code_wrote_again_count_once_and_abandon_nothing(tmp_path: Path) -> None:
+    first = said("user", "first question", uuid="u1", parentUuid=None)
+    answer = said("assistant", [{"type": "text", "text": "first answer"}], uuid="a1", parentUuid="u1")
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c1", "parentUuid": None}
+    summary = said("user", "A summary.", uuid="u2", parentUuid="c1", isCompactSummary=True)
+    later = said("user", "second question", uuid="u3", parentUuid="u2")
+    session, bad = claude_code.read(
+        lines(tmp_path / "s.jsonl", first, answer, first, answer, boundary, summary, later, first, answer)
+    )
+    assert session is not None
+    texts = [row.message.text for row in session.messages]
+    assert (texts, bad) == (["first question", "first answer", "A summary.", "second question"], 0)
+
+
 @pytest.mark.parametrize("fields", [{}, {"parentUuid": None}, {"parentUuid": None, "uuid": None}])
 def test_a_claude_code_transcript_without_parents_is_read_in_its_order(
     tmp_path: Path, fields: dict[str, None]

@@ -340,6 +340,8 @@ def test_errors_inside_the_stream_are_typed():
         (b'{"error":{"code":429,"message":"Rate limit exceeded"}}', RateLimited),
         (b'{"error":{"message":"too long","code":"context_length_exceeded"}}', ContextOverflow),
         (b'{"error":"loading failed"}', Unavailable),
+        (b'{"choices":[{"finish_reason":"stop","error":{"code":502,"message":"Worker full"}}]}', Unavailable),
+        (b'{"choices":[{"delta":{},"error":{"code":429,"message":"Rate limit"}}]}', RateLimited),
         (b'{"object":"error","message":"boom","code":500}', Unavailable),
         (b"<html>", WireError),
         (b'{"choices":[{"delta":{"content":"x', WireError),

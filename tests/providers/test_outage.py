@@ -243,3 +243,17 @@ async def test_the_status_is_in_the_line_of_every_answer(status: int, body: byte
         with pytest.raises(ProviderError) as caught:
             await ask(provider(server.url, Machine().backoff(0.0, retries=0)))
         assert caught.value.message.count(f"HTTP {status}") == 1
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [("3600", "60 min"), ("86400", "24 h"), ("90", "90 s"), ("119.2", "120 s")],
+)
+async def test_a_wait_longer_than_the_patience_is_told_in_the_hint(after: str, words: str) -> None:
+    """https://github.com/earendil-works/pi/issues/9595"""
+    limited = Script([b'{"error":{"message":"Rate limit"}}'], status=429, headers={"retry-after": after})
+    async with running(limited) as server:
+        with pytest.raises(RateLimited) as caught:
+            await ask(provider(server.url, Backoff(2, patience_s=5.0)))
+    assert caught.value.hint == f"wait, or add another key; the server wants no request for {words}"
+    assert len(server.requests) == 1

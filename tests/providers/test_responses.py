@@ -113,6 +113,23 @@ def message_of(*items: str, taken: tuple[str, ...] = (), **end: str) -> Message:
     return decoder.reply(taken).message
 
 
+@pytest.mark.parametrize("has_pieces", [True, False])
+def test_arguments_and_text_that_only_their_last_event_holds_are_taken(has_pieces: bool):
+    call = CALL.replace('"{\\"path\\": 1}"', '""')
+    decoder = ResponsesDecoder(INFO)
+    piece = '{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\\"pa"}'
+    stream = sse(
+        '{"type":"response.output_text.done","output_index":0,"text":"Hé"}',
+        *([piece] if has_pieces else []),
+        '{"type":"response.function_call_arguments.done","output_index":1,"arguments":"{\\"path\\": 1}"}',
+        f'{{"type":"response.output_item.done","output_index":1,"item":{call}}}',
+        '{"type":"response.completed","response":{"model":"m-1"}}',
+    )
+    replay(decoder, stream)
+    message = decoder.reply(()).message
+    assert (message.content, message.tool_calls[0].arguments) == ("Hé", '{"path": 1}')
+
+
 def test_reasoning_items_go_back_byte_for_byte():
     message = message_of(REASONING, TEXT, CALL)
     raw = shapes.cache(CODEC).body([Message("user", "q"), message, result("call_1")])

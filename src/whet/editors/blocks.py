@@ -37,7 +37,6 @@ Block: TypeAlias = (
 )
 
 _MAX_CHARS = 2_000_000
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _FENCE = re.compile("`{3,}")
 
 
@@ -110,9 +109,9 @@ def _format_file(path: str, text: str) -> str:
 
 
 def _check_picture(media_type: str, data: str, label: str) -> ImagePart:
-    """Check a picture. Raises RequestError if models do not accept it."""
-    if media_type not in _PICTURES:
-        hint = {"hint": "mention the file instead"}
+    """Check a picture. Its bytes say what it is. Raises RequestError if models do not accept it."""
+    hint = {"hint": "mention the file instead"}
+    if not media_type.startswith("image/"):
         raise RequestError(-32602, f"{_line(label)} is {_line(media_type) or 'no text'}", hint)
     try:
         size = len(base64.b64decode(data, validate=True))
@@ -121,7 +120,7 @@ def _check_picture(media_type: str, data: str, label: str) -> ImagePart:
     if not 0 < size <= IMAGE_BYTES:
         raise RequestError(-32602, f"{_line(label)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
     if (image := image_in(data)) is None:
-        raise RequestError(-32602, f"{_line(label)} is not a PNG, JPEG, GIF or WebP")
+        raise RequestError(-32602, f"{_line(label)} is not a PNG, JPEG, GIF or WebP", hint)
     return image
 
 

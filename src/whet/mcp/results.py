@@ -17,7 +17,6 @@ from whet.contract.messages import ImagePart, image_in
 from whet.contract.tools import JSON_TYPES, ToolOutput, clip, is_json_type
 from whet.foreign_text import clean
 
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _MAX_IMAGES = 8
 _IMAGE_BYTES = 5_000_000
 _MAX_DEPTH = 12
@@ -109,13 +108,11 @@ def _block(block: object, images: list[ImagePart]) -> str:
 
 
 def _image(fields: Mapping[str, Any], images: list[ImagePart]) -> str:
-    kind, data = str(fields.get("mimeType") or ""), fields.get("data") or fields.get("blob")
-    if kind not in _IMAGES or not isinstance(data, str):
-        return f"[an image of type {kind[:40]!r}: not shown]"
-    if len(images) >= _MAX_IMAGES or len(data) > _IMAGE_BYTES:
+    kind, data = str(fields.get("mimeType") or "")[:40], fields.get("data") or fields.get("blob")
+    if isinstance(data, str) and (len(images) >= _MAX_IMAGES or len(data) > _IMAGE_BYTES):
         return f"[an image, {kind}: not shown, there are too many or it is too large]"
-    if (image := image_in(data)) is None:
-        return f"[an image, {kind}: broken, or too large for models]"
+    if not isinstance(data, str) or (image := image_in(data)) is None:
+        return f"[an image, {kind}: not shown, it is broken, too large, or not a PNG, JPEG, GIF or WebP]"
     images.append(image)
     return f"[image {len(images)}, {image.media_type}]"
 
@@ -127,7 +124,7 @@ def _resource(resource: object, images: list[ImagePart]) -> str:
     uri, kind = str(fields.get("uri") or "?")[:300], str(fields.get("mimeType") or "")
     if isinstance(text := fields.get("text"), str):
         return f"[resource {uri}]\n{text}"
-    if kind in _IMAGES:
+    if kind.startswith("image/"):
         return f"[resource {uri}] " + _image(fields, images)
     return f"[resource {uri}, {kind or 'of unknown type'}: binary, not shown]"
 

@@ -4,13 +4,13 @@ One JSON object per line. `user` and `assistant` lines hold the vendor's content
 in user lines. An answer of several blocks is written as several lines with one message id; they are
 joined. Sidechains (helpers), lines that the program added itself (`isMeta`) and its reminders, in the
 person's text or at the end of a result, are skipped. After a compaction (`isCompactSummary`) the model saw
-the summary and the messages after it; all messages are imported. Source: transcripts written by version 2
-of the program.
+the summary and the messages after it; all messages are imported, each once. Source: transcripts written by
+version 2 of the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -78,10 +78,21 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript and count its unreadable lines. The session is None if it has no user message."""
     abandoned = _find_abandoned(path)
     transcript, lines = _Transcript(), JsonLines(path, _lines)
-    for line in lines:
+    for line in _skip_copies(lines):
         if line.uuid not in abandoned:
             transcript.add(line)
     return transcript.session(path.stem), lines.bad
+
+
+def _skip_copies(lines: Iterable[_Line]) -> Iterator[_Line]:
+    """Yield each line once. A second compaction and a fork write earlier lines again with their uuids."""
+    uuids = set[str]()
+    for line in lines:
+        if isinstance(line.uuid, str):
+            if line.uuid in uuids:
+                continue
+            uuids.add(line.uuid)
+        yield line
 
 
 def _find_abandoned(path: Path) -> set[str]:
@@ -89,7 +100,7 @@ def _find_abandoned(path: Path) -> set[str]:
     prompt and all lines that follow from it."""
     abandoned, newest = set[str](), dict[object, str]()
     children: dict[object, list[str]] = {}
-    for line in JsonLines(path, _lines):
+    for line in _skip_copies(JsonLines(path, _lines)):
         if not isinstance(line.uuid, str) or line.is_sidechain:
             continue
         children.setdefault(line.parent, []).append(line.uuid)

@@ -252,6 +252,7 @@ class _Choice(msgspec.Struct):
     message: _Delta | None = None
     finish_reason: str | None = None
     index: int = 0
+    error: msgspec.Raw = ABSENT
 
 
 class _Usage(msgspec.Struct):
@@ -322,7 +323,10 @@ class ChatDecoder:
             return ()
         choices = chunk.choices
         # One answer was asked for; servers that send several number them.
-        deltas = self._choice(choices[0] if len(choices) == 1 else min(choices, key=lambda it: it.index))
+        choice = choices[0] if len(choices) == 1 else min(choices, key=lambda it: it.index)
+        if bytes(choice.error) not in _NO_ERROR:
+            raise event_error(self._info, b'{"error":' + bytes(choice.error) + b"}")
+        deltas = self._choice(choice)
         thought = read_other_reasoning(data, self._other_reasoning)
         if not thought or self._reasoning_field:
             return deltas

@@ -7,9 +7,11 @@ failed.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
-from whet.contract.errors import ProviderError, Unavailable
+from whet.contract.errors import ProviderError, RateLimited, Unavailable
 from whet.contract.events import Retry, StreamRestarted
 from whet.http1.machine import MachineWatch
 from whet.providers.backoff import Backoff
@@ -53,7 +55,7 @@ class Outage:
             self._retries += 1
             wait_s = backoff.wait_s(self._retries, failure, self._lost_s)
         if wait_s is None:
-            raise failure
+            raise _say_wait(failure)
         self._wait_s = wait_s
         left_s = max(backoff.patience_s - self._lost_s, 0.0)
         reason = notice or failure.message
@@ -82,3 +84,13 @@ class Outage:
             if news == "network":
                 break
         self._lost_s += backoff.monotonic_s() - began_s
+
+
+def _say_wait(failure: ProviderError) -> ProviderError:
+    """Return the failure, with the time in its hint for which the server wants no request."""
+    wait_s = failure.retry_after_s if isinstance(failure, Unavailable | RateLimited) else None
+    if wait_s:
+        unit, unit_s = ("h", 3_600) if wait_s >= 7_200 else ("min", 60) if wait_s >= 120 else ("s", 1)
+        line = f"the server wants no request for {math.ceil(wait_s / unit_s)} {unit}"
+        failure.hint = "; ".join(filter(None, (failure.hint, line)))
+    return failure

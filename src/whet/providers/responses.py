@@ -222,6 +222,8 @@ _WHOLE = ("completed", "in_progress", "queued")
 class _Event(msgspec.Struct):
     type: str = ""
     delta: str | None = None
+    text: str | None = None
+    arguments: str | None = None
     refusal: str | None = None
     output_index: int | None = None
     item: msgspec.Raw = ABSENT
@@ -237,6 +239,7 @@ class ResponsesDecoder:
     def __init__(self, info: ModelInfo) -> None:
         self._info = info
         self._text: list[str] = []
+        self._whole_texts: list[str] = []
         self._reasoning: list[str] = []
         self._items: dict[int, bytes] = {}
         self._opened: dict[int, bytes] = {}
@@ -278,6 +281,10 @@ class ResponsesDecoder:
             self.call_chars += len(event.delta or "")
             pieces = self._arguments.setdefault(max(self._opened, default=0) if at is None else at, [])
             pieces.append(event.delta or "")
+        elif event.type == "response.function_call_arguments.done" and event.arguments:
+            self._arguments[max(self._opened, default=0) if at is None else at] = [event.arguments]
+        elif event.type == "response.output_text.done" and event.text:
+            self._whole_texts.append(event.text)
         elif event.type in ("response.completed", "response.incomplete"):
             self._response = event.response or self._response
             self.is_done = self.is_ended = True
@@ -300,7 +307,7 @@ class ResponsesDecoder:
         ids = unique_ids(call_ids, used_ids)
         message = Message(
             role="assistant",
-            content=join_pieces(self._text) or _text_of(items),
+            content=join_pieces(self._text) or _text_of(items) or join_pieces(self._whole_texts),
             tool_calls=tuple(
                 ToolCall(call_id, join_pieces([call.shape.name or ""]), self._arguments_of(call))
                 for call_id, call in zip(ids, calls, strict=True)
