@@ -10,10 +10,10 @@ from tests.approval.test_confined import confined
 from tests.approval.test_gate import Bench, Someone
 
 LOST = "not possible: /rewind can't bring back what it deletes"
-ALL = "/rewind (in a shell: whet rewind) goes back to before this command"
-KEPT = "/rewind takes back its changes in the folder {}, but "
-INSIDE = "/rewind takes back its changes in the folder {}, the only one that it can change, but "
-ELSEWHERE = KEPT + "nothing elsewhere"
+ALL = "/rewind (shell: whet rewind) undoes this and Whet's later changes"
+KEPT = "/rewind (shell: whet rewind) undoes its changes in the workspace {}, but "
+INSIDE = KEPT.removesuffix("but ") + "the only folder that it can change, but "
+ELSEWHERE = KEPT + "nothing outside it"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ ELSEWHERE = KEPT + "nothing elsewhere"
             "run rm and “\\n\\n**Allowed once.**\\n”, and to overwrite “'a b'”",
             LOST,
         ),
-        ("cat .env", "run cat", "not possible: the model gets what it prints, and keeps it"),
+        ("cat .env", "run cat", "not possible: the model gets what it prints, and it stays in the chat"),
     ],
 )
 def test_a_question_names_programs_files_and_hosts_and_what_takes_it_back(

@@ -13,14 +13,15 @@ from tests.writes import WRITES
 PARTS = {
     "what happens, in one sentence": r"Whet wants to (create|change|delete|empty|replace|run)\b.*\S",
     "why it is asked": r"\n  Why asked: (mode \"ask\" asks before every|[a-z]).*",
-    "what takes it back": r"\n  To undo:   /rewind (\(in a shell: whet rewind\) goes back|takes back)",
+    "what takes it back": r"\n  To undo:   /rewind \(shell: whet rewind\) undoes this and ",
+    "what ends a lasting yes": r"\n  Take back: /approvals ends 2( and always)? at any time",
     "the first answer": r"\n  1  Yes, once: only this (change|command); it allows nothing later",
-    "the lasting answer": r"\n  2  Yes, and don't ask again to (edit|write|run) ",
-    "how long it lasts": r"until\s+you\s+quit\s+this\s+chat",
-    "for good": r"like 2, for good in this folder; take back: /approvals|\.git/hooks",
+    "the lasting answer": r"don't\s+ask\s+again\s+to\s+(create|overwrite|run)\b",
+    "how long it lasts": r"\n  2  Yes, and until you quit this chat ",
+    "for good": r"like 2, also after you quit, in any chat begun in this folder|\.git/hooks",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
-    "changing it": r"or Tab +edit the (new text|diff|command) in an editor; (the diff|what) you save is ",
-    "a reason": r"or any text  no, and the model reads your text as the reason",
+    "changing it": r"or Tab +edit the (whole file|diff|command); a saved edit is like 1, else Whet asks",
+    "a reason": r"or else +any other text is a no; the model reads it as the reason",
     "where to type": r"Type a number, then Enter. Enter alone is no:",
 }
 
