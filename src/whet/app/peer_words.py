@@ -22,8 +22,8 @@ SHELL_WORDS: dict[str, str] = {
     "logs log": "logs/whet.log in the folder of `whet config path`",
     "search find grep recall": "`whet sessions search`",
     "fork clone branch-session": "`whet sessions fork`",
-    "delete rm remove clean clear": "`whet sessions delete`",
-    "exec e ask prompt print query question q complete generate explain": (
+    "delete rm remove clean clear": "`whet sessions delete`, `whet skills retire` or `whet plugins disable`",
+    "exec e ask prompt print query question q complete generate": (
         '`whet "..."` or `whet chat -q "..."` answers one question'
     ),
     "tui start new repl interactive code talk": "`whet` begins a chat",
@@ -48,7 +48,7 @@ SHELL_WORDS: dict[str, str] = {
     "plugin extension extensions marketplace": "`whet plugins`",
     "install add": "`whet plugins install`, `whet skills install` or `whet mcp add`",
     "commit push pull pr issue branch merge stage lint format fix build deploy refactor todo edit write"
-    " code-review security-review ultrareview simplify": ('`whet "WORD ..."` has it done, in words'),
+    " explain code-review security-review ultrareview simplify": ('`whet "WORD ..."` has it done, in words'),
     "hook": "`whet hooks`",
     "mcps tools tool": "`whet mcp`",
     "migrate": "`whet import`",
@@ -146,12 +146,12 @@ SLASH_WORDS: dict[str, str] = {
 }
 # Options of other agents, for a command that has none of that name.
 OPTION_WORDS: dict[str, str] = {
-    "-p --print --prompt --message -i --prompt-interactive -e --exec --headless --non-interactive": (
+    "-p --print --prompt --message --prompt-interactive -e --exec --headless --non-interactive": (
         '`whet "..."` answers one question'
     ),
     "--dangerously-skip-permissions --allow-dangerously-skip-permissions --yolo -y --full-auto --auto"
     " --dangerously-bypass-approvals-and-sandbox --auto-approve --always-approve --yes-always --approve"
-    " --allow-all --allow-all-tools --permission-mode --approval-mode --mode --ask-for-approval -a --force -f"
+    " --allow-all --allow-all-tools --permission-mode --approval-mode --ask-for-approval -a --force -f"
     " --trust-all-tools --skip-permissions": (
         "`whet chat --yes` asks only about what is dangerous; --approvals ask, plan, auto or deny"
     ),
@@ -159,6 +159,9 @@ OPTION_WORDS: dict[str, str] = {
     " --available-tools --exclude-tools --no-tools": (
         "`whet chat --toolsets A,B` limits the tools; `whet approvals` keeps rules for their calls"
     ),
+    "--mode": '--approvals ask, plan, auto or deny; `whet "..." --json` prints JSON',
+    "-i --images --attachment": "`whet chat --image FILE`, or @FILE in the question",
+    "--search --web-search": "`whet config set search.provider NAME` gives the agent web_search",
     "--output-format --output --stream --input-format --include-partial-messages -o --output-last-message": (
         '`whet "..." --json` or --stream-json'
     ),
@@ -204,8 +207,9 @@ OPTION_WORDS: dict[str, str] = {
     "-n --name": "`whet chat --title TEXT`",
     "--max-turns": "`whet chat --max-steps N`",
     "-r --session-id --last": "`whet --resume` picks a session, `whet -c` opens the latest one",
-    "--sandbox -s": "`whet sandbox`",
-    "--verbose --debug -v": "what happened is in logs/whet.log, in the folder of `whet config path`",
+    "--sandbox -s": "`whet sandbox` says what holds commands; `whet chat --approvals plan` only reads",
+    "-v": "`whet --version`; what happened is in logs/whet.log, in the folder of `whet config path`",
+    "--verbose --debug": "what happened is in logs/whet.log, in the folder of `whet config path`",
 }
 # Commands of ours whose names mean something else in other tools, for a call that lacks a part.
 OTHER_MEANINGS: dict[str, str] = {
@@ -222,6 +226,16 @@ def find_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) ->
     rest = " ".join(words[1:]).replace('"', "'")
     hint = hint.replace("WORD ...", f"{word} {rest or '...'}")
     return hint.replace('"..."', f'"{rest}"') if rest else hint
+
+
+def find_near_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) -> str:
+    """Return what `table` says of the word that `word` is a slip of, or "". Short words have no slips."""
+    if len(word) < _LETTERS_PER_SLIP:
+        return ""
+    names = [name for names in table for name in names.split() if len(name) >= _LETTERS_PER_SLIP]
+    near = min(names, key=lambda name: _count_slips(word, name))
+    is_slip = _count_slips(word, near) <= len(word) // _LETTERS_PER_SLIP
+    return find_meaning(near, table, (near, *words[1:])) if is_slip else ""
 
 
 _MIN_PREFIX = 4
