@@ -64,7 +64,7 @@ SLASH_WORDS: dict[str, str] = {
     "auth signin connect apikey key keys": "/login",
     "setup onboard status-check health checkup debug heapdump about": "/doctor",
     "logout": "the keys are in .env in Whet's home; /config path names it",
-    "color colors colour colours appearance style output-style": "/theme",
+    "color colors colour colours appearance style": "/theme",
     "vim vi keybindings keymap": "/config ui.keys vi, from the next start",
     "hotkeys shortcuts keys-help": "/help",
     "debug-config experimental features": "/config",
@@ -87,7 +87,7 @@ SLASH_WORDS: dict[str, str] = {
     "redo": "/rewind undo",
     "name": "/rename",
     "regenerate again": "/retry",
-    "share unshare save dump download": "/export",
+    "share save dump download": "/export",
     "details verbose expand output log": "/calls",
     "yolo auto chat-mode trust allow allowed-tools approve policies rules"
     " less-permission-prompts": "/approvals",
@@ -124,11 +124,13 @@ SLASH_WORDS: dict[str, str] = {
     "ask chat code architect explain ok": "words without / go to the model",
     "drop read-only ls map map-refresh": "no file has to be added or dropped; /context shows what is sent",
     "web fetch browse url": "write the address in your message; the model reads the page",
-    "release-notes changelog whats-new": "CHANGELOG.md",
-    "instructions agents-md claude-md personality": "/init",
+    "release-notes changelog whats-new": "CHANGELOG.md in Whet's repository",
+    "instructions agents-md claude-md": "/init",
+    "personality output-style tone": "say in AGENTS.md or by /memory how it should answer",
     "reload reload-skills reload-plugins refresh restart": (
         "skills and prompt files are read anew by themselves; plugins and settings from the next start"
     ),
+    "unshare": "nothing is shared: /export only writes a file",
     "privacy privacy-settings incognito": "/private",
     "archive delete": "`whet sessions archive` and `whet sessions delete` do that",
     "logs": "logs/whet.log in the folder of /config path",
