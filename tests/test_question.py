@@ -18,6 +18,8 @@ from whet.question import (
 )
 from whet.terminal.diff_view import diff_lines
 
+PRINTED = "the output of this command or any that needs no yes of its own (covers no other edits)"
+
 
 def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:
     return TextChange(path, f"/w/{path}", old, new, "h" if old is not None else "")
@@ -108,20 +110,20 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         ),
         (
             GrantScope("terminal", ("> a", ">> a")),
-            "overwrite or add to a with the output of commands that need no other yes, like this one",
+            f"overwrite or add to a with {PRINTED}",
         ),
         (
             GrantScope("terminal", ("2>> a", ">> b")),
-            "add to a and b with the output of commands that need no other yes, like this one",
+            f"add to a and b with {PRINTED}",
         ),
         (GrantScope("terminal", ("x" * 99,)), "run exactly this command"),
         (GrantScope("terminal", ("rm a",), call="digest"), "run exactly “rm a” in this folder"),
         (GrantScope("read_file", (".env",), always=False), "read .env (covers no shell commands)"),
         (
             GrantScope("patch", ("a.py", "b.py")),
-            "create, change or delete a.py or b.py (covers no shell commands)",
+            "create, change or delete any of a.py, b.py (covers no shell commands)",
         ),
-        (GrantScope("web_fetch", ("docs.python.org",)), "read any page of docs.python.org (only this host)"),
+        (GrantScope("web_fetch", ("docs.python.org",)), "read any page of exactly docs.python.org"),
         (GrantScope("web_fetch", ("https://a.org/b",)), "read exactly this page"),
         (GrantScope("mcp__x__y", ("*",)), "use the tool mcp__x__y, whatever it is given"),
         (

@@ -120,13 +120,11 @@ def describe_scope(scope: GrantScope) -> str:
         text = _describe_commands(scope.patterns, is_call=bool(scope.call))
     elif "path" in tags:
         verb = "create, change or delete" if "edits" in tags else "read"
-        text = f"{verb} {' or '.join(map(_describe_file, scope.patterns))}"
+        text = f"{verb} {_describe_files(scope.patterns)}"
         text += NO_COMMANDS if scope.tool in BUILT_IN else f" with the tool {scope.tool}"
     elif "url" in tags:
         text = " and ".join(
-            "read exactly this page"
-            if "://" in pattern
-            else f"read any page of {unescape(pattern)} (only this host)"
+            "read exactly this page" if "://" in pattern else f"read any page of exactly {unescape(pattern)}"
             for pattern in scope.patterns
         )
     else:
@@ -203,8 +201,13 @@ def _describe_outputs(outputs: Sequence[str], *, is_all: bool) -> str:
     files = dict.fromkeys(text.partition(" ")[2] for text in outputs)
     source = "a command's output (the command itself may still ask)"
     if is_all:
-        source = "the output of commands that need no other yes, like this one"
+        source = "the output of this command or any that needs no yes of its own (covers no other edits)"
     return f"{' or '.join(verbs)} {' and '.join(files)} with {source}"
+
+
+def _describe_files(patterns: Sequence[str]) -> str:
+    files = ", ".join(map(_describe_file, patterns))
+    return f"any of {files}" if len(patterns) > 1 else files
 
 
 def _describe_file(pattern: str) -> str:

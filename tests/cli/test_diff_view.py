@@ -125,7 +125,7 @@ def test_a_yes_for_the_session_is_for_the_scope_of_its_number() -> None:
 
 @each(
     ("has_keys", "edit", "later"),
-    [(True, "Tab", "you quit, in any chat"), (False, "edit", "this run, in any run")],
+    [(True, "Tab", "reopened or new chats"), (False, "edit", "later runs")],
 )
 def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(
     has_keys: bool, edit: str, later: str
@@ -133,9 +133,9 @@ def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(
     decision = TerminalDecision(request(), find_theme("dark", NONE), has_keys=has_keys)
     lines = [prefix + text for prefix, text in decision.other_answers()]
     assert lines == [
-        f"  or {edit:8}  edit the whole file; a saved edit is like 1, else Whet asks again",
-        f"  or always    like 2, also after {later} begun in this folder",
-        f"  or always 3  like 3, also after {later} begun in this folder",
+        f"  or {edit:8}  edit the proposed file; a saved change is like 1, else asks again",
+        f"  or always    like 2, also in {later} begun in this very folder",
+        f"  or always 3  like 3, also in {later} begun in this very folder",
         "  or else      any other text is a no; the model reads it as the reason",
     ]
 

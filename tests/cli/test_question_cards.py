@@ -13,16 +13,16 @@ from tests.writes import WRITES
 PARTS = {
     "what happens, in one sentence": r"Whet wants to (create|change|delete|empty|replace|run)\b.*\S",
     "why it is asked": r"\n  Why asked: (mode \"ask\" asks before every|[a-z]).*",
-    "what takes it back": r"\n  To undo:   /rewind \(shell: whet rewind\) undoes this and ",
+    "what takes it back": r"\n  To undo:   /rewind \(shell: whet rewind\) undoes this and Whet's",
     "what ends a lasting yes": r"\n  Take back: /approvals ends 2( and always)? at any time",
     "the first answer": r"\n  1  Yes, once: only this (change|command); it allows nothing later",
     "the lasting answer": r"don't\s+ask\s+again\s+to\s+(create|overwrite|run)\b",
     "how long it lasts": r"\n  2  Yes, and until you quit this chat ",
-    "for good": r"like 2, also after you quit, in any chat begun in this folder|\.git/hooks",
+    "for good": r"like 2, also in reopened or new chats begun in this very folder|\.git/hooks",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
-    "changing it": r"or Tab +edit the (whole file|diff|command); a saved edit is like 1, else Whet asks",
+    "changing it": r"or Tab +edit the (proposed file|proposed diff|command); a saved change is like 1",
     "a reason": r"or else +any other text is a no; the model reads it as the reason",
-    "where to type": r"Type a number, then Enter. Enter alone is no:",
+    "where to type": r"Type a number or a word, then Enter. Enter alone is no:",
 }
 
 

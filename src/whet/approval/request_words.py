@@ -19,7 +19,8 @@ from whet.visible import visible_line
 _MAX_PROGRAMS, _MAX_NAME_CHARS = 4, 80
 _OUTPUT = ">"
 _WORD = re.compile(r"[\w./~+@:=%,$*?-]+")
-_REWIND = "/rewind (shell: whet rewind) undoes"
+_REWIND = "/rewind (shell: whet rewind) undoes this and Whet's later changes, not yours"
+_ELSEWHERE = "nothing outside"
 _UNRECORDED = "not possible: Whet does not record files here"
 
 
@@ -90,7 +91,7 @@ def describe_undo(
         inside = all(change.absolute_path.startswith(f"{call.workspace.rstrip('/')}/") for change in changes)
         if not (inside and is_recorded):
             return _UNRECORDED if inside else "not possible: it is outside of the folder that Whet records"
-        return f"{_REWIND} this and Whet's later changes"
+        return _REWIND
     if "looks" in call.tool.tags:
         begin = "not possible" if action.level == "dangerous" else "not needed: it changes no file"
         return f"{begin}; what the model reads stays in the chat"
@@ -101,24 +102,22 @@ def describe_undo(
     if not is_recorded:
         return _UNRECORDED
     lost = _describe_lost(action, openings, is_confined=is_confined)
-    if not lost:
-        return f"{_REWIND} this and Whet's later changes"
     folder = visible_line(PurePath(call.workspace).name)
-    is_inside = is_confined and not any(opening.kind in ("run", "write") for opening in openings)
-    only = ", the only folder that it can change" if is_inside else ""
-    return f"{_REWIND} its changes in the workspace {folder}{only}, but {lost}"
+    if lost == _ELSEWHERE:
+        return f"{lost} the workspace {folder}; inside, {_REWIND}"
+    return f"{_REWIND}, nor {lost}" if lost else _REWIND
 
 
 def _describe_lost(action: ActionView, openings: Sequence[Opening], *, is_confined: bool) -> str:
     """Return which effects of a command no rewind takes back, or an empty string if there are none."""
     kinds = {opening.kind for opening in openings}
     if "run" in kinds or not (is_confined or _stays_in_workspace(action)):
-        return "nothing outside it"
+        return _ELSEWHERE
     written = [_quote(shorten(opening.target)) for opening in openings if opening.kind == "write"]
     lost = [f"its changes in {join_names(written)}"] if written else []
     lost += ["what it sends"] if "reach" in kinds else []
     lost += ["what the model reads"] if "read" in kinds else []
-    return f"not {' or '.join(lost)}" if lost else ""
+    return " or ".join(lost)
 
 
 def _stays_in_workspace(action: ActionView) -> bool:

@@ -27,13 +27,13 @@ from whet.terminal.wording import cut, cut_middle, exact
 from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
 
 UNSEEN = "not an answer yet: only a part was shown. Now all of it was; answer again"
-ANSWER_PROMPT = "Type a number, then Enter. Enter alone is no: "
+ANSWER_PROMPT = "Type a number or a word, then Enter. Enter alone is no: "
 """The prompt of the line on which the answer is typed."""
 FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()}
 _TAKE_BACK_PREFIX = f"  {'Take back:':<10} "
 SHOWN_PREFIX = f"  {'Shown:':<10} "
 _LASTING, _AGAIN = "Yes, and until ", " don't ask again to "
-_EDITED = {"new text": "whole file", "call's arguments": "call, as JSON"}
+_EDITED = {"new text": "proposed file", "diff": "proposed diff", "call's arguments": "call, as JSON"}
 _SHORT_LASTING = "Yes, lasting: "
 _SHELL_FILE = "command.sh"
 _FIRST_SCOPE = 2
@@ -108,15 +108,20 @@ class TerminalDecision:
         noun = find_editable(self.request).noun
         edit = "Tab" if self._has_keys else "edit"
         answers.append(
-            (edit, f"edit the {_EDITED.get(noun, noun)}; a saved edit is like 1, else Whet asks again")
+            (edit, f"edit the {_EDITED.get(noun, noun)}; a saved change is like 1, else asks again")
         )
-        later = "you quit, in any chat" if self._has_keys else "this run, in any run"
+        later = "reopened or new chats" if self._has_keys else "later runs"
         for option in self._always_options:
             number = option.name.partition(" ")[2] or _FIRST_SCOPE
-            answers.append((option.name, f"like {number}, also after {later} begun in this folder"))
+            answers.append((option.name, f"like {number}, also in {later} begun in this very folder"))
         answers.append(("else", "any other text is a no; the model reads it as the reason"))
         width = max(len(name) for name, _ in answers)
         return [(f"  or {name:<{width}}  ", text) for name, text in answers]
+
+    def fold_to(self, max_rows: int) -> None:
+        """Show at most so many rows of what would be written or run."""
+        self.max_rows = max_rows
+        self.is_shown_whole = not self.is_long
 
     @property
     def is_long(self) -> bool:
@@ -149,7 +154,7 @@ class TerminalDecision:
         if self.is_long and not self.is_shown_whole:
             yeses = join_names(["1", *lasting])
             facts.append(
-                (SHOWN_PREFIX, f"only a part; {yeses} first show all of it, as v does, and ask again")
+                (SHOWN_PREFIX, f"only a part (v and Tab show all); {yeses} first show all, then ask again")
             )
         return facts
 
