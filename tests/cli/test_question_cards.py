@@ -9,6 +9,7 @@ import pytest
 
 from tests.asked import in_terminal
 from tests.writes import WRITES
+from whet.terminal.questions import TerminalQuestion
 
 PARTS = {
     "what happens, in one sentence": r"Whet wants to (create|change|delete|empty|replace|run)\b.*\S",
@@ -39,3 +40,15 @@ def test_each_question_says_what_happens_and_what_each_key_does(tmp_path: Path) 
         if not re.search(pattern, card.replace("\r", ""))
     ]
     assert len(cards) >= 20 and poor == []
+
+
+async def test_a_screen_that_is_too_low_shows_no_part_of_an_answer() -> None:
+    hints = [
+        ("  or always  ", "a lasting yes " * 4 + "ends"),
+        ("  or else    ", "any other text " * 4 + "ends"),
+    ]
+    for height in range(2, 20):
+        question = TerminalQuestion([("", "Whet wants to run make:")], hints=hints)
+        text = "\n".join("".join(part for _, part in row) for row in question.rows(40, height))
+        assert text.count("  or ") == text.count("ends"), (height, text)
+    assert text.count("ends") == 2
