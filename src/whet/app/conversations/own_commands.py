@@ -73,7 +73,11 @@ def list_prompt_commands(root: Path | None, workspace: Path) -> list[PromptComma
     above = list_project_folders(workspace)
     for folder, inside in (
         *home_folders,
-        *((folder / ".whet" / "commands", above[0]) for folder in reversed(above)),
+        *(
+            (folder / ".whet" / "commands", above[0])
+            for folder in reversed(above)
+            if folder == workspace.absolute() or folder != Path.home()  # ~/.whet is the person's own
+        ),
     ):
         for name, path in _files(folder, inside):
             commands.setdefault(name, _read_command(name, path, inside))

@@ -83,7 +83,10 @@ async def show_help(chat: ChatControl, argument: str) -> None:
         lines = [f"  {label:<{label_width}}  {first}".rstrip(" ")]
         lines += [f"{'':<{label_width + 4}}{line}" for line in others]
         chat.say(wording.printable("\n".join(line.rstrip("\n") for line in lines)))
-    listed = [f"  {name:<5} {modes.ABOUT[name]}" for name in modes.MODES]
+    listed = [
+        textwrap.fill(f"  {name:<5} {modes.ABOUT[name]}", chat.width() - 1, subsequent_indent=" " * 8)
+        for name in modes.MODES
+    ]
     chat.say("\n".join(("", "Modes, which Shift-Tab changes:", *listed, "", _KEYS)), "dim")
 
 
