@@ -7,6 +7,7 @@ import pytest
 from whet.contract.changes import TextChange, hash_call, hash_changes
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.question import (
+    NO_COMMANDS,
     build_question,
     count_changed_lines,
     describe_scope,
@@ -16,6 +17,8 @@ from whet.question import (
     parse_row,
 )
 from whet.terminal.diff_view import diff_lines
+
+PRINTED = "the output of this command or any that needs no yes of its own (covers no other edits)"
 
 
 def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:
@@ -83,8 +86,8 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     assert [label_note(row) for row in question.notes] == [
         "Why asked: why",
         "To undo: not possible",
-        "this session or always, don't ask again to edit or delete a.py",
-        "this session, don't ask again to edit or delete any file below src/",
+        f"this session or always, don't ask again to create, change or delete a.py{NO_COMMANDS}",
+        f"this session, don't ask again to create, change or delete any file below src/{NO_COMMANDS}",
     ]
     command = ApprovalRequest("s", "c", "terminal", "make\ntest", (), folder="/w", intent="run make")
     plain = build_question(command)
@@ -102,13 +105,25 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
         ),
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
-            "run exactly “ls *.py” and write a command's output to a b (the command itself may still ask)",
+            "run exactly “ls *.py” and overwrite a b with a command's output"
+            " (the command itself may still ask)",
+        ),
+        (
+            GrantScope("terminal", ("> a", ">> a")),
+            f"overwrite or add to a with {PRINTED}",
+        ),
+        (
+            GrantScope("terminal", ("2>> a", ">> b")),
+            f"add to a and b with {PRINTED}",
         ),
         (GrantScope("terminal", ("x" * 99,)), "run exactly this command"),
         (GrantScope("terminal", ("rm a",), call="digest"), "run exactly “rm a” in this folder"),
-        (GrantScope("read_file", (".env",), always=False), "read .env"),
-        (GrantScope("patch", ("a.py", "b.py")), "edit or delete a.py or b.py"),
-        (GrantScope("web_fetch", ("docs.python.org",)), "read any page of docs.python.org"),
+        (GrantScope("read_file", (".env",), always=False), "read .env (covers no shell commands)"),
+        (
+            GrantScope("patch", ("a.py", "b.py")),
+            "create, change or delete any of a.py, b.py (covers no shell commands)",
+        ),
+        (GrantScope("web_fetch", ("docs.python.org",)), "read any page of exactly docs.python.org"),
         (GrantScope("web_fetch", ("https://a.org/b",)), "read exactly this page"),
         (GrantScope("mcp__x__y", ("*",)), "use the tool mcp__x__y, whatever it is given"),
         (

@@ -49,8 +49,9 @@ _TAIL_SHARE = 4
 _MAX_NAMED_FILES, _MAX_QUOTED_CHARS = 3, 60
 FOLDED_ROWS = 40
 TAKE_BACK = "take back: whet approvals"
-TAKE_BACK_IN_CHAT = "take back: /approvals"
-"""What ends an "always", wherever it can be chosen: in a shell, and in the chat at the terminal."""
+"""What ends an "always", wherever it can be chosen."""
+NO_COMMANDS = " (covers no shell commands)"
+"""The end of what a lasting yes to a file covers."""
 LABELS: dict[RowKind, str] = {"folder": "Runs in", "reason": "Why asked", "undo": "To undo"}
 """What stands before the notes of each kind, in every interface."""
 
@@ -118,12 +119,12 @@ def describe_scope(scope: GrantScope) -> str:
     if "command" in tags:
         text = _describe_commands(scope.patterns, is_call=bool(scope.call))
     elif "path" in tags:
-        verb = "edit or delete" if "edits" in tags else "read"
-        text = f"{verb} {' or '.join(map(_describe_file, scope.patterns))}"
-        text += "" if scope.tool in BUILT_IN else f" with the tool {scope.tool}"
+        verb = "create, change or delete" if "edits" in tags else "read"
+        text = f"{verb} {_describe_files(scope.patterns)}"
+        text += NO_COMMANDS if scope.tool in BUILT_IN else f" with the tool {scope.tool}"
     elif "url" in tags:
         text = " and ".join(
-            "read exactly this page" if "://" in pattern else f"read any page of {unescape(pattern)}"
+            "read exactly this page" if "://" in pattern else f"read any page of exactly {unescape(pattern)}"
             for pattern in scope.patterns
         )
     else:
@@ -181,7 +182,7 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
     `is_call`: only the same command in the same folder."""
     begins = [f"“{unescape(text.removesuffix(' *'))}”" for text in patterns if has_wildcard(text)]
     same = [unescape(text) for text in patterns if not has_wildcard(text)]
-    outputs = [text.partition(" ")[2] for text in same if _OUTPUT.match(text)]
+    outputs = [text for text in same if _OUTPUT.match(text)]
     same = [text for text in same if not _OUTPUT.match(text)]
     parts = [f"run commands that begin with {' or '.join(begins)}"] if begins else []
     if same:
@@ -189,9 +190,24 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
         text = f"exactly “{same[0]}”" if is_short else "exactly this command"
         parts.append(f"run {text}{' in this folder' if is_call else ''}")
     if outputs:
-        files = " and ".join(dict.fromkeys(outputs))
-        parts.append(f"write a command's output to {files} (the command itself may still ask)")
+        parts.append(_describe_outputs(outputs, is_all=not parts))
     return " and ".join(parts)
+
+
+def _describe_outputs(outputs: Sequence[str], *, is_all: bool) -> str:
+    """Return which files get the output of which commands. `is_all`: nothing else of the
+    command needs a permission."""
+    verbs = dict.fromkeys("add to" if ">>" in text.partition(" ")[0] else "overwrite" for text in outputs)
+    files = dict.fromkeys(text.partition(" ")[2] for text in outputs)
+    source = "a command's output (the command itself may still ask)"
+    if is_all:
+        source = "the output of this command or any that needs no yes of its own (covers no other edits)"
+    return f"{' or '.join(verbs)} {' and '.join(files)} with {source}"
+
+
+def _describe_files(patterns: Sequence[str]) -> str:
+    files = ", ".join(map(_describe_file, patterns))
+    return f"any of {files}" if len(patterns) > 1 else files
 
 
 def _describe_file(pattern: str) -> str:

@@ -227,10 +227,7 @@ def test_no_reading_gives_a_command_all_rights(tmp_path: Path) -> None:
 def test_what_runs_outside_lasts_for_one_call_whatever_else_it_wants() -> None:
     inside = (Opening("reach", "a.b"), Opening("write", "/x"))
     assert not JailedCall((), inside).leaves
-    words = (
-        "run any command that can change only this folder and may reach a.b and write /x"
-        " (a risky one, like “curl … | sh”, still asks)"
-    )
+    words = "let any command in the sandbox reach a.b and write /x, if nothing else about it needs a yes"
     assert JailedCall((), inside).scopes == (GrantScope("sandbox", ("reach a.b", "write /x"), words=words),)
     outside = JailedCall(inside, (*inside, Opening("run", UNCONFINED)))
     assert outside.leaves and outside.needs_person and outside.scopes == ()

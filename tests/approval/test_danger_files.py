@@ -193,7 +193,7 @@ from tests.support import each
         (
             "echo x > .git/x",
             "dangerous",
-            ("writes into .git, and git may later run what is there without a question: .git/x",),
+            ("writes into .git, which git may run unasked; what it does then can't be undone: .git/x",),
         ),
         ("echo x > /dev/tcp/a/1", "dangerous", ("opens a network connection",)),
         ("cat < /dev/tcp/a/1", "dangerous", ("opens a network connection",)),

@@ -33,7 +33,7 @@ def test_a_question_says_that_the_new_text_has_hidden_characters(
     for call in (msgspec.structs.replace(write, preview=preview), command):
         asyncio.run(bench.gate.decide(call, bench.events.append))
     begin = "the text has characters that hide or reorder text, shown as codes: "
-    end = "; a lasting yes covers such text, too"
+    end = "; a lasting yes to this covers such text, too"
     shown = [
         [reason.removeprefix(begin).removesuffix(end) for reason in asked.reasons if reason.startswith(begin)]
         for asked in bench.person.asked

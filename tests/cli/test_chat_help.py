@@ -26,9 +26,11 @@ def test_help_is_whole_and_fits(tmp_path: Path, columns: int) -> None:
             hosted = SessionHost(b.app.sessions, PersonRouter())
             reply = CommandReply(hosted, b.session, commands, b.app.learning.desk, columns)
             await reply.run(commands.get("help"), "")
-            return "\n".join(reply.lines).partition("\n\nModes,")[0]
+            return "\n".join(reply.lines)
 
-    text = asyncio.run(main())
+    text, _, rest = asyncio.run(main()).partition("\n\nModes,")
+    modes = rest.partition("\n\n")[0].split("\n")[1:]
+    assert all(line.startswith("  ") and len(line) < columns for line in modes)
     lines = text.split("\n")
     assert max(map(len, lines)) <= columns and "…" not in text
     words = " ".join(text.split())

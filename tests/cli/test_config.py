@@ -98,6 +98,12 @@ def test_list_shows_every_setting_and_its_origin(home: Path, monkeypatch: pytest
         assert any(line.startswith("ui.markdown") and "false" in line for line in lines)
 
 
+def test_an_address_alone_changes_no_other_setting(home: Path) -> None:
+    before = set(as_json(home, "list", "--changed"))
+    run(home, "set", "model.base_url", "http://127.0.0.1:9/v1")
+    assert set(as_json(home, "list", "--changed")) - before == {"model.base_url"}
+
+
 def test_paths(home: Path) -> None:
     assert run(home, "path").output == f"{home}/config.yaml\n"
     assert as_json(home, "path")["env"] == f"{home}/.env"

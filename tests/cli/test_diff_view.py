@@ -123,17 +123,20 @@ def test_a_yes_for_the_session_is_for_the_scope_of_its_number() -> None:
     assert decision.grant("no") is None and decision.grant("edit") is None
 
 
-@each(("has_keys", "edit", "list_"), [(True, "Tab", "/approvals"), (False, "edit", "whet approvals")])
+@each(
+    ("has_keys", "edit", "later"),
+    [(True, "Tab", "reopened or new chats"), (False, "edit", "later runs")],
+)
 def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(
-    has_keys: bool, edit: str, list_: str
+    has_keys: bool, edit: str, later: str
 ) -> None:
     decision = TerminalDecision(request(), find_theme("dark", NONE), has_keys=has_keys)
     lines = [prefix + text for prefix, text in decision.other_answers()]
     assert lines == [
-        f"  or {edit:8}  edit the new text in an editor; what you save is written at once",
-        f"  or always    like 2, for good in this folder; take back: {list_}",
-        f"  or always 3  like 3, for good in this folder; take back: {list_}",
-        "  or any text  no, and the model reads your text as the reason",
+        f"  or {edit:8}  edit the proposed file; a saved change is like 1, else asks again",
+        f"  or always    like 2, also in {later} begun in this very folder",
+        f"  or always 3  like 3, also in {later} begun in this very folder",
+        "  or else      any other text is a no; the model reads it as the reason",
     ]
 
 

@@ -64,6 +64,25 @@ def test_a_call_that_lacks_a_part_names_what_was_meant(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["hlep"], "`whet --help`"),
+        (["versoin"], "did you mean `whet version`?"),
+        (["resmue"], "`whet --resume` picks a session"),
+        (["explain", "a.py"], '`whet "explain a.py"`'),
+        (["remove", "deploy"], "`whet skills retire`"),
+        (["hello"], 'to ask it: whet chat -q "hello"'),
+        (["why"], 'to ask it: whet chat -q "why"'),
+    ],
+)
+def test_a_slip_in_a_word_of_a_peer_is_met_by_its_meaning(
+    tmp_path: Path, arguments: list[str], hint: str
+) -> None:
+    code, _, err = run(arguments, tmp_path)
+    assert code == 2 and hint in err, err
+
+
+@pytest.mark.parametrize(
     ("option", "hint"),
     [
         ("--print", '`whet "fix the tests"`'),
@@ -74,6 +93,11 @@ def test_a_call_that_lacks_a_part_names_what_was_meant(
         ("-C", "`whet chat --workspace DIR`"),
         ("--thinking", "model.reasoning_effort"),
         ("--agent", "AGENTS.md"),
+        ("-i", "`whet chat --image FILE`"),
+        ("--mode", '`whet "fix the tests" --json`'),
+        ("--search", "search.provider"),
+        ("--sandbox", "--approvals plan"),
+        ("-v", "`whet --version`"),
     ],
 )
 def test_an_option_of_a_peer_is_met_by_its_meaning_and_not_by_its_letters(

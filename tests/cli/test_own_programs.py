@@ -103,7 +103,7 @@ def test_what_was_allowed_for_good_is_seen_and_taken_back_in_the_chat(folder: Pa
         Tty(["chat", *flags(server)], folder, columns=120) as tty,
     ):
         tty.wait_for("Ctrl-D")
-        tty.type("write\r", "take back: /approvals", "is no:")
+        tty.type("write\r", "Take back: /approvals ends 2 and always", "is no:")
         tty.type("always\r", "Done.", "2 steps")
         tty.type("/approvals\r", "approvals: ask", "write_file", "a.txt", "/approvals revoke NUMBER")
         tty.type("/approvals revoke 9\r", "there is no grant '9'")
@@ -111,6 +111,28 @@ def test_what_was_allowed_for_good_is_seen_and_taken_back_in_the_chat(folder: Pa
         tty.type("/approvals revoke 2\r", "grant 2 no longer holds")
         assert tty.leave("/quit\r") == 0
     assert "Nothing was allowed for good" in run(["approvals"], folder)[1]
+
+
+@pytest.mark.slow
+def test_what_was_allowed_for_a_chat_is_seen_and_taken_back_in_it(folder: Path) -> None:
+    first, second = (
+        PracticeCall("write_file", f'{{"path": "a.txt", "content": "{text}"}}') for text in ("x", "y")
+    )
+    script = [
+        ScriptedReply("", tool_calls=(first,)),
+        ScriptedReply("Done."),
+        ScriptedReply("", tool_calls=(second,)),
+        ScriptedReply("Changed."),
+    ]
+    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=120) as tty:
+        tty.wait_for("Ctrl-D")
+        tty.type("write\r", "is no:")
+        tty.type("2\r", "Done.", "2 steps")
+        tty.type("/approvals\r", "chat  write_file  a.txt  until you quit", "/approvals revoke chat")
+        tty.type("/approvals revoke chat\r", "nothing is allowed for this chat any more")
+        tty.type("again\r", "Whet wants to change", "is no:")
+        tty.type("1\r", "Changed.")
+        assert tty.leave("/quit\r") == 0
 
 
 @pytest.mark.slow

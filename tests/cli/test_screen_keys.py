@@ -127,6 +127,21 @@ def test_esc_stops_a_turn_and_says_what_was_stopped_and_done(folder: Path) -> No
 
 
 @pytest.mark.slow
+def test_rewind_without_a_turn_lets_the_person_pick_the_message(folder: Path) -> None:
+    with chatting(folder, [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Done.")], "--yes") as (
+        _,
+        tty,
+    ):
+        tty.type("write it\r", "2 steps")
+        tty.type("/rewind\r", "Go back to before which message?", "1  write it", "Esc leaves")
+        tty.type("\x1b", "1 path changed", "/rewind TURN[.STEP]")
+        tty.type("/rewind\r", "Go back to before which message?", "Esc leaves")
+        tty.type("1\r", "restored 1 path")
+        assert tty.leave("\x03\x04") == 0
+    assert not (folder / "a.txt").exists()
+
+
+@pytest.mark.slow
 def test_no_colour_leaves_none(folder: Path) -> None:
     with (
         PracticeServer(script=[]) as server,

@@ -30,9 +30,10 @@ async def test_scopes_are_offered_by_name_and_a_wrong_call_is_not_asked_about(de
 
     def folder(options: list[PermissionOption]) -> str:
         names = {option.name: option.option_id for option in options}
-        this = "edit or delete src/a.py (take back: whet approvals)"
+        this = "create, change or delete src/a.py (covers no shell commands) (take back: whet approvals)"
         assert f"Allow, and never ask again in this folder to {this}" in names
-        return names["Allow, and don't ask again in this session to edit or delete any file below src/"]
+        wider = "create, change or delete any file below src/ (covers no shell commands)"
+        return names[f"Allow, and don't ask again in this session to {wider}"]
 
     desk.editor.answer = folder
     await desk.ask(await desk.session(), "go")

@@ -288,6 +288,7 @@ class Ledger:
     def make_tool_call(self, name: str, requestor: str = "assistant", **given: Any) -> int:
         if given["sum"] < 0:
             raise ValueError("no")
+        print(f"DEBUG paid {given}", file=sys.stderr)
         self.paid.append(given["sum"] + self._off_by)
         return given["sum"]
 
@@ -303,7 +304,11 @@ class Ledger:
 
 @pytest.mark.parametrize(("broken", "other"), [(False, ()), (True, ("shop 1",))])
 def test_another_state_after_the_gold_actions_is_told(
-    broken: bool, other: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broken: bool,
+    other: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     gold = [SimpleNamespace(name="pay", requestor="assistant", arguments={"sum": n}) for n in (3, -1, 4)]
     task = SimpleNamespace(id="1", initial_state=None, evaluation_criteria=SimpleNamespace(actions=gold))
@@ -315,7 +320,7 @@ def test_another_state_after_the_gold_actions_is_told(
     )
     monkeypatch.setenv("TAU2_DATA_DIR", "")
     done = bench_tau2.run(tmp_path, ["shop"])
-    assert (done.calls, done.other_state) == (3, other)
+    assert (done.calls, done.other_state) == (3, other) and "DEBUG" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_an_items_sums_are_its_sessions_and_its_loads_its_versions() -> None:
 def test_without_a_hold_out_a_comparison_is_only_observed() -> None:
     kept, before = sessions("a", 40, 2), sessions("b", 40, 30)
     found = only(compare_items(uses(NOTE, kept), {**kept, **before}))
-    assert (found.basis, found.finding) == ("observed", "helps")
+    assert (found.basis, found.finding) == ("observed", "no evidence") and found.difference.high < 0
     alone = only(compare_items(uses(NOTE, kept), kept))
     assert alone.basis == "none" and alone.compared == Sums(0, 0, 0, 0)
 

@@ -99,11 +99,12 @@ def test_a_project_s_skills_are_those_from_its_repository_s_root_down(tmp_path: 
     library, guest = Library(tmp_path / "skills"), Library(tmp_path / "guest")
     library.look_in(workspace)
     guest.share(library)
-    assert {info.name: info.source for info in library.all()} == {"deploy": "project", "release": "project"}
+    sources = {"deploy": "project", "outside": "project", "release": "project"}
+    assert {info.name: info.source for info in library.all()} == sources
     assert library.find("release") is not None and library.find("outside") is None
     assert guest.all() == []
     put(tmp_path / "skills", "deploy")
-    assert {info.name: info.source for info in library.all()} == {"deploy": "home", "release": "project"}
+    assert {info.name: info.source for info in library.all()} == sources | {"deploy": "home"}
 
 
 def test_a_project_s_groups_of_skills_are_read_and_folders_inside_a_skill_are_not(tmp_path: Path) -> None:
@@ -117,10 +118,35 @@ def test_a_project_s_groups_of_skills_are_read_and_folders_inside_a_skill_are_no
     put(tmp_path / "more", "outside")
     library = Library(tmp_path / "skills")
     library.look_in(workspace)
-    assert {info.name: info.source for info in library.all()} == {"grouped": "project", "whole": "project"}
+    assert [info.name for info in library.all() if not info.problem] == ["grouped", "whole"]
     grouped = library.find("grouped")
     assert grouped is not None and grouped.folder == skills / "group" / "grouped"
     assert library.find("example") is None and library.find("outside") is None
+
+
+def test_a_project_s_skill_behind_a_link_out_of_the_repository_is_named_and_never_read(
+    tmp_path: Path,
+) -> None:
+    skills = tmp_path / "repo" / ".agents" / "skills"
+    skills.mkdir(parents=True)
+    (tmp_path / "repo" / ".git").mkdir()
+    for name in ("outer", "review-a-diff", "mine"):
+        (skills / name).symlink_to(put(tmp_path / "more", name))
+    (skills / "dangling").symlink_to(tmp_path / "nowhere")
+    (skills / "notes").symlink_to(tmp_path)
+    (tmp_path / "notes.md").write_text("no skill")
+    put(tmp_path / "skills", "mine")
+    library = Library(tmp_path / "skills")
+    library.offer_built_in()
+    library.look_in(tmp_path / "repo")
+    infos = {info.name: info for info in library.all()}
+    outside = "links out of the repository"
+    assert {name for name, info in infos.items() if info.problem == outside} == {"dangling", "outer"}
+    assert infos["outer"].description == infos["outer"].hash == ""
+    assert (infos["review-a-diff"].source, infos["mine"].source) == ("built-in", "home")
+    with pytest.raises(Refused, match=f"can't be used: {outside}"):
+        skill_store.load(library, "outer")
+    assert skill_store.format_list(library.all(), "").startswith(f"dangling: can't be used: {outside}\n")
 
 
 def test_what_was_offered_is_shared_and_a_homes_own_is_not(tmp_path: Path) -> None:

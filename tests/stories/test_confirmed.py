@@ -240,3 +240,14 @@ def test_a_token_that_may_not_submit_is_a_denial_with_the_reason(
     assert program.ask("ship it").code == 0
     assert shipped(program) == ""
     assert "refused" in last_result(server)
+
+
+@pytest.mark.soak
+def test_a_wait_shorter_than_the_service_allows_ends_with_the_time_that_it_took(
+    program: Program, server: PracticeServer, service: Served
+) -> None:
+    program.environ["WHET_CONFIRM_TIMEOUT_S"] = "8"
+    running = program.start_asking("ship it")
+    assert pending(service)["timeout_seconds"] == 30
+    assert running.done().code == 0
+    assert "Nobody decided at the confirmation service within 30 s" in last_result(server)

@@ -71,7 +71,7 @@ class Confirmations:
                 await asyncio.shield(self._withdraw(case, ticket, emit))
                 raise
             if record["status"] not in ("approved", "auto_approved"):
-                return Decision("deny", "service", _refusal(record, self._settings.timeout_s))
+                return Decision("deny", "service", _refusal(record))
             self._refused.discard(key)  # from here on the result must be reported, even if the call fails
             await _retry_unreachable(
                 lambda: self._client.consume(ticket.id, ticket.digest, idempotency_key=key), _RESTART_TRIES
@@ -185,7 +185,7 @@ def _display_value(value: object) -> object:
     return visible(json.dumps(value, ensure_ascii=False), _SHOWN_CHARS)
 
 
-def _refusal(record: Mapping[str, Any], timeout_s: int) -> str:
+def _refusal(record: Mapping[str, Any]) -> str:
     status, by = record["status"], record.get("resolved_by") or "somebody"
     reason = f": {record['reason']}" if record.get("reason") else ""
     if status == "denied":
@@ -194,10 +194,8 @@ def _refusal(record: Mapping[str, Any], timeout_s: int) -> str:
     if status == "pending":
         return "The confirmation service gave no decision in time, so nothing was run."
     if status == "expired":
-        return (
-            f"Nobody decided at the confirmation service within {timeout_s} s, which is a denial. Nothing was"
-            " run."
-        )
+        limit = f"within {record['timeout_seconds']} s" if "timeout_seconds" in record else "in time"
+        return f"Nobody decided at the confirmation service {limit}, which is a denial. Nothing was run."
     return visible(f"The request at the confirmation service was {status} by {by}{reason}. Nothing was run.")
 
 

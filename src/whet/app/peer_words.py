@@ -22,8 +22,8 @@ SHELL_WORDS: dict[str, str] = {
     "logs log": "logs/whet.log in the folder of `whet config path`",
     "search find grep recall": "`whet sessions search`",
     "fork clone branch-session": "`whet sessions fork`",
-    "delete rm remove clean clear": "`whet sessions delete`",
-    "exec e ask prompt print query question q complete generate explain": (
+    "delete rm remove clean clear": "`whet sessions delete`, `whet skills retire` or `whet plugins disable`",
+    "exec e ask prompt print query question q complete generate": (
         '`whet "..."` or `whet chat -q "..."` answers one question'
     ),
     "tui start new repl interactive code talk": "`whet` begins a chat",
@@ -48,7 +48,7 @@ SHELL_WORDS: dict[str, str] = {
     "plugin extension extensions marketplace": "`whet plugins`",
     "install add": "`whet plugins install`, `whet skills install` or `whet mcp add`",
     "commit push pull pr issue branch merge stage lint format fix build deploy refactor todo edit write"
-    " code-review security-review ultrareview simplify": ('`whet "WORD ..."` has it done, in words'),
+    " explain code-review security-review ultrareview simplify": ('`whet "WORD ..."` has it done, in words'),
     "hook": "`whet hooks`",
     "mcps tools tool": "`whet mcp`",
     "migrate": "`whet import`",
@@ -64,7 +64,7 @@ SLASH_WORDS: dict[str, str] = {
     "auth signin connect apikey key keys": "/login",
     "setup onboard status-check health checkup debug heapdump about": "/doctor",
     "logout": "the keys are in .env in Whet's home; /config path names it",
-    "color colors colour colours appearance style output-style": "/theme",
+    "color colors colour colours appearance style": "/theme",
     "vim vi keybindings keymap": "/config ui.keys vi, from the next start",
     "hotkeys shortcuts keys-help": "/help",
     "debug-config experimental features": "/config",
@@ -87,7 +87,7 @@ SLASH_WORDS: dict[str, str] = {
     "redo": "/rewind undo",
     "name": "/rename",
     "regenerate again": "/retry",
-    "share unshare save dump download": "/export",
+    "share save dump download": "/export",
     "details verbose expand output log": "/calls",
     "yolo auto chat-mode trust allow allowed-tools approve policies rules"
     " less-permission-prompts": "/approvals",
@@ -124,11 +124,13 @@ SLASH_WORDS: dict[str, str] = {
     "ask chat code architect explain ok": "words without / go to the model",
     "drop read-only ls map map-refresh": "no file has to be added or dropped; /context shows what is sent",
     "web fetch browse url": "write the address in your message; the model reads the page",
-    "release-notes changelog whats-new": "CHANGELOG.md",
-    "instructions agents-md claude-md personality": "/init",
+    "release-notes changelog whats-new": "CHANGELOG.md in Whet's repository",
+    "instructions agents-md claude-md": "/init",
+    "personality output-style tone": "say in AGENTS.md or by /memory how it should answer",
     "reload reload-skills reload-plugins refresh restart": (
         "skills and prompt files are read anew by themselves; plugins and settings from the next start"
     ),
+    "unshare": "nothing is shared: /export only writes a file",
     "privacy privacy-settings incognito": "/private",
     "archive delete": "`whet sessions archive` and `whet sessions delete` do that",
     "logs": "logs/whet.log in the folder of /config path",
@@ -146,12 +148,12 @@ SLASH_WORDS: dict[str, str] = {
 }
 # Options of other agents, for a command that has none of that name.
 OPTION_WORDS: dict[str, str] = {
-    "-p --print --prompt --message -i --prompt-interactive -e --exec --headless --non-interactive": (
+    "-p --print --prompt --message --prompt-interactive -e --exec --headless --non-interactive": (
         '`whet "..."` answers one question'
     ),
     "--dangerously-skip-permissions --allow-dangerously-skip-permissions --yolo -y --full-auto --auto"
     " --dangerously-bypass-approvals-and-sandbox --auto-approve --always-approve --yes-always --approve"
-    " --allow-all --allow-all-tools --permission-mode --approval-mode --mode --ask-for-approval -a --force -f"
+    " --allow-all --allow-all-tools --permission-mode --approval-mode --ask-for-approval -a --force -f"
     " --trust-all-tools --skip-permissions": (
         "`whet chat --yes` asks only about what is dangerous; --approvals ask, plan, auto or deny"
     ),
@@ -159,6 +161,9 @@ OPTION_WORDS: dict[str, str] = {
     " --available-tools --exclude-tools --no-tools": (
         "`whet chat --toolsets A,B` limits the tools; `whet approvals` keeps rules for their calls"
     ),
+    "--mode": '--approvals ask, plan, auto or deny; `whet "..." --json` prints JSON',
+    "-i --images --attachment": "`whet chat --image FILE`, or @FILE in the question",
+    "--search --web-search": "`whet config set search.provider NAME` gives the agent web_search",
     "--output-format --output --stream --input-format --include-partial-messages -o --output-last-message": (
         '`whet "..." --json` or --stream-json'
     ),
@@ -204,8 +209,9 @@ OPTION_WORDS: dict[str, str] = {
     "-n --name": "`whet chat --title TEXT`",
     "--max-turns": "`whet chat --max-steps N`",
     "-r --session-id --last": "`whet --resume` picks a session, `whet -c` opens the latest one",
-    "--sandbox -s": "`whet sandbox`",
-    "--verbose --debug -v": "what happened is in logs/whet.log, in the folder of `whet config path`",
+    "--sandbox -s": "`whet sandbox` says what holds commands; `whet chat --approvals plan` only reads",
+    "-v": "`whet --version`; what happened is in logs/whet.log, in the folder of `whet config path`",
+    "--verbose --debug": "what happened is in logs/whet.log, in the folder of `whet config path`",
 }
 # Commands of ours whose names mean something else in other tools, for a call that lacks a part.
 OTHER_MEANINGS: dict[str, str] = {
@@ -222,6 +228,16 @@ def find_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) ->
     rest = " ".join(words[1:]).replace('"', "'")
     hint = hint.replace("WORD ...", f"{word} {rest or '...'}")
     return hint.replace('"..."', f'"{rest}"') if rest else hint
+
+
+def find_near_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) -> str:
+    """Return what `table` says of the word that `word` is a slip of, or "". Short words have no slips."""
+    if len(word) < _LETTERS_PER_SLIP:
+        return ""
+    names = [name for names in table for name in names.split() if len(name) >= _LETTERS_PER_SLIP]
+    near = min(names, key=lambda name: _count_slips(word, name))
+    is_slip = _count_slips(word, near) <= len(word) // _LETTERS_PER_SLIP
+    return find_meaning(near, table, (near, *words[1:])) if is_slip else ""
 
 
 _MIN_PREFIX = 4

@@ -355,6 +355,14 @@ class PolicyGate:
         grants = (PolicyGrant(tool, pattern, workspace, scope.call) for tool, pattern in scope.rules)
         session_grants.extend(grants)
 
+    def list_session_grants(self, session_id: str) -> list[PolicyGrant]:
+        """Return what was allowed for this session."""
+        return list(self._session_grants.get(self.root_of(session_id), ()))
+
+    def revoke_session_grants(self, session_id: str) -> None:
+        """Ask again about what was allowed for this session."""
+        self._session_grants.pop(self.root_of(session_id), None)
+
     def root_of(self, session_id: str) -> str:
         """Return the session that a person talks to: the topmost ancestor of this one."""
         visited = {session_id}

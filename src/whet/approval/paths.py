@@ -49,7 +49,7 @@ WRITING: dict[Zone, tuple[Level, str]] = {
     "null": ("safe", ""),
     "workspace": ("normal", ""),
     "temp": ("normal", ""),
-    "hooks": ("dangerous", "writes into .git, and git may later run what is there without a question"),
+    "hooks": ("dangerous", "writes into .git, which git may run unasked; what it does then can't be undone"),
     "whet": ("dangerous", "changes Whet's own home"),
     "startup": ("dangerous", "changes start-up files or keys in your home"),
     "system": ("dangerous", "writes to the system's files"),

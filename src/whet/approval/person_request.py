@@ -59,8 +59,7 @@ class JailedCall(msgspec.Struct, frozen=True):
             return ()
         patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
         needs = " and ".join(opening.words for opening in self.wanted)
-        words = f"run any command that can change only this folder and may {needs}"
-        words += " (a risky one, like “curl … | sh”, still asks)"
+        words = f"let any command in the sandbox {needs}, if nothing else about it needs a yes"
         return (GrantScope(OPENS, patterns, words=words),)
 
 
@@ -141,7 +140,7 @@ def build_request(
         reasons = (
             *reasons,
             f"the text has characters that hide or reorder text, shown as codes: {codes};"
-            " a lasting yes covers such text, too",
+            " a lasting yes to this covers such text, too",
         )
     opens = case.jailed.scopes if case.jailed is not None and action.level != "dangerous" else ()
     leaves = case.jailed is not None and case.jailed.leaves

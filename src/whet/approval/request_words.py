@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
@@ -11,6 +11,7 @@ from whet.approval.actions import ActionView
 from whet.approval.risk import Shown
 from whet.contract.changes import TextChange
 from whet.contract.protocols import GateCall
+from whet.contract.texts import join_names
 from whet.contract.tools import Tool
 from whet.sandbox.policy import Opening, shorten
 from whet.visible import visible_line
@@ -18,7 +19,8 @@ from whet.visible import visible_line
 _MAX_PROGRAMS, _MAX_NAME_CHARS = 4, 80
 _OUTPUT = ">"
 _WORD = re.compile(r"[\w./~+@:=%,$*?-]+")
-_REWIND = "/rewind (in a shell: whet rewind) goes back to before this"
+_REWIND = "/rewind (shell: whet rewind) undoes this and Whet's later changes, not yours"
+_ELSEWHERE = "nothing outside"
 _UNRECORDED = "not possible: Whet does not record files here"
 
 
@@ -47,16 +49,16 @@ def _describe_command(action: ActionView, openings: Sequence[Opening]) -> str:
     names = [_quote(name) for name in sorted(programs, key=action.full_text.find)]
     if len(names) > _MAX_PROGRAMS:
         names[_MAX_PROGRAMS:] = [f"{len(names) - _MAX_PROGRAMS} more programs"]
-    text = f"run {_join(names or ['this command'])}"
+    text = f"run {join_names(names or ['this command'])}"
     outputs = [piece.text.partition(" ") for piece in action.pieces if piece.program == _OUTPUT]
     is_added = all(">>" in operator for operator, _, _ in outputs)
     targets = dict.fromkeys(target for _, _, target in outputs)
-    deeds = [f"{'add to' if is_added else 'overwrite'} {_join(map(_quote, targets))}"] if outputs else []
+    deeds = [f"{'add to' if is_added else 'overwrite'} {join_names(map(_quote, targets))}"] if outputs else []
     if any(opening.kind == "run" for opening in openings):
         text += " outside the sandbox, with all your rights"
     else:
         deeds += [opening.words for opening in openings]
-    return f"{text}, and to {_join(deeds)}" if deeds else text
+    return f"{text}, and to {join_names(deeds)}" if deeds else text
 
 
 def describe_sandbox(openings: Sequence[Opening]) -> str:
@@ -89,35 +91,33 @@ def describe_undo(
         inside = all(change.absolute_path.startswith(f"{call.workspace.rstrip('/')}/") for change in changes)
         if not (inside and is_recorded):
             return _UNRECORDED if inside else "not possible: it is outside of the folder that Whet records"
-        return f"{_REWIND} change"
+        return _REWIND
     if "looks" in call.tool.tags:
-        is_risky = action.level == "dangerous"
-        return "not possible: the model keeps what it reads" if is_risky else "not needed: no file changes"
+        begin = "not possible" if action.level == "dangerous" else "not needed: it changes no file"
+        return f"{begin}; what the model reads stays in the chat"
     if any(isinstance(reason, Shown) for reason in action.reasons):
-        return "not possible: the model gets what it prints, and keeps it"
+        return "not possible: the model gets what it prints, and it stays in the chat"
     if action.lasts:
         return "not possible: /rewind can't bring back what it deletes"
     if not is_recorded:
         return _UNRECORDED
     lost = _describe_lost(action, openings, is_confined=is_confined)
-    if not lost:
-        return f"{_REWIND} command"
     folder = visible_line(PurePath(call.workspace).name)
-    is_inside = is_confined and not any(opening.kind in ("run", "write") for opening in openings)
-    only = ", the only one that it can change" if is_inside else ""
-    return f"/rewind takes back its changes in the folder {folder}{only}, but {lost}"
+    if lost == _ELSEWHERE:
+        return f"{lost} the workspace {folder}; inside, {_REWIND}"
+    return f"{_REWIND}, nor {lost}" if lost else _REWIND
 
 
 def _describe_lost(action: ActionView, openings: Sequence[Opening], *, is_confined: bool) -> str:
     """Return which effects of a command no rewind takes back, or an empty string if there are none."""
     kinds = {opening.kind for opening in openings}
     if "run" in kinds or not (is_confined or _stays_in_workspace(action)):
-        return "nothing elsewhere"
+        return _ELSEWHERE
     written = [_quote(shorten(opening.target)) for opening in openings if opening.kind == "write"]
-    lost = [f"its changes in {_join(written)}"] if written else []
+    lost = [f"its changes in {join_names(written)}"] if written else []
     lost += ["what it sends"] if "reach" in kinds else []
     lost += ["what the model reads"] if "read" in kinds else []
-    return f"not {' or '.join(lost)}" if lost else ""
+    return " or ".join(lost)
 
 
 def _stays_in_workspace(action: ActionView) -> bool:
@@ -125,12 +125,6 @@ def _stays_in_workspace(action: ActionView) -> bool:
     return not action.needs and all(
         piece.level == ("normal" if piece.program == _OUTPUT else "safe") for piece in action.pieces
     )
-
-
-def _join(names: Iterable[str]) -> str:
-    """Join names with commas and "and"."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _quote(name: str) -> str:

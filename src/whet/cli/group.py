@@ -96,7 +96,7 @@ class CommandTable(LateGroup):
             return args[0], self.get_command(ctx, args[0]), args[1:]
         if is_question(args[0]):
             return DEFAULT_COMMAND, self.get_command(ctx, DEFAULT_COMMAND), args
-        from whet.app.peer_words import SHELL_WORDS, find_meaning  # noqa: PLC0415 - only a wrong word needs them
+        from whet.app.peer_words import SHELL_WORDS, find_meaning, find_near_meaning  # noqa: PLC0415 - for wrong words
 
         hint = find_meaning(args[0], SHELL_WORDS, args)
         if not hint and args[0].startswith("/"):  # a command of the chat, or a prompt file
@@ -104,7 +104,8 @@ class CommandTable(LateGroup):
         elif not hint:
             close = find_nearest(args[0], list(COMMANDS))
             words = " ".join(args).replace('"', "'")
-            hint = f"did you mean `whet {close}`?" if close else f'to ask it: whet chat -q "{words}"'
+            hint = f"did you mean `whet {close}`?" if close else find_near_meaning(args[0], SHELL_WORDS, args)
+            hint = hint or f'to ask it: whet chat -q "{words}"'
         raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -117,7 +117,8 @@ def _settle_accounts(chosen: dict[str, SettingOrigin]) -> Iterator[str]:
     account if a stronger layer names another provider. Yields notices for the person."""
     address, accounts, account = (chosen[f"model.{name}"] for name in ("base_url", "accounts", "account"))
     if _strength(address) > _strength(accounts):
-        chosen["model.accounts"] = SettingOrigin("{}", address.origin)
+        if accounts.origin != "default":
+            chosen["model.accounts"] = SettingOrigin("{}", address.origin)
         if account.value:
             chosen["model.account"] = SettingOrigin("", address.origin)
             yield f"no key of model.accounts is sent to the address of {address.origin}"

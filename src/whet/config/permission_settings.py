@@ -63,7 +63,8 @@ class ConfirmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The variable that holds the agent's submit token; without it, the one that the first start of
     `whet confirm serve` left in this home."""
     timeout_s: Count = 300
-    """How long a human has to decide; no decision by then is a denial."""
+    """How long a human has to decide; no decision by then is a denial. The service reads less than 30 as 30
+    and more than its own limit (3600) as that."""
     actions: Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "action"})] = ()
     """Rules such as `terminal(make release *) = publish_package`; `... = none` exempts. They come before
     the defaults."""

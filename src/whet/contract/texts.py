@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -70,6 +70,12 @@ def short(text: str, limit: int = 80) -> str:
     """Return a text on one line, cut to `limit` characters."""
     text = flat(text)
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Join names with commas and "and"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:

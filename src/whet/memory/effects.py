@@ -1,9 +1,9 @@
 """The effect of learned items: how sessions went with an item and without it, and what follows from that.
 
 Sums and comparisons of stored records. Only the hold-out is a causal comparison, because chance assigned
-it. The comparison with sessions that did not have the item is shown as an observation. Harm is judged by
-tests that may be repeated after every session: of all items together that do none, at most 5 % are ever
-called harmful. This module proposes; it never removes anything.
+it, so only it can show that an item helps. The comparison with sessions that did not have the item is shown
+as an observation. Harm is judged by tests that may be repeated after every session: of all items together
+that do none, at most 5 % are ever called harmful. This module proposes; it never removes anything.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _compare(
     finding: Finding = "no evidence"
     if is_harmful(first, second, _LIMIT * 0.05 / (1 - confidence)):
         finding = "hurts"
-    elif min(a.sessions, b.sessions) >= MIN_SESSIONS and gap.high < 0:
+    elif control and min(a.sessions, b.sessions) >= MIN_SESSIONS and gap.high < 0:
         finding = "helps"
     return Effect(uses[0].item, _add_up(with_item), b, basis, gap, finding, loaded, current)
 

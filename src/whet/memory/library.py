@@ -6,6 +6,7 @@ the learning service.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_MAIN_BYTES = 200_000
 _PROJECT_FOLDERS = (".agents/skills", ".claude/skills")
+_OUTSIDE = "links out of the repository"
 _INDEXED_FROM = 30
 BUILT_IN = Path(__file__).with_name("builtin_skills")
 # Repeated here so that starting a session reads no file for them; a test compares the two.
@@ -85,8 +87,10 @@ class Library:
     def all(self) -> list[SkillInfo]:
         """Return every skill, sorted by name. The home's own skills replace the project's of
         the same name, and these replace others."""
-        infos = {info.name: info for info in self._offered.values()}
-        infos.update((info.name, info) for info in reversed(self._list_project()))
+        project = self._list_project()[::-1]
+        infos = {info.name: info for info in project if info.problem == _OUTSIDE}
+        infos.update(self._offered)
+        infos.update((info.name, info) for info in project if info.problem != _OUTSIDE)
         infos.update((info.name, info) for info in self._list_own())
         return [infos[name] for name in sorted(infos)]
 
@@ -98,7 +102,8 @@ class Library:
             return None
         paths = chain((self.folder / name,), self.folder.glob(f"[!.]*/{name}"))
         own = next((info for path in paths if (info := self._read_own(path)) is not None), None)
-        info = own or next(iter(self._list_project(name)), None) or self._offered.get(name)
+        project = (info for info in self._list_project(name) if info.problem != _OUTSIDE)
+        info = own or next(project, None) or self._offered.get(name)
         if info is None or info.problem or (info.folder / "SKILL.md").is_file():
             return info
         return replace(info, problem=f"{info.folder} no longer exists")
@@ -145,11 +150,12 @@ class Library:
         return None if (path.parent / "SKILL.md").exists() else _read(path, "group")
 
     def _list_project(self, name: str = "[!.]*") -> list[SkillInfo]:
-        """Return the project's skills, those of the folder nearest to the workspace first."""
+        """Return the project's skills, those of the folder nearest to the workspace first. Nothing is read
+        behind a link that leads out of the repository."""
         folders = list_project_folders(self._workspace) if self._workspace is not None else ()
         root = folders[0].resolve() if folders else Path()
         infos = (
-            _read(path, "project")
+            _read(path, "project") if path.resolve().is_relative_to(root) else _refuse_outside(path)
             for folder in reversed(folders)
             for part in _PROJECT_FOLDERS
             for path in chain(
@@ -161,9 +167,14 @@ class Library:
                     if not (inner.parent / "SKILL.md").exists()
                 ),
             )
-            if path.resolve().is_relative_to(root)
         )
         return [info for info in infos if info is not None]
+
+
+def _refuse_outside(folder: Path) -> SkillInfo | None:
+    """Return a project's skill that is not read, or None if there is none."""
+    is_skill = os.path.isfile(folder / "SKILL.md") or _is_broken(folder)
+    return SkillInfo(folder.name, "", "project", str(folder), _OUTSIDE) if is_skill else None
 
 
 def _read(folder: Path, source: str) -> SkillInfo | None:

@@ -10,12 +10,12 @@ import msgspec
 
 from whet.amending import find_editable
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.contract.texts import join_names
 from whet.contract.tools import tags_of
 from whet.question import (
     FOLDED_ROWS,
     LABELS,
-    TAKE_BACK,
-    TAKE_BACK_IN_CHAT,
+    NO_COMMANDS,
     QuestionText,
     Row,
     build_question,
@@ -27,11 +27,13 @@ from whet.terminal.wording import cut, cut_middle, exact
 from whet.typed_answer import ALWAYS, BECAUSE, EDIT, NO, ONCE, SESSION, VIEW, AnswerOption
 
 UNSEEN = "not an answer yet: only a part was shown. Now all of it was; answer again"
-ANSWER_PROMPT = "Type a number, then Enter. Enter alone is no: "
+ANSWER_PROMPT = "Type a number or a word, then Enter. Enter alone is no: "
 """The prompt of the line on which the answer is typed."""
 FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()}
+_TAKE_BACK_PREFIX = f"  {'Take back:':<10} "
 SHOWN_PREFIX = f"  {'Shown:':<10} "
-_LASTING, _UNTIL = "Yes, and don't ask again to ", " until "
+_LASTING, _AGAIN = "Yes, and until ", " don't ask again to "
+_EDITED = {"new text": "proposed file", "diff": "proposed diff", "call's arguments": "call, as JSON"}
 _SHORT_LASTING = "Yes, lasting: "
 _SHELL_FILE = "command.sh"
 _FIRST_SCOPE = 2
@@ -42,7 +44,7 @@ def shorten_choice(text: str, width: int) -> str:
     of them differ."""
     if not text.startswith(_LASTING):
         return cut(text, width)
-    scope = text.removeprefix(_LASTING).rpartition(_UNTIL)[0]
+    scope = text.partition(_AGAIN)[2].removesuffix(NO_COMMANDS)
     return _SHORT_LASTING + cut_middle(scope, width - len(_SHORT_LASTING))
 
 
@@ -59,6 +61,7 @@ class TerminalDecision:
         has_keys: bool = True,
     ) -> None:
         self._has_keys = has_keys
+        self._end = "you quit this chat" if has_keys else "this run ends"
         self.max_rows = max_rows
         self.request = request
         self.question: QuestionText = build_question(request)
@@ -89,10 +92,9 @@ class TerminalDecision:
         elif "url" in tags:
             noun, effect = "page", "the page is not read"
         rows = [("  1  ", f"Yes, once: only this {noun}; it allows nothing later")]
-        ends = "you quit this chat" if self._has_keys else "this run ends"
         scopes = [describe_scope(scope) for scope in self.request.scopes]
         rows += [
-            (f"  {option.number}  ", f"{_LASTING}{exact(scope)}{_UNTIL}{ends}")
+            (f"  {option.number}  ", f"{_LASTING}{self._end}{_AGAIN}{exact(scope)}")
             for option, scope in zip(
                 self._session_options, scopes or [f"use the tool {self.request.tool}"], strict=True
             )
@@ -102,19 +104,24 @@ class TerminalDecision:
 
     def other_answers(self) -> list[tuple[str, str]]:
         """Return what else can be typed and what each does, as prefixes and texts."""
-        answers = [("v", "show all of it")] if self.is_long else []
+        answers = [("v", "show all of it, then ask again")] if self.is_long else []
         noun = find_editable(self.request).noun
-        saved = "the diff" if noun == "diff" else "what"
-        used = "applied" if noun == "diff" else "written" if self.request.changes else "run"
         edit = "Tab" if self._has_keys else "edit"
-        answers.append((edit, f"edit the {noun} in an editor; {saved} you save is {used} at once"))
-        take_back = TAKE_BACK_IN_CHAT if self._has_keys else TAKE_BACK
+        answers.append(
+            (edit, f"edit the {_EDITED.get(noun, noun)}; a saved change is like 1, else asks again")
+        )
+        later = "reopened or new chats" if self._has_keys else "later runs"
         for option in self._always_options:
             number = option.name.partition(" ")[2] or _FIRST_SCOPE
-            answers.append((option.name, f"like {number}, for good in this folder; {take_back}"))
-        answers.append(("any text", "no, and the model reads your text as the reason"))
+            answers.append((option.name, f"like {number}, also in {later} begun in this very folder"))
+        answers.append(("else", "any other text is a no; the model reads it as the reason"))
         width = max(len(name) for name, _ in answers)
         return [(f"  or {name:<{width}}  ", text) for name, text in answers]
+
+    def fold_to(self, max_rows: int) -> None:
+        """Show at most so many rows of what would be written or run."""
+        self.max_rows = max_rows
+        self.is_shown_whole = not self.is_long
 
     @property
     def is_long(self) -> bool:
@@ -138,8 +145,17 @@ class TerminalDecision:
             for row in self.question.notes
             if row.kind != "scope"
         ]
+        always = [option.name for option in self._always_options]
+        lasting = [*(option.number for option in self._session_options), *always]
+        if self._has_keys or always:
+            ended = join_names(lasting) if self._has_keys else join_names(always)
+            command = "/approvals" if self._has_keys else "whet approvals"
+            facts.append((_TAKE_BACK_PREFIX, f"{command} ends {ended} at any time"))
         if self.is_long and not self.is_shown_whole:
-            facts.append((SHOWN_PREFIX, "only a part; a yes shows all of it first, then asks you again"))
+            yeses = join_names(["1", *lasting])
+            facts.append(
+                (SHOWN_PREFIX, f"only a part (v and Tab show all); {yeses} first show all, then ask again")
+            )
         return facts
 
     def options(self) -> tuple[AnswerOption, ...]:

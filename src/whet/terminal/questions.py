@@ -34,6 +34,7 @@ from whet.typed_answer import AnswerOption, TypedAnswer, may_count, read_line
 
 T = TypeVar("T")
 _BAR = "  | "
+_LEAST_ROWS, _FRAME_ROWS = 8, 11  # of what would run; of the title, the rules, the input and what is above
 _MIN_SHOWN = 4  # rows of what would run, before the reasons and the hint are left out
 _OWN_NUMBER = re.compile(r" *(\d+)  ")
 _GRANTS = {
@@ -108,7 +109,7 @@ class TerminalQuestion:
         # A later drawing may have less room, for a hint where the answer is typed; the rows were seen then.
         self.is_cut = is_cut and (self.is_cut or not self._laid_out[1])
         if not is_cut:
-            return [*rows, *hint[: height - len(rows)]]
+            return [*rows, *_take_whole_lines(self._hints, width, height - len(rows))]
         if not self._kept:
             end = rows[len(rows) - (height - 1 - height // 2) :]
         else:
@@ -137,6 +138,16 @@ class TerminalQuestion:
         if len(answers) + _MIN_SHOWN <= room:
             return answers
         return [_one_row(line, width) for line in self._lines[first:]]
+
+
+def _take_whole_lines(hints: Sequence[tuple[str, str]], width: int, room: int) -> list[list[Fragment]]:
+    """Return the rows of the hints that fit whole."""
+    rows: list[list[Fragment]] = []
+    for line in hints:
+        if len(rows) + len(its_rows := _wrapped((*line, "class:dim"), width)) > room:
+            break
+        rows += its_rows
+    return rows
 
 
 def _one_row(line: PaintedRow | tuple[str, str] | tuple[str, str, str], width: int) -> list[Fragment]:
@@ -280,7 +291,10 @@ class TerminalPerson:
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is not an option are a no."""
-        decision = TerminalDecision(request, self._painter.theme, max(self._terminal.height() - 22, 8))
+        decision = TerminalDecision(request, self._painter.theme, _LEAST_ROWS)
+        lines = (*decision.facts(), *decision.choices(), *decision.other_answers())
+        text_rows = sum(len(_wrapped(line, self._terminal.width())) for line in lines)
+        decision.fold_to(max(self._terminal.height() - text_rows - _FRAME_ROWS, _LEAST_ROWS))
         is_drawn = is_viewed = False
         while True:
             question = self._question(decision)

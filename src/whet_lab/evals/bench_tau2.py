@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import io
 import json
 import os
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,18 @@ class Tau2Card(msgspec.Struct, frozen=True):
 
 
 def run(folder: Path, domains: Sequence[str] = DOMAINS) -> Tau2Card:
-    """Run every task of these domains; `folder` is tau2's data. Raises ConfigError without the package."""
+    """Run every task of these domains; `folder` is tau2's data. Raises ConfigError without the package.
+
+    The package logs every call to standard error, from the import on; that is dropped.
+    """
+    with redirect_stderr(io.StringIO()):
+        return _run_domains(_domains(folder, domains))
+
+
+def _run_domains(domains: Mapping[str, Any]) -> Tau2Card:
     tasks: dict[str, int] = {}
     calls, other = 0, list[str]()
-    for name, domain in _domains(folder, domains).items():
+    for name, domain in domains.items():
         domain_tasks = domain.get_tasks()
         tasks[name] = len(domain_tasks)
         for task in domain_tasks:

@@ -20,6 +20,7 @@ import msgspec
 
 from whet.app.conversations.slash import SlashCommand
 from whet.config import front_matter
+from whet.config.paths import list_project_folders
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import escape_closing_tag, flat, short
 from whet.regular import read_regular
@@ -64,11 +65,20 @@ class PromptCommand(msgspec.Struct, frozen=True):
 
 
 def list_prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
-    """Return the commands of a home (None: skip it) and of a workspace, sorted by name. The description of a
-    broken file is its error."""
+    """Return the commands of a home (None: skip it) and of a workspace, sorted by name. Those of a folder
+    nearer to the workspace replace those above it, up to its repository's root. The description of a broken
+    file is its error."""
     commands: dict[str, PromptCommand] = {}
     home_folders = [(root / "commands", None)] if root else []
-    for folder, inside in (*home_folders, (workspace / ".whet" / "commands", workspace)):
+    above = list_project_folders(workspace)
+    for folder, inside in (
+        *home_folders,
+        *(
+            (folder / ".whet" / "commands", above[0])
+            for folder in reversed(above)
+            if folder == workspace.absolute() or folder != Path.home()  # ~/.whet is the person's own
+        ),
+    ):
         for name, path in _files(folder, inside):
             commands.setdefault(name, _read_command(name, path, inside))
     return [commands[name] for name in sorted(commands)]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from whet.app.peer_words import SLASH_WORDS, find_meaning, find_near_names
+from whet.app.peer_words import SLASH_WORDS, find_meaning, find_near_meaning, find_near_names
 from whet.contract.errors import NotFound, WhetError
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ class Commands(Generic[C]):
         """
         if owner := self._names.get(name):
             return self._commands[owner]
-        meaning = find_meaning(name, SLASH_WORDS)
+        near = find_near_names(name, self._names)
+        meaning = find_meaning(name, SLASH_WORDS) or ("" if near else find_near_meaning(name, SLASH_WORDS))
         meant = meaning[1:].split()[0] if meaning.startswith("/") else name
         if reason := self._missing.get(meant):
             raise NotFound(f"there is no /{meant} here: {reason}", hint=ELSEWHERE)
         if meaning and (not meaning.startswith("/") or meaning[1:].split()[0] in self._names):
             hint = f"did you mean {meaning}?" if meaning.startswith("/") else meaning
             raise NotFound(f"there is no command /{name}", hint=hint)
-        near = find_near_names(name, self._names)
         hint = (
             f"did you mean {', '.join(f'/{candidate}' for candidate in near)}?"
             if near

@@ -6,7 +6,7 @@ decides what to do with the lines, the turns to start and the request for a new 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,10 @@ class CommandReply:
     async def page(self, text: str) -> None:
         """Add the lines of a text to the output."""
         self.lines += text.rstrip("\n").split("\n")
+
+    async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
+        """Return None: nothing can be picked here."""
+        return None
 
     def width(self) -> int:
         """Return the columns of a panel."""

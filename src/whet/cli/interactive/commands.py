@@ -83,7 +83,10 @@ async def show_help(chat: ChatControl, argument: str) -> None:
         lines = [f"  {label:<{label_width}}  {first}".rstrip(" ")]
         lines += [f"{'':<{label_width + 4}}{line}" for line in others]
         chat.say(wording.printable("\n".join(line.rstrip("\n") for line in lines)))
-    listed = [f"  {name:<5} {modes.ABOUT[name]}" for name in modes.MODES]
+    listed = [
+        textwrap.fill(f"  {name:<5} {modes.ABOUT[name]}", chat.width() - 1, subsequent_indent=" " * 8)
+        for name in modes.MODES
+    ]
     chat.say("\n".join(("", "Modes, which Shift-Tab changes:", *listed, "", _KEYS)), "dim")
 
 
@@ -275,9 +278,14 @@ async def export_session(chat: ChatControl, argument: str) -> None:
 
 
 async def set_approvals(chat: ChatControl, argument: str) -> None:
-    """Set the approval mode if one is given, and show it with what was allowed for good; `revoke NUMBER`
-    takes one of these back."""
+    """Set the approval mode if one is given, and show it with what was allowed for this chat and for good;
+    `revoke chat` and `revoke NUMBER` take it back."""
     word, _, rest = argument.partition(" ")
+    gate = chat.services.gate.get()
+    if argument == "revoke chat":
+        gate.revoke_session_grants(chat.session.id)
+        chat.say("nothing is allowed for this chat any more")
+        return
     if word == "revoke":
         number = parse_typed_number(rest)
         if number is None or not await chat.services.database.write(lambda db: grants.remove(db, number)):
@@ -295,8 +303,11 @@ async def set_approvals(chat: ChatControl, argument: str) -> None:
         chat.say(
             wording.printable(f"{row.id:>4}  {row.tool}  {row.pattern}  {row.workspace or 'everywhere'}")
         )
-    if rows:
-        chat.say("/approvals revoke NUMBER takes one back", "dim")
+    session_grants = [] if argument in modes.ABOUT else gate.list_session_grants(chat.session.id)
+    for grant in session_grants:
+        chat.say(wording.printable(f"chat  {grant.tool}  {grant.pattern}  until you quit"))
+    if rows or session_grants:
+        chat.say("take back: /approvals revoke NUMBER, or /approvals revoke chat", "dim")
 
 
 async def edit_plan(chat: ChatControl, argument: str) -> None:

@@ -40,12 +40,17 @@ async def changed_paths(chat: ChatControl) -> dict[int, int]:
 
 
 async def rewind_session(chat: ChatControl, arguments: str) -> None:
-    """List the points, or go back to one."""
+    """Go back to a point. Without one, let the person pick a message; if they pick none, list the points."""
     from whet.cli.interactive import rewind_report  # noqa: PLC0415 - with all that rewinding needs
 
     rewinding = _rewinding(chat)
     words = [word.removeprefix("--") for word in arguments.split()]
     if not words:
+        # It imports the changed paths from here.
+        from whet.cli.interactive.selection_lists import pick_point  # noqa: PLC0415
+
+        if await pick_point(chat):
+            return
         lines = rewind_report.points(await rewinding.steps())
         for line in lines or ["no step of this session has changed files"]:
             chat.say(line)

@@ -43,12 +43,13 @@ async def pick_session(chat: ChatControl) -> str | None:
     return None if picked is None else entries[picked][0].id
 
 
-async def pick_point(chat: ChatControl) -> None:
-    """Let the person pick an earlier message, and rewind files and conversation to before it."""
+async def pick_point(chat: ChatControl) -> bool:
+    """Let the person pick an earlier message, and rewind files and conversation to before it. Return whether
+    they picked one."""
     turns = await chat.services.database.read(lambda db: turn_texts(db, chat.session.id))
     if not turns:
         chat.say("nothing has been said in this session yet", "dim")
-        return
+        return True
     changed = await changed_paths(chat)
     choices = [
         (f"{number:>3}  {wording.clip(fold_pastes(text), 400)}", _rewind_preview(changed, number))
@@ -56,11 +57,12 @@ async def pick_point(chat: ChatControl) -> None:
     ]
     picked = await chat.choose("Go back to before which message?", choices[::-1])
     if picked is None:
-        return
+        return False
     number, text = turns[::-1][picked]
     parts = "" if chat.services.settings.rewind.record else " conversation"
     await chat.commands.get("rewind").run(chat, f"{number}{parts}")
     chat.put_back(text)
+    return True
 
 
 def _rewind_preview(changed: dict[int, int], turn: int) -> str:
