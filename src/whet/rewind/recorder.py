@@ -97,6 +97,11 @@ class Workspace:
         return self._path.exists()
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether a look was ever stored here: one that was stopped leaves an empty record."""
+        return self.file.read_now(database.read_version) > 0
+
+    @property
     def file(self) -> RecordFile:
         """The open file, created on first use."""
         if self._file is None:
