@@ -3,11 +3,16 @@
 Each runs as its users run it, without a person: one question, and a job of commands (`true`), whose answers
 come in pieces a millisecond apart. CPU of the program and of all that it starts. A peer that can't be
 installed here, or does not do the job, is named and left out.
+
+Where uv is installed, a second job reads, searches, edits, tests and shows a diff by turns, in a repository
+of 300 files with a virtual environment of uv's. The floor is the same commands run by `sh` alone.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import Sample, median, run_in
+from benchmarks.loops.paced_shapes import work_command
+from benchmarks.measure import Sample, clean_environment, median, run_in
 from benchmarks.overhead import practice_server
 from benchmarks.peers import install_npm, npm_program, npm_version
 from benchmarks.table import Row
@@ -23,6 +29,9 @@ from benchmarks.table import Row
 COMMAND = "python -m benchmarks programs"
 _PIECES, _GAP_MS, _STEPS = 30, 1, 20
 _GOAL_PI = 1.8
+_WORKERS = ("Whet", "pi", "codex", "claude-code")
+_GOALS_WORK_MS = {20: (115, 86), 80: (92, 76)}
+"""By steps of a job: the goal of a step, and the floor where it was set. Elsewhere the difference counts."""
 _GOAL_ONE_SHOT_S = 0.20
 _CODEX_S = 0.42
 """What codex took for the question where the goal in seconds was set; elsewhere the ratio counts."""
@@ -111,7 +120,8 @@ PROGRAMS: dict[str, Program] = {
 
 
 def run(runs: int, full: bool) -> list[Row]:
-    """CPU of a question, and of a step of a job with twenty of them; every program in turn."""
+    """CPU of a question, and of a step of a job with twenty of them; every program in turn. `full`: a job of
+    80 steps of work, too."""
     left_out = [
         name for name, program in PROGRAMS.items() if program.package and not install_npm(program.package)
     ]
@@ -132,6 +142,7 @@ def run(runs: int, full: bool) -> list[Row]:
                     print(f"  {name} is left out: {error}", file=sys.stderr)
                     left_out.append(name)
                     del samples[name]
+        work_rows = _measure_work(base_url, [name for name in _WORKERS if name in samples], runs, full=full)
     whole = {name: median(found[0]) for name, found in samples.items()}
     step = {
         name: 1000 * median([job - one for job, one in zip(found[_STEPS], found[0], strict=True)]) / _STEPS
@@ -170,7 +181,91 @@ def run(runs: int, full: bool) -> list[Row]:
             unit="CPU ms",
             details=[f"The others run commands unconfined; Whet is durable at each step. {details[0]}"],
         ),
+        *work_rows,
     ]
+
+
+def _measure_work(base_url: str, names: list[str], runs: int, *, full: bool) -> list[Row]:
+    """CPU of a step of work, a row for each length of a job; none without uv."""
+    if not shutil.which("uv"):
+        return []
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # links don't lead to another file system
+        project = Path(folder, "project")
+        _make_project(project)
+        rows: list[Row] = []
+        for steps in (20, 80) if full else (20,):
+            spent_ms: dict[str, list[float]] = {name: [] for name in ("floor", *names)}
+            for number in range(runs + 1):
+                for name, values in spent_ms.items():
+                    cpu_s = _work(name, project, base_url, steps) - _work(name, project, base_url, 0)
+                    if number:  # the first run fills caches
+                        values.append(1000 * cpu_s / steps)
+            rows.append(_work_row(steps, {name: median(values) for name, values in spent_ms.items()}))
+    return rows
+
+
+def _work_row(steps: int, step_ms: dict[str, float]) -> Row:
+    goal_ms, floor_ms = _GOALS_WORK_MS[steps]
+    more_ms = step_ms["Whet"] - step_ms["floor"]
+    versions = ", ".join(
+        f"{name} {npm_version(PROGRAMS[name].package)}"
+        for name in step_ms
+        if name in PROGRAMS and PROGRAMS[name].package
+    )
+    return Row(
+        f"programs-work-{steps}",
+        f"a step of {steps} that read, search, edit, test and show a diff by turns, CPU with the commands'",
+        f"≤ {goal_ms} ms where the commands alone take {floor_ms}: ≤ {goal_ms - floor_ms} ms more",
+        f"{step_ms['Whet']:.0f} ms in the sandbox, {more_ms:.0f} ms more than the commands alone",
+        ", ".join(f"{name} {ms:.0f} ms" for name, ms in step_ms.items() if name != "Whet"),
+        more_ms <= goal_ms - floor_ms,
+        COMMAND,
+        bars=step_ms,
+        unit="CPU ms",
+        details=[f"300 files in git, a virtual environment of uv's with pytest. {versions}."],
+    )
+
+
+def _work(name: str, project: Path, base_url: str, steps: int) -> float:
+    """Run a job of so many steps of work in a copy of the project; return its CPU seconds."""
+    with tempfile.TemporaryDirectory(dir=project.parent) as folder:
+        home, work = Path(folder, "home"), Path(folder, "work")
+        home.mkdir()
+        shutil.copytree(project, work, symlinks=True, copy_function=_link_package)
+        environment = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
+        if name == "floor":
+            commands = "; ".join(work_command(step + 1) for step in range(steps))
+            return run_in(work, ["sh", "-c", commands or "true"], **environment).cpu_s
+        call = PROGRAMS[name].invoke(home, base_url, f"work-{_PIECES}-{_GAP_MS}-{steps}")
+        return run_in(work, call.command, **environment, **call.environment).cpu_s
+
+
+def _link_package(source: str, target: str) -> None:
+    """Copy a file, or link one of a package, as uv does."""
+    if "/site-packages/" in source and "/__pycache__/" not in source:
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+def _make_project(work: Path) -> None:
+    """Make a repository of 300 files with tests, and a virtual environment in which they have run."""
+    lines = "".join(f"def function_{number}():\n    return {number}\n\n\n" for number in range(40))
+    for number in range(300):
+        path = work / f"package{number % 15}" / f"module{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(lines)
+    (work / "tests").mkdir()
+    for number in range(16):
+        (work / "tests" / f"test_{number}.py").write_text("def test_it():\n    assert 1 + 1 == 2\n")
+    (work / "pytest.ini").write_text("[pytest]\n")
+    (work / ".gitignore").write_text(".venv\n")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
+        subprocess.run([*git, *command], cwd=work, check=True)
+    for command in (["venv", "-q"], ["pip", "install", "-q", "--link-mode", "hardlink", "pytest"]):
+        subprocess.run(["uv", *command], cwd=work, check=True, env=clean_environment())
+    run_in(work, ["sh", "-c", work_command(4)])
 
 
 def _spent(program: Program, base_url: str, steps: int) -> Sample:

@@ -2,7 +2,8 @@
 certificate is named. Speaks Chat Completions, Responses and Messages.
 
 Run as: python -m benchmarks.loops.paced_server [CERTIFICATE]; prints its base URL. The model's name says what
-is sent: `paced-PIECES-GAP_MS-STEPS`, of which every answer but the last calls the shell, or the tool `noop`.
+is sent: `paced-PIECES-GAP_MS-STEPS`, of which every answer but the last calls the shell, or the tool `noop`;
+`work-PIECES-GAP_MS-STEPS` calls the shell with what a job is made of.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _MODELS = json.dumps({"object": "list", "data": [{"id": "paced", "object": "mode
 
 async def _answer(writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
     asked = json.loads(body)
-    _, count, gap_ms, steps = asked["model"].split("-")
+    kind, count, gap_ms, steps = asked["model"].split("-")
     is_last = results_in(asked) >= int(steps) or not asked.get("tools")
-    call = None if is_last else call_for(asked)
+    call = None if is_last else call_for(asked, kind)
     writer.write(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
         b"x-request-id: req_1\r\ntransfer-encoding: chunked\r\n\r\n"

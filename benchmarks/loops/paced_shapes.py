@@ -24,12 +24,32 @@ _SHELLS: dict[str, dict[str, Any]] = {
 }
 
 
-def call_for(asked: dict[str, Any]) -> Call:
-    """Choose the shell among the tools that a request offers."""
+# What a person's job is made of, by turns; `number` is that of the round.
+_WORK = (
+    "cat package{package}/module{number}.py",
+    "grep -rn function_{number} package{package}",
+    "sed -i 's/return {number}$/return {number}0/' package{package}/module{number}.py",
+    ".venv/bin/python -m pytest -q -p no:cacheprovider tests/test_{number}.py",
+    "git diff package{package}/module{number}.py",
+)
+
+
+def work_command(step: int) -> str:
+    """Return the command of a step, counted from 1: read, search, edit, test and diff by turns."""
+    number = (step - 1) // len(_WORK)
+    return _WORK[(step - 1) % len(_WORK)].format(number=number, package=number % 15)
+
+
+def call_for(asked: dict[str, Any], kind: str) -> Call | None:
+    """Choose the shell among the tools that a request offers; None if there is none, as in a review of the
+    job. It runs `true`, or if the kind is "work" what `work_command` returns."""
     offered = [tool.get("name") or tool.get("function", {}).get("name") for tool in asked.get("tools", ())]
-    name = next((name for name in _SHELLS if name in offered), "noop")
+    name = next((name for name in _SHELLS if name in offered), None)
+    if name is None:
+        return None
     step = results_in(asked) + 1  # in the command too: programs stop a call that repeats without change
-    return f"call_{step}", name, json.dumps(_SHELLS[name]).replace('"true"', f'"true {step}"')
+    command = work_command(step) if kind == "work" else f"true {step}"
+    return f"call_{step}", name, json.dumps(_SHELLS[name]).replace('"true"', json.dumps(command))
 
 
 def chat(pieces: int, call: Call | None) -> list[bytes]:

@@ -14,6 +14,8 @@ from whet.contract.protocols import Answer, ApprovalRequest
 from whet.rewind import database
 from whet.rewind.database import Record
 from whet.rewind.planning import SINCE
+from whet.rewind.record_path import record_path
+from whet.rewind.recorder import hold_lock
 from whet.rewind.rewinding import Point
 from whet.rewind.taking_back import Scope, take_back
 from whet.store.rewinds import Parts, RewindRow, begin_rewind
@@ -211,6 +213,25 @@ async def test_calls_that_only_read_record_nothing(tmp_path: Path) -> None:
         await r.turn()
         assert not (tmp_path / "home" / "rewind").exists()
         assert await r.rewinding.steps() == []
+
+
+async def test_a_command_that_only_reads_does_not_wait_for_a_record_that_is_begun(tmp_path: Path) -> None:
+    async with running(tmp_path, [shell("echo x > f"), ANSWER, shell("cat f"), ANSWER]) as r:
+        work = r.app.services.workspace
+        await r.turn()
+        with hold_lock(record_path(tmp_path / "home", str(work)).parent):  # as a long look holds it
+            r.app.services.recordings.get().look_ahead(work)
+            async with asyncio.timeout(20):
+                await r.turn()
+        assert [(step.turn, step.step) for step in await r.rewinding.steps()] == [(1, 1)]
+
+
+async def test_a_command_that_only_reads_does_not_fill_a_record_that_was_stopped(tmp_path: Path) -> None:
+    async with running(tmp_path, [shell("ls"), ANSWER]) as r:
+        record = r.app.services.recordings.get().workspace_of(r.app.services.workspace)
+        assert (record.file is not None, record.exists, record.is_recorded) == (True, True, False)
+        await r.turn()
+        assert not record.is_recorded and await r.rewinding.steps() == []
 
 
 class Looking(Consenting):

@@ -76,19 +76,23 @@ async def call_and_cut(folder: Path) -> None:
     cut_power(db.path, folder / "told")
 
 
-def record_steps(folder: Path) -> None:
-    """Print the syncs of ten steps that write a file each, and cut the power after one more has begun."""
+def record_steps(folder: Path, turns: int) -> None:
+    """Print the syncs of ten steps, each in the next of these turns, that write a file. Then print the sync
+    of one more that follows an edit by a person, and cut the power after it has begun."""
     work = folder / "work"
     work.mkdir()
     workspace = Workspace(work, folder / "home", RecordLimits(), SystemClock())
-    begin_step(workspace, "s", 1, 0)
+    begin_step(workspace, "s", 0, 1)
     SYNCED.clear()
     for number in range(10):
-        record, _ = begin_step(workspace, "s", 1, number + 1)
+        record, _ = begin_step(workspace, "s", 1 + number % turns, number + 1)
         (work / "a.txt").write_text(f"{number}\n" * 40)
         end_step(workspace, record)
     print(len(SYNCED))
-    begin_step(workspace, "s", 2, 1)
+    SYNCED.clear()
+    (work / "mine.txt").write_text("typed by a person")
+    begin_step(workspace, "s", turns, 11)
+    print(len(SYNCED))
     cut_power(workspace.file.path, folder / "cut")
 
 
@@ -111,21 +115,67 @@ def test_a_power_cut_costs_at_most_an_answer_whose_calls_had_not_started(tmp_pat
 
 
 @pytest.mark.slow
-def test_the_record_of_a_step_is_synced_once_before_the_step(tmp_path: Path) -> None:
-    code, output = run_child("from tests.store.test_syncs import main; main()", "steps", str(tmp_path))
-    assert (code, output.strip()) == (0, "10"), output
+@pytest.mark.parametrize(("turns", "syncs"), [(10, "10"), (1, "1")])
+def test_the_record_is_synced_once_before_a_turn_and_after_a_change_by_a_person(
+    tmp_path: Path, turns: int, syncs: str
+) -> None:
+    code, output = run_child("from tests.store.test_syncs import main; main()", str(turns), str(tmp_path))
+    assert (code, output.split()) == (0, [syncs, "1"]), output
     with closing(RecordFile.open_file(tmp_path / "cut" / "files.db", "now", 1.0)) as file:
         before = file.read_now(database.read_version)
-        state = file.read_now(lambda db: database.state_at(db, "a.txt", before))
-        assert state is not None
-        assert file.read_now(lambda db: read_content(db, state)) == b"9\n" * 40
+        assert read_text(file, "a.txt", before) == b"9\n" * 40
+        assert read_text(file, "mine.txt", before) == b"typed by a person"
+
+
+def read_text(file: RecordFile, path: str, version: int) -> bytes | None:
+    """Return what a path held in a version of the record."""
+    state = file.read_now(lambda db: database.state_at(db, path, version))
+    assert state is not None
+    return file.read_now(lambda db: read_content(db, state))
+
+
+@pytest.mark.slow
+def test_a_power_cut_in_a_turn_leaves_the_point_before_the_turn(tmp_path: Path) -> None:
+    code, output = run_child("from tests.store.test_syncs import main; main()", "turn", str(tmp_path))
+    assert (code, output.split()) == (0, ["0"]), output
+    [record] = (tmp_path / "home").rglob("files.db")
+    shutil.rmtree(record.parent)
+    (tmp_path / "cut").rename(record.parent)
+    workspace = Workspace(tmp_path / "work", tmp_path / "home", RecordLimits(), SystemClock())
+    with closing(workspace):
+        assert end_step(workspace, begin_step(workspace, "s", 2, 1)[0]) == []
+        records = workspace.file.read_now(lambda db: database.list_records(db, "s"))
+        assert [(record.turn, record.step) for record in records] == [(1, 1), (2, 1)]
+        assert records[0].after == records[1].before
+        assert read_text(workspace.file, "a.txt", records[0].before) == b"before the turn"
+        assert read_text(workspace.file, "a.txt", records[0].after) == b"4\n" * 40
+
+
+def cut_turn(folder: Path) -> None:
+    """Print the syncs of a turn's later steps, and cut the power within the last one."""
+    work, home = folder / "work", folder / "home"
+    work.mkdir()
+    (work / "a.txt").write_text("before the turn")
+    workspace = Workspace(work, home, RecordLimits(), SystemClock())
+    counts: list[int] = []
+    for number in range(5):
+        record, _ = begin_step(workspace, "s", 1, number + 1)
+        counts.append(len(SYNCED))
+        (work / "a.txt").write_text(f"{number}\n" * 40)
+        if number < 4:
+            end_step(workspace, record)
+    print(len(SYNCED) - counts[0])
+    cut_power(workspace.file.path, folder / "cut")
 
 
 def main() -> None:
-    """Run one of the two in this process, whose files are counted."""
+    """Run one of these in this process, whose files are counted."""
     folder, disk = Path(sys.argv[2]), CountingDisk()
-    if sys.argv[1] == "steps":
-        record_steps(folder)
-    else:
-        asyncio.run(call_and_cut(folder))
+    match sys.argv[1]:
+        case "call":
+            asyncio.run(call_and_cut(folder))
+        case "turn":
+            cut_turn(folder)
+        case turns:
+            record_steps(folder, int(turns))
     disk.unregister()

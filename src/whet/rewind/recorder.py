@@ -86,6 +86,8 @@ class Workspace:
         self._looked_s = -_WHOLE_AFTER_S
         self._linked: set[str] = set()
         self._left_out: tuple[int, list[Unrecorded]] = (-1, [])
+        self._turn = ("", 0)
+        self._ended_step = ("", 0, -1)
         self._is_pruned = False
         self._is_closing = False
 
@@ -93,6 +95,11 @@ class Workspace:
     def exists(self) -> bool:
         """Whether anything was ever recorded here."""
         return self._path.exists()
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a look was ever stored here: one that was stopped leaves an empty record."""
+        return self.file.read_now(database.read_version) > 0
 
     @property
     def file(self) -> RecordFile:
@@ -116,12 +123,28 @@ class Workspace:
             yield
 
     def begin_record(self, new: Record, plan: bytes = b"") -> int:
-        """Store the beginning of a step or a rewind, and return the record's number. Durable on return."""
-        return self.file.write_now(lambda db: database.begin_record(db, new, plan))
+        """Store the beginning of a step or a rewind, and return the record's number. Durable on return, as is
+        all that was stored before.
+
+        A step that follows one of its own turn is not synced if nothing was changed between them: until the
+        system writes the log by itself, a power cut may undo the steps since the last sync. The point before
+        the turn remains, and what anyone but its steps changed.
+        """
+        is_synced = new.kind != "step" or self._ended_step != (new.session, new.turn, new.before)
+        write = self.file.write_now if is_synced else self.file.write_unsynced
+        number = write(lambda db: database.begin_record(db, new, plan))
+        self._turn = (new.session, new.turn)
+        return number
+
+    def end_step(self, record: int, after: int) -> int:
+        """Store the end of a step, and return the version at its beginning. Synced with a later record."""
+        before = self.file.write_unsynced(lambda db: database.end_record(db, record, after))
+        self._ended_step = (*self._turn, after)
+        return before
 
     def look(self, *, short: bool = False) -> int:
         """Update the record while `exclusive`, and return the current version. A power cut may undo it until
-        the next record begins, which syncs the file: before anything else changes the workspace.
+        the next record begins that is synced: before anything but the turn's steps changes the workspace.
 
         `short`: look only in folders with changes reported by the kernel, if it reported any. Raises
         WorkspaceTooLarge, NotFound if there is no workspace, StoreError.

@@ -125,6 +125,11 @@ class Recordings:
         if folder not in self._looked_ahead:
             self._looked_ahead[folder] = asyncio.create_task(self._look_ahead(folder))
 
+    def may_be_recorded(self, folder: Path) -> bool:
+        """Return whether a workspace has a record that is not just being begun."""
+        looking = self._looked_ahead.get(folder)
+        return record_path(self.home.root, folder).exists() and (looking is None or looking.done())
+
     async def _look_ahead(self, folder: Path) -> None:
         workspace = self.workspace_of(folder)
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
@@ -219,27 +224,32 @@ class RecordingObserver(TurnObserver):
             self._expected.cancel()
             self._expected = None
 
+    def _may_record(self, session: Session, step: CallRound) -> bool:
+        if self._given_up or not any(may_change_files(tool) for tool in step.tools):
+            return False
+        return not step.only_reads or self._recordings.may_be_recorded(session.workspace)
+
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """Record the workspace before the step; return the open step, or None if nothing is recorded.
 
         Commands that only read do not begin a record, which takes long in a large workspace."""
         self._cancel_expected()
-        if self._given_up or not any(may_change_files(tool) for tool in step.tools):
-            return None
-        if step.only_reads and not record_path(self._recordings.home.root, session.workspace).exists():
+        if not self._may_record(session, step):
             return None
         workspace = self._recordings.workspace_of(session.workspace)
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.recorder import describe_left_out  # noqa: PLC0415
         from whet.rewind.steps import begin_step  # noqa: PLC0415
 
-        def begin() -> tuple[int, str, bool]:
+        def begin() -> tuple[int, str, bool] | None:
+            if step.only_reads and not workspace.is_recorded:
+                return None
             number, finished = begin_step(workspace, session.id, step.turn, step.step)
             return number, describe_left_out(workspace.left_out()), finished is not None
 
         late = asyncio.get_running_loop().call_later(_SILENT_S, self._notify_once, emit, _RECORDING)
         try:
-            number, line, finished = await self._recordings.pool.run(begin)
+            begun = await self._recordings.pool.run(begin)
         except WorkspaceTooLarge as error:
             self._given_up = True
             self._notify_once(
@@ -249,6 +259,9 @@ class RecordingObserver(TurnObserver):
             text = f"this step can't be taken back, its files could not be recorded: {_error_line(error)}"
             self._notify_once(emit, text, must_show=True)
         else:
+            if begun is None:
+                return None
+            number, line, finished = begun
             if finished:
                 self._notify_once(emit, "a rewind that was cut off has been finished")
             if line:

@@ -49,8 +49,7 @@ def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
     """
     with workspace.exclusive():
         after = workspace.look(short=True)
-        before = workspace.file.write_unsynced(lambda db: database.end_record(db, record, after))
-
+        before = workspace.end_step(record, after)
     if before == after:
         return []
     from whet.rewind.differences import diff_states  # noqa: PLC0415  most steps change nothing
