@@ -159,7 +159,9 @@ def _pursue(options: ChatOptions, target: GoalWish | GoalRow, *, as_json: bool) 
     is_present = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     async def run() -> GoalReport:
-        person = ring_for(LinePerson(), settings.notify) if is_present else NobodyPresent()
+        person = (
+            ring_for(LinePerson(theme=settings.ui.theme), settings.notify) if is_present else NobodyPresent()
+        )
         async with aclosing(await start_app(options, settings, person)) as app:
             runner = GoalRunner(app.sessions, _silent if as_json else _show)
             if isinstance(target, GoalWish):
