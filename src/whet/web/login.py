@@ -57,8 +57,8 @@ class SiteLogin:
 
         return serve
 
-    def accept_form(self, handler: Handler) -> PageHandler:
-        """Handle a form of at most `MAX_BYTES` from a logged-in person, if our own page of this session sent
+    def accept_form(self, handler: Handler, max_bytes: int = MAX_BYTES) -> PageHandler:
+        """Handle a form of at most `max_bytes` from a logged-in person, if our own page of this session sent
         it.
 
         The handler finds it in `request.state`: `form` holds its fields, `files` its files.
@@ -70,7 +70,7 @@ class SiteLogin:
             if visit is None:
                 return self.problem(403, f"You are not signed in (any more). {undone}.")
             try:
-                form = await read_upload(request, MAX_BYTES)
+                form = await read_upload(request, max_bytes)
             except BadForm as error:
                 return self.problem(error.status, f"{undone}: {error}.")
             if not has_origin(request.headers) or not is_own_form(visit, form.fields.get("csrf", "")):
