@@ -14,7 +14,7 @@ from whet.cli.main import run_on_loop
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.contract.events import Event, TextDelta, ToolFinished, TurnEnd
+from whet.contract.events import Event, TextDelta, ToolFinished, TurnEnd, show_nothing
 from whet.contract.protocols import NobodyPresent
 from whet.contract.texts import call_subject
 from whet.goals.pursuit import GoalRunner, report
@@ -159,9 +159,11 @@ def _pursue(options: ChatOptions, target: GoalWish | GoalRow, *, as_json: bool) 
     is_present = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     async def run() -> GoalReport:
-        person = ring_for(LinePerson(), settings.notify) if is_present else NobodyPresent()
+        person = (
+            ring_for(LinePerson(theme=settings.ui.theme), settings.notify) if is_present else NobodyPresent()
+        )
         async with aclosing(await start_app(options, settings, person)) as app:
-            runner = GoalRunner(app.sessions, _silent if as_json else _show)
+            runner = GoalRunner(app.sessions, show_nothing if as_json else _show)
             if isinstance(target, GoalWish):
                 row, session = await runner.start(target)
             else:
@@ -179,10 +181,6 @@ def _pursue(options: ChatOptions, target: GoalWish | GoalRow, *, as_json: bool) 
     emit_json(msgspec.to_builtins(done)) if as_json else click.echo("\n".join(report_lines(done)))
     if done.goal.state != "achieved":
         raise click.exceptions.Exit(1)
-
-
-def _silent(event: Event) -> None:
-    del event
 
 
 def _show(event: Event) -> None:

@@ -162,7 +162,7 @@ async def _run(
     notices: Sequence[str],
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
-    line_person = _make_line_person() if is_interactive else None
+    line_person = _make_line_person(settings.ui.theme) if is_interactive else None
     person = _called_back(line_person, settings) if line_person is not None else NobodyPresent()
     async with aclosing(await start_app(options, settings, person)) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
@@ -173,7 +173,7 @@ async def _run(
         session = await open_session(app, options)
         if not session.log.session.title:
             await session.log.details.set_title(make_title(question))
-        report = OneShotReport(session, options.output, app.sessions)
+        report = OneShotReport(session, options.output, app.sessions, settings.ui.theme)
         for notice in notices:
             report.emit(Notice(notice, must_show=True))
         code = await _answer(report, session.user_message(question, images), line_person)
@@ -181,10 +181,10 @@ async def _run(
         return code
 
 
-def _make_line_person() -> LinePerson:
+def _make_line_person(theme: str) -> LinePerson:
     from whet.terminal.person import LinePerson  # noqa: PLC0415 - only a terminal has a person
 
-    return LinePerson()
+    return LinePerson(theme=theme)
 
 
 def _called_back(person: LinePerson, settings: Settings) -> Person:
@@ -244,6 +244,7 @@ class OneShotReport(msgspec.Struct):
     session: Session
     output: Output
     opener: SessionOpener
+    theme: str = "auto"
     _calls: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
     _subjects: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     _notices: list[str] = msgspec.field(default_factory=list[str])
@@ -363,7 +364,7 @@ class OneShotReport(msgspec.Struct):
             if reason := wording.failure(event):
                 _say("  " + wording.clip(reason, width - 2))
             if event.edits:
-                _say_edits(event, width)
+                _say_edits(event, width, self.theme)
 
     def _aside(self, event: Event) -> None:
         line = wording.aside(event)
@@ -381,11 +382,11 @@ class OneShotReport(msgspec.Struct):
             _say(line)
 
 
-def _say_edits(event: ToolFinished, width: int) -> None:
+def _say_edits(event: ToolFinished, width: int, theme_name: str) -> None:
     from whet.terminal.diff_view import paint_edit  # noqa: PLC0415 - only after an edit
     from whet.terminal.themes import find_theme  # noqa: PLC0415 - as above
 
-    theme = find_theme("auto", os.environ)
+    theme = find_theme(theme_name, os.environ)
     for edit in event.edits:
         if len(event.edits) > 1:
             _say(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")

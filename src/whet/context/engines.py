@@ -25,14 +25,12 @@ from whet.contract.context_engine import (
 )
 from whet.contract.events import Emit
 from whet.contract.protocols import ModelInfo
-from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
-from whet.late import late_pattern
+from whet.contract.tools import TOOL_NAME, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.store.transcript import Transcript
 
 DEFAULT = "compressor"
 NONE = "none"
 TOOLSET = "context_engine"
-_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}")
 
 
 class NoEngine(ContextEngine):
@@ -127,7 +125,7 @@ def _parse_schema(schema: object) -> ToolSpec | str:
     name = bare.get("name")
     if not isinstance(name, str) or not name:
         return ""
-    if not _NAME.fullmatch(name):
+    if not TOOL_NAME.fullmatch(name):
         return f"its tool {name[:80]!r} is left out, no server would accept the name"
     empty: dict[str, Any] = {"type": "object", "properties": {}}
     parameters: object = bare.get("parameters") or empty

@@ -220,3 +220,7 @@ Event = (
     | TurnEnd
 )
 Emit = Callable[[Event], None]
+
+
+def show_nothing(event: Event) -> None:
+    """Show nothing of an event: no one is there to see it, or it is shown elsewhere."""

@@ -52,6 +52,11 @@ def from_json(data: bytes | bytearray | memoryview | str, kind: type[T], *, stri
     return shared_decoder(kind, strict=strict).decode(data)
 
 
+def to_json(value: object) -> str:
+    """Write a value as JSON, on one line."""
+    return msgspec.json.encode(value).decode()
+
+
 def from_values(
     value: Any, kind: type[T], *, strict: bool = True, dec_hook: Callable[[type, Any], Any] | None = None
 ) -> T:

@@ -7,6 +7,7 @@ This module does not know about any concrete tool.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -19,8 +20,11 @@ from whet.contract.messages import ImagePart
 from whet.contract.tags import Tag as Tag
 from whet.contract.tags import declare as declare
 from whet.contract.tags import tags_of as tags_of
+from whet.late import late_pattern
 
 Effect = Literal["read", "write", "execute", "network", "send"]
+TOOL_NAME: re.Pattern[str] = late_pattern(r"[A-Za-z0-9_-]{1,64}")
+"""The names of tools that every model server accepts."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):

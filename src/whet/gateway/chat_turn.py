@@ -11,7 +11,7 @@ import apsw
 
 from whet.app.conversations.hosted import Receipt, no_begin
 from whet.contract.errors import StoreError, WhetError
-from whet.contract.events import ConfirmationAsked, EndReason, Event, Notice
+from whet.contract.events import ConfirmationAsked, EndReason, Event, Notice, show_nothing
 from whet.contract.messages import ImagePart
 from whet.gateway.asking import ChatPerson
 from whet.gateway.chat_record import ConversationRows
@@ -107,7 +107,8 @@ async def steer(record: ConversationRows, row: InRow, text: str, images: Sequenc
     continues."""
     hosted, session_id = record.parts.hosted, record.chat.session_id
     receipt = _make_receipt(record, row, steered=session_id)
-    await hosted.submit(session_id, text, images, emit=_ignore, busy="steer", receipt=receipt)
+    # the running turn's own listener shows its events
+    await hosted.submit(session_id, text, images, emit=show_nothing, busy="steer", receipt=receipt)
 
 
 def _make_receipt(
@@ -187,7 +188,3 @@ def error_line(error: WhetError) -> str:
     """Format an error as one line for a person."""
     hint = f" ({error.hint})" if error.hint else ""
     return mask(f"{error.message}{hint}")
-
-
-def _ignore(event: Event) -> None:
-    """Do nothing: the running turn's own listener shows the event."""

@@ -22,7 +22,7 @@ import msgspec
 from whet.clock import Clock
 from whet.contract.channels import Channel, Outgoing, SendFailed
 from whet.contract.errors import StoreError
-from whet.contract.texts import from_json
+from whet.contract.texts import from_json, to_json
 from whet.gateway import outbox
 from whet.store import chats
 from whet.store.chats import ChatRecord, OutRow
@@ -88,7 +88,7 @@ class Deliveries:
                         edits = chats.get_chat(connection, row.chat).draft
                     repeatable = is_recent or bool(edits) or outbox.is_notice(message)
                     state = "queued" if repeatable else "unknown"
-                    chats.replace_message_body(connection, row.id, _encode_message(message))
+                    chats.replace_message_body(connection, row.id, to_json(message))
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
                     # the platform did not refuse it, so no longer wait is due
                     chats.uncount_attempt(connection, row.id)
@@ -208,7 +208,7 @@ class Deliveries:
         message = msgspec.structs.replace(message, edits="", since_ms=0)
 
         def work(connection: apsw.Connection) -> None:
-            chats.replace_message_body(connection, row.id, _encode_message(message))
+            chats.replace_message_body(connection, row.id, to_json(message))
             if is_draft:
                 chats.set_draft(connection, chat.id, "")
 
@@ -249,7 +249,7 @@ class Deliveries:
             if since_ms:
                 # its present state: it may no longer edit another message
                 now = chats.get_message(connection, row.id)
-                chats.replace_message_body(connection, row.id, _encode_message(_with_since(now, since_ms)))
+                chats.replace_message_body(connection, row.id, to_json(_with_since(now, since_ms)))
             chats.end_sending(connection, row.id, "queued", error=error.reason, again_ms=again_ms)
             if not is_try:
                 chats.uncount_attempt(connection, row.id)
@@ -302,7 +302,3 @@ def _with_since(row: OutRow, since_ms: int) -> Outgoing:
     """Return a message that may have arrived at this time, or at the earlier time that it already has."""
     message = _read(row)
     return message if message.since_ms else msgspec.structs.replace(message, since_ms=since_ms)
-
-
-def _encode_message(message: Outgoing) -> str:
-    return msgspec.json.encode(message).decode()

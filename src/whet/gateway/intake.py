@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from whet.contract.channels import ChatPlace, Incoming, Outgoing, SendFailed
-from whet.contract.texts import from_json, short
+from whet.contract.texts import from_json, short, to_json
 from whet.gateway import outbox
 from whet.gateway.acts import continues_act, seconds_for_more
 from whet.gateway.chat_record import ConversationParts
@@ -137,7 +137,7 @@ class UpdateIntake:
         if update.verb == "reaction":
             self._store_reaction(connection, update, now_ms)
             return 0, "known"
-        row = chats.add_update(connection, update.place, update.update_id, _encode(update), now_ms)
+        row = chats.add_update(connection, update.place, update.update_id, to_json(update), now_ms)
         return chats.get_or_create_chat(connection, update.place).id, "known" if row is None else "taken"
 
     def _handle_edit(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> tuple[int, Verdict]:
@@ -150,14 +150,14 @@ class UpdateIntake:
             former = from_json(latest, Incoming)
             if (former.text, former.files) == (update.text, update.files):
                 return 0, "known"
-        body = _encode(msgspec.structs.replace(update, verb="message"))
+        body = to_json(msgspec.structs.replace(update, verb="message"))
         waits = chat_changes.replace_waiting_update(
             connection, chat_id, update.ref, body if has_contents else ""
         )
         begun = "" if waits else chat_changes.read_begun_update(connection, chat_id, update.ref)
         if begun:
             was = short(from_json(begun, Incoming).text, _MAX_SHOWN_CHARS)
-            body = _encode(msgspec.structs.replace(update, quoted=was))
+            body = to_json(msgspec.structs.replace(update, quoted=was))
         row = chats.add_update(connection, update.place, update.update_id, body, now_ms)
         if begun:
             return chat_id, "taken"
@@ -179,7 +179,7 @@ class UpdateIntake:
             return
         quoted = short(from_json(body, Outgoing).text, _MAX_SHOWN_CHARS)
         stored = msgspec.structs.replace(update, place=chat.place, quoted=quoted)
-        chat_changes.add_reaction(connection, chat.place, update.update_id, _encode(stored), now_ms)
+        chat_changes.add_reaction(connection, chat.place, update.update_id, to_json(stored), now_ms)
 
     def _post_text(self, connection: apsw.Connection, chat_id: int, text: str, now_ms: int) -> int:
         chats.queue_messages(connection, chat_id, [msgspec.json.encode(Outgoing(text)).decode()], now_ms)
@@ -241,10 +241,6 @@ class UpdateIntake:
         with suppress(SendFailed):  # it is decided even if this notice fails
             await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
-
-
-def _encode(update: Incoming) -> str:
-    return msgspec.json.encode(update).decode()
 
 
 def _offer_text(code: str) -> str:

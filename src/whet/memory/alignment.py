@@ -12,12 +12,11 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from whet.memory.folding import fold, strip_marks
+from whet.memory.folding import PACKED, fold, strip_marks
 
 _ELLIPSIS = re.compile(r"\s*(?:\[?(?:…|\.{3,})\]?|\[\s*\])\s*")
 _MIN_CHARS = 6
 _MIN_PACKED = 4
-_PACKED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"[^\W_]+")
 _MIN_WORDS = 4
 _MIN_TYPO_CHARS = 5
@@ -38,7 +37,7 @@ def may_hold(folded: str, quote: str) -> bool:
     """Return whether a folded text has at least half of the quote's words, so that aligning it is worth the
     time."""
     words = _WORD.findall(fold(quote))
-    return 2 * sum(word in folded for word in words) >= len(words) or _PACKED.search(quote) is not None
+    return 2 * sum(word in folded for word in words) >= len(words) or PACKED.search(quote) is not None
 
 
 def find_aligned(text: str, quote: str) -> list[tuple[int, int]]:
@@ -74,7 +73,7 @@ def read_letters(text: str) -> Letters:
 
 
 def _is_long_enough(piece: Letters) -> bool:
-    return len(piece.text) >= (_MIN_PACKED if _PACKED.search(piece.text) else _MIN_CHARS)
+    return len(piece.text) >= (_MIN_PACKED if PACKED.search(piece.text) else _MIN_CHARS)
 
 
 def _find_pieces(text: str, letters: Letters, pieces: Sequence[str]) -> list[tuple[int, int]]:
@@ -106,7 +105,7 @@ def _is_edge(text: str, left: int, right: int) -> bool:
     if left < 0 or right >= len(text):
         return True
     pair = text[left], text[right]
-    if any(map(_PACKED.match, pair)):
+    if any(map(PACKED.match, pair)):
         return not all(map(str.isdigit, pair))
     return not (pair[0].isalnum() and pair[1].isalnum())
 

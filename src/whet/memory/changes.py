@@ -196,11 +196,8 @@ class Changes:
     ) -> GateVerdict:
         old = "" if request.action == "add" else notes.find_entry(base, request.old_text).statement
         is_by_hand = origin.write_origin in ("user", "import") or self.judge_override is not None
-        if request.action == "remove":
-            from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
-
-            if is_by_hand or is_repeated(old, existing):
-                return GateVerdict("user")
+        if request.action == "remove" and (is_by_hand or _is_repeated(old, existing)):
+            return GateVerdict("user")
         claim = Claim("memory", request.content, request.evidence, target=request.target)
         if request.action == "remove":
             claim = Claim("memory", subjects.mask_amounts(old), request.evidence)
@@ -300,6 +297,12 @@ def _list_rows(reader: MemoryReader, request: MemoryRequest) -> list[LedgerRow]:
     return reader.database.read_now(
         lambda db: ledger.select(db, profile=reader.profile, kind="memory", item=request.target)
     )
+
+
+def _is_repeated(old: str, existing: Sequence[str]) -> bool:
+    from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
+
+    return is_repeated(old, existing)
 
 
 def _find_similar(text: str, existing: Sequence[str]) -> str:

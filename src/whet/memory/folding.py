@@ -23,6 +23,8 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _ENCODED = re.compile(r"[\w+/-]{8,}")
 _ESCAPED = re.compile(r"(?:\\x|%)([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\0?([0-7]{3})")
 _URL_SAFE = str.maketrans("+/", "-_")
+PACKED: re.Pattern[str] = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+"""A character of a script whose words have no blanks between them, or few letters."""
 _UNSPACED_SCRIPTS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
 
 # Words that occur in rules about any subject.

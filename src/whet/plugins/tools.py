@@ -8,16 +8,23 @@ and output counts as untrusted, so that the gate asks.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack, get_args
 
 from whet.contract.errors import BadInput, PluginError
-from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec, is_json_type
+from whet.contract.tools import (
+    TOOL_NAME,
+    Effect,
+    Handler,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolSpec,
+    is_json_type,
+)
 from whet.plugins.calls import accepted_keywords, attribute_errors, call, fields_of
 
 _OWN_TAGS = frozenset({"untrusted", "destructive"})
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class PluginToolOptions(TypedDict, total=False):
@@ -56,7 +63,7 @@ def make_tool(
     `schema` is a function schema, bare or wrapped as {"type": "function", "function": ...}, or only the
     parameters' JSON schema.
     """
-    if not _NAME.fullmatch(name):
+    if not TOOL_NAME.fullmatch(name):
         raise _registration_error(
             plugin, f"the tool name {name[:80]!r} is not usable (letters, digits, _ and -)"
         )

@@ -24,7 +24,7 @@ from whet.contract.events import ReasoningDelta, TextDelta
 from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage, sent_content
 from whet.contract.protocols import ModelInfo, ModelReply
 from whet.contract.texts import NOT_JSON, is_object
-from whet.contract.tools import ToolSpec
+from whet.contract.tools import TOOL_NAME, ToolSpec
 from whet.late import late_pattern
 from whet.providers.tool_schemas import accepted_schema
 
@@ -32,7 +32,6 @@ T = TypeVar("T")
 ENCODER = msgspec.json.Encoder()
 # msgspec can't decode a union with Raw, so an absent field is an empty Raw.
 ABSENT = msgspec.Raw()
-_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}")
 _NOT_NAME = late_pattern(r"[^A-Za-z0-9_-]")
 # What `odd_events` leaves where a character was split or is none: halves of a pair, and stray bytes.
 _HALVES = late_pattern("[\ud800-\udfff]")
@@ -292,7 +291,7 @@ def object_or_empty(text: str) -> str:
 
 def wire_name(name: str) -> str:
     """Return a tool name that every vendor accepts in a history: letters, digits, _ and -, at most 64."""
-    if _NAME.fullmatch(name):
+    if TOOL_NAME.fullmatch(name):
         return name
     return _NOT_NAME.sub("_", name)[:64] or "unnamed"
 

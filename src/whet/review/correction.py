@@ -15,12 +15,12 @@ from typing import Literal
 
 from whet.contract.tools import tags_of
 from whet.memory import typed, units
+from whet.memory.folding import PACKED
 from whet.store.reviews import TurnCall
 
 Correction = Literal["", "said", "redone"]
 _MIN_WORDS = 4
 _MIN_PACKED_CHARS = 6
-_PACKED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _PROGRAM = re.compile(r'"command":\s*"\s*([^\s"\\]+)([^"\\]*)')
 _PART = re.compile(r"[\w./-]+")
 _WORD = re.compile(r"\w{3,}")
@@ -38,7 +38,7 @@ def find_correction(
     """
     typed_text = typed.split(text[:4_000])[0]
     stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
-    is_short = len(stated.split()) < _MIN_WORDS and len(_PACKED.findall(stated)) < _MIN_PACKED_CHARS
+    is_short = len(stated.split()) < _MIN_WORDS and len(PACKED.findall(stated)) < _MIN_PACKED_CHARS
     if not is_short and any(_is_redone(call, item, asked) for call in calls for item in before):
         return "redone"
     chosen = [item for item in before if not _is_asked(_find_program(item), asked)]

@@ -15,7 +15,7 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.config.schema import ModelSettings
 from whet.contract.errors import WhetError
-from whet.contract.texts import from_json
+from whet.contract.texts import from_json, to_json
 from whet.contract.tools import Tag, tags_of
 from whet.store import jobs, reviews
 from whet.store.database import read_time
@@ -90,9 +90,9 @@ def queue_review(
     waiting_job = jobs.find_waiting(connection, reviews.KIND, conversation_id)
     if waiting_job is not None and (merged := _merge_jobs(waiting_job.payload, review_job)) is not None:
         at_once = iso(read_time(connection, clock)) if review_job.is_by_hand else waiting_job.run_after
-        jobs.rewrite(connection, waiting_job, _encode(merged), at_once)
+        jobs.rewrite(connection, waiting_job, to_json(merged), at_once)
         return QueuedJob(waiting_job.id, merged.kinds)
-    job = NewJob(reviews.KIND, _encode(review_job), subject=conversation_id)
+    job = NewJob(reviews.KIND, to_json(review_job), subject=conversation_id)
     job_id = jobs.enqueue(connection, job, clock)
     reviews.add(connection, job_id, review_job.session_id)
     return QueuedJob(job_id, review_job.kinds)
@@ -125,7 +125,3 @@ def _merge_jobs(payload: str, new: ReviewJob) -> ReviewJob | None:
         corrected_turns=tuple(dict.fromkeys((*old.corrected_turns, *new.corrected_turns))),
         plain_is_enough=all(job.is_plain or job.plain_is_enough for job in (old, new)),
     )
-
-
-def _encode(review_job: ReviewJob) -> str:
-    return msgspec.json.encode(review_job).decode()

@@ -22,7 +22,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session, TurnLimits
 from whet.clock import Clock, iso
 from whet.contract.errors import NotFound
-from whet.contract.events import Event
+from whet.contract.events import show_nothing
 from whet.contract.messages import Message
 from whet.contract.protocols import Gate, ModelLink, NobodyPresent, Provider
 from whet.contract.texts import short
@@ -171,12 +171,8 @@ async def ask_once(
     )
     why_not = ""
     if await transcript.claim_unfinished_turn() is not None:
-        why_not = (await run_turn(session, None, _ignore)).error
+        why_not = (await run_turn(session, None, show_nothing)).error
     elif not transcript.messages:
-        why_not = (await run_turn(session, Message(role="user", content=question), _ignore)).error
+        why_not = (await run_turn(session, Message(role="user", content=question), show_nothing)).error
     answer = "\n".join(message.text for message in transcript.messages if message.role == "assistant")
     return answer, why_not
-
-
-def _ignore(event: Event) -> None:
-    """Show nothing."""

@@ -35,7 +35,7 @@ from whet.contract.errors import (
     RateLimited,
     WhetError,
 )
-from whet.contract.events import Event, ReviewFinished
+from whet.contract.events import ReviewFinished, show_nothing
 from whet.contract.messages import Message
 from whet.contract.protocols import Provider
 from whet.contract.tools import tags_of
@@ -228,12 +228,12 @@ class ReviewWorker:
         if (reason := await self._read_end_reason(fork)) in ("answered", "budget"):
             return "" if fork.is_brief else _note(reason, self._settings.max_steps)
         if await session.log.claim_unfinished_turn() is not None:
-            end = await run_turn(session, None, _ignore)
+            end = await run_turn(session, None, show_nothing)
         else:
-            end = await run_turn(session, await self._next_message(fork), _ignore)
+            end = await run_turn(session, await self._next_message(fork), show_nothing)
         more = EXPECTED_CALLS if fork.is_brief else 0
         while more and end.reason == "budget" and not _is_written(session.log.messages):
-            end = await run_turn(session, Message(role="user", content=wording.GO_ON), _ignore)
+            end = await run_turn(session, Message(role="user", content=wording.GO_ON), show_nothing)
             more -= 1
         if end.reason in ("answered", "budget"):
             return "" if fork.is_brief else end.error
@@ -344,7 +344,3 @@ def _note(reason: str, max_steps: int) -> str:
 def _line(error: WhetError) -> str:
     """Return an error as one line without secrets."""
     return mask(" ".join(error.message.split()))[:300]
-
-
-def _ignore(event: Event) -> None:
-    """Show nothing of a review's own turn."""

@@ -33,7 +33,7 @@ from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.channels import Outgoing
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, WhetError
-from whet.contract.events import Event, TurnEnd
+from whet.contract.events import TurnEnd, show_nothing
 from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.schedules import timing
@@ -149,7 +149,7 @@ async def _run_turn(
 
     return _run_result(
         await run_with_followups(
-            opener.helpers, session, session.user_message(schedule.prompt), _ignore, record_prompt
+            opener.helpers, session, session.user_message(schedule.prompt), show_nothing, record_prompt
         )
     )
 
@@ -165,7 +165,7 @@ async def _finish_turn(opener: SessionOpener, session: Session, run: ScheduleRun
     match reason:
         case "":
             try:
-                return _run_result(await run_with_followups(opener.helpers, session, None, _ignore))
+                return _run_result(await run_with_followups(opener.helpers, session, None, show_nothing))
             except NotFound as busy:
                 raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from busy
         case "answered" | "budget" | "failed" | "refused" | "crashed":
@@ -201,10 +201,6 @@ async def _deliver(services: Services, schedule: Schedule, outcome: RunResult) -
         bell.notify(f"Whet: {schedule.name} ({outcome.result})", outcome.text or outcome.note)
         await bell.aclose()
     return outcome
-
-
-def _ignore(event: Event) -> None:
-    """Ignore the event: no one is there to see it."""
 
 
 # A file target is stored as an absolute path, which begins with a slash, so it never matches this.

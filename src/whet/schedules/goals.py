@@ -10,7 +10,7 @@ import apsw
 from whet.app.conversations.session_parts import SessionExtras
 from whet.app.conversations.sessions import SessionOpener
 from whet.contract.errors import ConfigError
-from whet.contract.events import Event
+from whet.contract.events import show_nothing
 from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish, result_text
 from whet.store import goals, schedules
@@ -32,7 +32,7 @@ async def pursue(
     opener: SessionOpener, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun, extras: SessionExtras
 ) -> tuple[RunEnd, str, str]:
     """Pursue a run's goal, or continue it. Return how it ended, a note, and the text to send."""
-    runner = GoalRunner(opener, _ignore)
+    runner = GoalRunner(opener, show_nothing)
     wish = GoalWish(schedule.prompt, aim.verify, aim.budget_usd, aim.steps, aim.guard, aim.may_change)
     session_id = run.session_id or schedule.session_id
     stored_goal = (
@@ -74,7 +74,3 @@ def _run_end(done: GoalReport) -> tuple[RunEnd, str, str]:
         f"goal {goal.state}" + (f": {goal.note}" if goal.note else ""),
         result_text(done),
     )
-
-
-def _ignore(event: Event) -> None:
-    """Ignore the event: no one is there to see it."""

@@ -37,10 +37,10 @@ class Attachments:
     """Fetches and reads the attachments of requests. Keeps the last images that were fetched and the texts of
     the last documents, because clients send the whole conversation each time."""
 
-    def __init__(self, pool: ToolPool, limits: WebLimits, source: PageSource | None = None) -> None:
+    def __init__(self, pool: ToolPool, limits: WebLimits) -> None:
         self._pool = pool
         self._limits = limits
-        self._source = source
+        self._source: PageSource | None = None
         self._images: OrderedDict[str, str] = OrderedDict()
         self._texts: OrderedDict[bytes, str] = OrderedDict()
 

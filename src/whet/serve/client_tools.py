@@ -20,13 +20,12 @@ from whet.app.conversations.session_parts import NO_EXTRAS, SessionExtras
 from whet.contract.answers import find_schema_fault
 from whet.contract.errors import ToolError
 from whet.contract.messages import ImagePart, ToolCall
-from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
+from whet.contract.tools import TOOL_NAME, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.serve.wire import ApiError
 
 TOOLSET = "client"
 _MAX_TOOLS = 256
 _LEFT_OUT = ("web_search", "web_fetch", "tool_search")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CALL_ID = re.compile(r"call_([0-9A-Za-z]{16})_[0-9a-f]{12}")
 
 
@@ -47,7 +46,7 @@ class HandedOver(msgspec.Struct, frozen=True):
 
 def spec_of(name: object, description: object, parameters: object, location: str) -> ToolSpec:
     """Read one tool of a program. Raises ApiError that names the field."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         raise ApiError(
             400, "a tool needs a name of at most 64 letters, digits, _ and -", param=f"{location}.name"
         )

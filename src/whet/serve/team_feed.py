@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from whet.contract.errors import StoreError
-from whet.contract.events import Event
+from whet.contract.events import Event, show_nothing
 from whet.contract.texts import shared_decoder
 from whet.serve.feed import EVENT_ID, GAP_PIECE, Feed, Feeds, is_too_much, piece_of
 from whet.store.team import TeamDatabase
@@ -57,7 +57,7 @@ class TeamFeed(Feed):
     """The newest events of one session: all events after `start`."""
 
     def __init__(self, start: int) -> None:
-        super().__init__(_NAME, _ignore)
+        super().__init__(_NAME, show_nothing)  # events are read as rows
         self.start: int = start
         self.newest: int = start
         self.size_bytes: int = 0
@@ -243,7 +243,3 @@ def _piece(row: EventRow) -> bytes:
 def _number_of(last_id: str) -> int | None:
     match = EVENT_ID.fullmatch(last_id)
     return int(match[2]) if match is not None and match[1] == _NAME else None
-
-
-def _ignore(event: Event) -> None:
-    """Do nothing: feeds receive their events as rows."""

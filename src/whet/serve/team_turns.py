@@ -15,7 +15,7 @@ import msgspec
 from whet.app.conversations.hosted import SessionHost
 from whet.clock import Clock
 from whet.contract.errors import WhetError
-from whet.contract.events import Emit, Event, Notice, TurnEnd
+from whet.contract.events import Emit, Event, Notice, TurnEnd, show_nothing
 from whet.serve.team_feed import TeamFeeds
 from whet.serve.team_questions import TeamQuestions
 from whet.serve.turns import TurnInput, Turns
@@ -103,7 +103,7 @@ class TeamTurns(Turns):
             if turn is None:
                 return False
             try:
-                await self._follow(turn, turn_input, _ignore)
+                await self._follow(turn, turn_input, show_nothing)  # listeners read the feed
             except WhetError as error:
                 self.feeds.add(session_id, Notice(error.message))
             return True
@@ -218,10 +218,6 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
 def _cancelling(session_id: str) -> ScopedWork:
     """Return the work that cancels a session's turns."""
     return ScopedWork(session_id, lambda db: orders.cancel(db, session_id))
-
-
-def _ignore(event: Event) -> None:
-    """Do nothing: listeners receive the event from the feed."""
 
 
 def turns_of_team(hosted: SessionHost, clock: Clock, beat_s: float, answer_wait_s: float) -> TeamTurns:

@@ -10,6 +10,7 @@ import msgspec
 
 from whet.clock import iso
 from whet.contract.messages import Message
+from whet.contract.texts import to_json
 from whet.store import rows, sessions
 from whet.store.live import LiveList, list_decoder, read_list
 from whet.store.transcript import Transcript, TurnRecord
@@ -50,7 +51,7 @@ def insert_compaction(connection: apsw.Connection, key: int, new: NewCompaction)
             key,
             new.turn,
             new.after_seq,
-            _encode(new.live),
+            to_json(new.live),
             new.engine,
             new.tokens_before,
             new.tokens_after,
@@ -183,13 +184,9 @@ def view_after(connection: apsw.Connection, key: int, turn: int, first_turn: int
         (key, last),
     ).fetchone()
     live, after = (list_decoder.decode(row[0]), row[1]) if row and not first_turn else (LiveList(), 0)
-    return _encode([*live, *(seq for seq, _ in visible_rows if seq > after)])
+    return to_json([*live, *(seq for seq, _ in visible_rows if seq > after)])
 
 
 def read_view(connection: apsw.Connection, key: int, text: str) -> list[Message]:
     """Return the messages of a list written by `view_after`."""
     return read_list(connection, key, text, UndoneParts(), {})[0]
-
-
-def _encode(live: LiveList) -> str:
-    return msgspec.json.encode(live).decode()

@@ -17,7 +17,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import Message, to_dict
-from whet.contract.texts import map_texts
+from whet.contract.texts import map_texts, to_json
 from whet.log import mask
 from whet.store import rows, sessions
 from whet.store.parts import AnswerPart, ConversationPart, PersonPart, list_parts
@@ -30,9 +30,9 @@ def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
     session = sessions.get(connection, session_id)
     system, tools = sessions.read_prefix(connection, session_id)
     meta: dict[str, Any] = {**msgspec.to_builtins(session), "system_prompt": system, "tools": tools}
-    yield _line({"meta": _mask_texts(meta)})
+    yield to_json({"meta": _mask_texts(meta)})
     for message in iter_messages(connection, session_id):
-        yield _line(_mask_texts(to_dict(message)))
+        yield to_json(_mask_texts(to_dict(message)))
 
 
 def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
@@ -98,7 +98,3 @@ def iter_with_turns(
 def _mask_texts(value: Any) -> Any:
     """Mask every text in a JSON value. This happens before encoding because an escape would hide a secret."""
     return map_texts(value, mask)
-
-
-def _line(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -15,7 +15,7 @@ import msgspec
 
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
-from whet.contract.texts import shared_decoder
+from whet.contract.texts import shared_decoder, to_json
 
 Kind: TypeAlias = Literal["memory", "skill"]
 State: TypeAlias = Literal["staged", "active", "quarantined", "inbox", "undone", "rejected", "refused"]
@@ -124,7 +124,7 @@ def insert_row(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
     """Insert a change and return its row."""
     names = ", ".join((*_GIVEN, "at", "changes", "evidence", *_ORIGIN))
     values = [getattr(new, name) for name in _GIVEN]
-    values += [now, _json(new.changes), _json(new.evidence)]
+    values += [now, to_json(new.changes), to_json(new.evidence)]
     values += [getattr(new.origin, name) for name in _ORIGIN]
     marks = ", ".join("?" * len(values))
     connection.execute(f"INSERT INTO ledger ({names}) VALUES ({marks})", values)
@@ -166,7 +166,7 @@ def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Ledger
         values += states
     if session_id := filters.get("session_id"):
         where.append("(session_id = ? OR parent_session_id = ? OR instr(evidence, ?))")
-        values += [session_id, session_id, _json(session_id)]
+        values += [session_id, session_id, to_json(session_id)]
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM ledger WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?",
         (*values, limit or -1),
@@ -219,7 +219,3 @@ def _read_row(row: tuple[Any, ...]) -> LedgerRow:
     head, origin, remark = list(row[:17]), row[17:-1], row[-1]
     head[9], head[12] = _changes.decode(head[9]), _quotes.decode(head[12])
     return LedgerRow(*head, Origin(*origin), remark)  # pyright: ignore[reportCallIssue] the columns are the fields
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import apsw
 
 from whet.app.conversations.hosted import Receipt, SessionHost
-from whet.contract.events import Event
+from whet.contract.events import show_nothing
 from whet.contract.messages import Message
 from whet.postgres.rows import StatementRows
 from whet.store.database import StateDatabase
@@ -66,7 +66,8 @@ async def _deliver_orders(
         if number > running.read_to:
             running.read_to = number
             receipt = Receipt(lambda db, number=number: _mark_read(db, number))
-            await hosted.submit(taken_turn.session_id, text, emit=_ignore, busy="steer", receipt=receipt)
+            # the turn's own events include the messages that it took
+            await hosted.submit(taken_turn.session_id, text, emit=show_nothing, busy="steer", receipt=receipt)
     if running.is_cancelled and not running.is_called_off:
         running.is_called_off = hosted.cancel(taken_turn.session_id)
 
@@ -87,7 +88,3 @@ async def restore_messages(running: RunningTurn, hosted: SessionHost) -> None:
 def _mark_read(connection: apsw.Connection, number: int) -> Sequence[QueuedJob]:
     orders.mark_read(connection, number)
     return ()
-
-
-def _ignore(event: Event) -> None:
-    """Show nothing: the turn's own events include the messages it took."""

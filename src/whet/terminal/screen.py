@@ -131,9 +131,9 @@ def picked_choice(line: str, choices: Sequence[tuple[str, str]]) -> int | str:
 class LineScreen:
     """A screen that only writes text and reads lines; input is read only while `idle` is set."""
 
-    def __init__(self, marks: Marks, idle: asyncio.Event) -> None:
+    def __init__(self, marks: Marks, idle: asyncio.Event, theme: str) -> None:
         self.stop_turn: Callable[[], object] = raise_interrupt
-        self.person: Person = LinePerson(lambda: self.stop_turn())
+        self.person: Person = LinePerson(lambda: self.stop_turn(), theme)
         self._marks = marks
         self._idle = idle
         self._signals: asyncio.Queue[PromptSignal] = asyncio.Queue()

@@ -36,15 +36,13 @@ from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.tags import BUILT_IN
 from whet.contract.texts import NOT_JSON, from_values
-from whet.contract.tools import Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
+from whet.contract.tools import TOOL_NAME, Effect, Handler, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.lanes import ToolPool
-from whet.late import late_pattern
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 _OPTIONS = "tool_options"  # the attribute in which a method keeps them
 _REQUIRED: Any = inspect.Parameter.empty
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_NAME = late_pattern(r"[A-Za-z0-9_-]{1,64}")
 _SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _WORDS = {
     "string": "text",
@@ -124,7 +122,7 @@ def make_tool(function: Callable[..., Any], **options: Unpack[ToolOptions]) -> T
     can't be a tool.
     """
     name = options.get("name") or getattr(function, "__name__", "")
-    if not _NAME.fullmatch(name):
+    if not TOOL_NAME.fullmatch(name):
         raise TypeError(f"a tool can't be named {name!r}: letters, digits, _ and -, at most 64")
     if not hasattr(function, "__code__"):
         raise TypeError(f"tool {name} is not written as a function: its signature can't be read")

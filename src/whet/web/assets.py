@@ -30,13 +30,13 @@ class Asset(msgspec.Struct, frozen=True):
 
 
 _SHARED = files("whet.web") / "static"
+_PATH = "/static"
 
 
 class Assets:
-    """The files of a site's folder and the files that all sites share, below one path."""
+    """The files of a site's folder and the files that all sites share, below `/static`."""
 
-    def __init__(self, folder: Traversable, path: str = "/static") -> None:
-        self._path = path
+    def __init__(self, folder: Traversable) -> None:
         self._by_name: dict[str, Asset] = {}
         self._hashed: dict[str, str] = {}
         for file in sorted((*_SHARED.iterdir(), *folder.iterdir()), key=lambda entry: entry.name):
@@ -46,7 +46,7 @@ class Assets:
             body = file.read_bytes()
             hashed = f"{stem}.{hashlib.sha256(body).hexdigest()[:16]}.{kind}"
             self._by_name[hashed] = Asset(body, _TYPES[kind])
-            self._hashed[file.name] = f"{path}/{hashed}"
+            self._hashed[file.name] = f"{_PATH}/{hashed}"
 
     def url(self, name: str) -> str:
         """Return the URL of a file by its plain name. Raises KeyError if it does not exist."""

@@ -19,8 +19,8 @@ class PersonRouter:
     by it.
     """
 
-    def __init__(self, root_of: Callable[[str], str] = str) -> None:
-        self.root_of = root_of
+    def __init__(self) -> None:
+        self.root_of: Callable[[str], str] = str
         self._there: dict[str, Person] = {}
 
     def connect(self, session_id: str, person: Person | None) -> None:

@@ -89,7 +89,7 @@ def _open_screen(
     options: ChatOptions, settings: Settings, commands: Commands[ChatControl], state: _TerminalState
 ) -> Screen:
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or not sys.stdout.isatty():
-        return LineScreen(state.marks, state.idle)
+        return LineScreen(state.marks, state.idle, settings.ui.theme)
     folder = workspace_of(settings)
     from whet.app.conversations.own_commands import list_prompt_commands  # noqa: PLC0415 a terminal that completes needs them
 
