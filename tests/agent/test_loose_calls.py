@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agent.rig import calls, rig
-from whet.agent.loose_calls import plain_arguments, plain_name
+from whet.agent.loose_calls import fit_values, plain_arguments, plain_name
 from whet.contract.events import ToolFinished, ToolStarted
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet_lab.practice.script import ScriptedReply
 
 OBJECT = {"path": "a", "n": 1}
@@ -98,3 +100,61 @@ async def test_a_mended_call_is_shown_and_stored_as_it_runs(tmp_path: Path) -> N
         sent = json.loads(r.server.requests[-1].body)["messages"]
         (asked,) = [message for message in sent if message["role"] == "assistant"]
         assert asked["tool_calls"][0]["function"] == {"name": "put", "arguments": '{"what":"x"}'}
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "paths": {"type": "array", "items": {"type": "string"}},
+        "size": {"type": "integer"},
+        "all": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+        "query": {"$ref": "#/$defs/Query"},
+        "text": {"type": "string"},
+        "either": {"type": ["string", "array"]},
+        "open": {},
+    },
+    "$defs": {"Query": {"type": "object", "properties": {"limit": {"type": "number"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"paths": '["a.png", "[b]"]'}, {"paths": ["a.png", "[b]"]}),
+        ({"size": "200000", "all": "true"}, {"size": 200_000, "all": True}),
+        ({"all": "null", "query": '{"limit": "2.5"}'}, {"all": None, "query": {"limit": 2.5}}),
+        ({"query": {"limit": "7"}}, {"query": {"limit": 7}}),
+    ],
+)
+def test_a_value_that_is_json_text_gets_the_type_of_its_schema(given: Any, wanted: Any) -> None:
+    """https://github.com/tashfeenahmed/freellmapi/pull/193"""
+    assert fit_values(given, SCHEMA) == wanted
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"text": '["a"]', "either": "[1]", "open": "{}", "unknown": "[]"},
+        {"paths": "a.png", "size": "many", "all": "yes", "query": "[1]"},
+        {"paths": '{"a": 1}', "size": "2.5", "query": '{"limit": 1'},
+        {"paths": "[" * 100_000, "size": True},
+    ],
+)
+def test_text_that_may_be_meant_as_text_stays_text(values: Any) -> None:
+    assert fit_values(values, SCHEMA) == values
+    assert fit_values(values, {"properties": {name: {"$ref": "#/$defs/None"} for name in values}}) == values
+
+
+async def test_a_value_is_converted_before_the_call_is_judged_and_stored(tmp_path: Path) -> None:
+    ran: list[dict[str, Any]] = []
+
+    async def run(_context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
+        ran.append(arguments)
+        return ToolOutput("ok")
+
+    foreign = Tool(ToolSpec("mcp__s__send", "Send.", SCHEMA), "mcp", frozenset({"network"}), run)
+    wanted = calls(("mcp__s__send", '{"paths": "[\\"secrets/x\\"]", "text": "[1]"}'))
+    async with rig(tmp_path, [wanted, ScriptedReply("Done.")], more_tools=[foreign]) as r:
+        await r.turn("go")
+        assert ran == [{"paths": ["secrets/x"], "text": "[1]"}]
+        assert [event.arguments for event in r.seen(ToolStarted)] == ['{"paths":["secrets/x"],"text":"[1]"}']

@@ -196,6 +196,36 @@ async def test_a_stream_that_drips_ends_with_the_calls_time(home: Path) -> None:
         assert out.error_kind == "timeout" and "within 0.2 s" in out.text
 
 
+@pytest.mark.parametrize("says", ["progress", "nothing"])
+async def test_a_call_that_tells_its_progress_has_its_whole_time_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, says: str
+) -> None:
+    """https://github.com/anomalyco/opencode/issues/24965"""
+    loop, passed = asyncio.get_running_loop(), [0.0]
+    real_s = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real_s() + passed[0])
+
+    async def work(request: Request) -> AsyncIterator[bytes]:
+        token = request.message["params"]["_meta"]["progressToken"]
+        for step in range(1, 4):
+            if says == "progress":
+                params = {"progressToken": token, "progress": step}
+                told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+                yield f"data: {json.dumps(told)}\n\n".encode()
+                await until(lambda: len(b.shown) == int(passed[0]) // 8 + 1)
+            passed[0] += 8
+            b.clock.advance(8)
+        yield answered(request, "done")
+
+    def answer(request: Request) -> Answer:
+        return (200, EVENTS, work(request)) if is_call(request) else usual(request)
+
+    server: Callable[[str], McpServerSettings] = lambda url: McpServerSettings(url=url, timeout_s=10)  # noqa: E731
+    async with raw(answer) as (url, _), bench(home, {"web": server(url)}) as b:
+        out = await b.call("mcp__web__echo")
+        assert out.text.endswith("done" if says == "progress" else "its setting is timeout_s")
+
+
 @pytest.mark.parametrize(
     ("session_id", "sent"), [("s-2", True), ("has space", False), ("x" * 2_000, False), ("\u00e9", False)]
 )

@@ -71,10 +71,14 @@ def test_what_is_called_is_a_tool_that_there_is() -> None:
     async def never(*_given: object) -> ToolOutput:
         raise AssertionError
 
-    spec = ToolSpec("mcp__s__send_mail", "Send a letter.", {"type": "object"})
+    shape = {"type": "object", "properties": {"to": {"type": "array"}}}
+    spec = ToolSpec("mcp__s__send_mail", "Send a letter.", shape)
     tools = {"s": [Tool(spec=spec, toolset="mcp", effects=frozenset({"execute"}), run=never)]}
     meant = ToolFinder(tools, "mcp").tools()[1].stands_for
-    assert meant and meant({"name": spec.name, "arguments": {"a": 1}}) == (spec.name, {"a": 1})
+    assert meant and meant({"name": spec.name, "arguments": {"a": 1, "to": '["x"]'}}) == (
+        spec.name,
+        {"a": 1, "to": ["x"]},
+    )
     for wrong in (
         {"name": "mail"},
         {"name": "terminal", "arguments": {}},

@@ -91,11 +91,15 @@ def _what_is_missing(reply: ModelReply) -> str:
 def _with_plain_calls(session: Session, reply: ModelReply) -> ModelReply:
     """Return the reply with its calls as they were meant, if a model wrote them nearly right."""
     calls = reply.message.tool_calls
-    if all(call.name in session.tools and is_object(call.arguments or "{}") for call in calls):
+    tools = session.tools
+    if all(
+        call.name in tools and tools[call.name].check is not None and is_object(call.arguments or "{}")
+        for call in calls
+    ):
         return reply
     from whet.agent.loose_calls import mend_calls  # noqa: PLC0415 - most calls are right
 
-    return msgspec.structs.replace(reply, message=mend_calls(reply.message, session.tools))
+    return msgspec.structs.replace(reply, message=mend_calls(reply.message, tools))
 
 
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.agent.loose_calls import fit_values
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.mcp.schemas import texts_of
@@ -98,16 +99,16 @@ class ToolFinder:
     def _resolve_call(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the tool that a call refers to, and its arguments. Raises BadInput."""
         name, call_arguments = arguments.get("name"), arguments.get("arguments", {})
-        names = [tool.name for tools in self._tools.values() for tool in tools]
+        tools = {tool.name: tool for tools in self._tools.values() for tool in tools}
         if not isinstance(name, str):
             raise BadInput(f"{self.call_name}: name says which tool; {self.find_name} gives names")
-        if name not in names:
+        if name not in tools:
             near = self._index.find_best(name)[:3]
             offer = ", ".join(tool.name for tool in near) or f"{self.find_name} gives names"
             raise BadInput(f"{self.call_name}: there is no tool {name[:100]!r}", hint=f"perhaps: {offer}")
         if not isinstance(call_arguments, dict):
             raise BadInput(f"{self.call_name}: arguments must be an object")
-        return name, cast("dict[str, Any]", call_arguments)
+        return name, fit_values(cast("dict[str, Any]", call_arguments), tools[name].spec.parameters)
 
     def _directory(self) -> str:
         """Return a text that names the servers and, in turn, as many of their tools as fit."""

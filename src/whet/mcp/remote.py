@@ -43,6 +43,7 @@ _UNKNOWN = "whether it did what was asked is unknown"
 PING_S = 5.0
 _RELIST_PAUSE_S = 1.0
 _PART_S = 5.0
+_LONGEST_CALL_S = 3_600.0
 T = TypeVar("T")
 Work = Callable[[Connection, asyncio.Timeout], Awaitable[T]]
 """An operation on a connection, within a time limit."""
@@ -102,18 +103,19 @@ class Remote:
         progress: Progress | None = None,
         asker: CallPerson | None = None,
     ) -> dict[str, Any]:
-        """Call a tool and return its result. `progress` gets its progress notifications, `asker` the server's
-        questions to the person.
+        """Call a tool and return its result. `progress` gets its progress notifications, which also extend
+        its time limit, `asker` the server's questions to the person.
 
         Raises ToolError.
         """
         params = {"name": tool, "arguments": arguments}
+        limit_s = self.settings.timeout_s
         return await self._run_with_retry(
             lambda to, limit: to.request(
                 "tools/call",
                 params,
-                progress,
-                suspend_limit_while_asking(asker, limit, self.settings.timeout_s),
+                extend_limit_on_progress(progress, limit, limit_s),
+                suspend_limit_while_asking(asker, limit, limit_s),
             )
         )
 
@@ -343,6 +345,20 @@ def suspend_limit_while_asking(
             limit.reschedule(asyncio.get_running_loop().time() + timeout_s)
 
     return CallPerson(asker.owner, ask)
+
+
+def extend_limit_on_progress(progress: Progress | None, limit: asyncio.Timeout, timeout_s: float) -> Progress:
+    """Return a listener that gives a call its whole time again at each progress, for an hour at most."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + max(timeout_s, _LONGEST_CALL_S)
+
+    def extend(params: dict[str, Any]) -> None:
+        if limit.when() is not None and not limit.expired():  # no limit while a person is asked
+            limit.reschedule(min(loop.time() + timeout_s, end_s))
+        if progress is not None:
+            progress(params)
+
+    return extend
 
 
 def _fill_all(
