@@ -17,12 +17,30 @@ LATER: list[Step] = [Say("ok"), User("Now build it."), Run("terminal", "make", "
         ("La réunion est le mardi.", "non, plutôt le mercredi"),
         ("Wir liefern am Montag.", "nein, am Freitag"),
         ("The demo is on Tuesday.", "no, on Thursday"),
+        ("Our VAT rate for books is 7 percent.", "scratch that, it's 5"),
+        ("Die Kiste wiegt 18 Kilo.", "Moment, 22 warens"),
+        ("회의는 3층에서 해요.", "아 잠깐, 5층이요"),
     ],
 )
 def test_the_newest_words_are_kept_with_the_statement_that_they_change(said: str, reply: str) -> None:
     given = verdict([User(said), Say("Noted."), User(reply), *LATER], said, said)
     assert isinstance(given, GateVerdict), given
     assert given.text.index(said) < given.text.index(reply)
+
+
+def test_a_value_that_replaces_another_stays_with_it_after_work_was_done() -> None:
+    said, reply = "Serve the pages on port 8080.", "sorry, 9090"
+    steps: list[Step] = [User(said), Run("terminal", "serve 8080", "up"), Say("ok"), User(reply), *LATER]
+    given = verdict(steps, said, said)
+    assert isinstance(given, GateVerdict), given
+    assert given.text.index(said) < given.text.index(reply)
+
+
+def test_a_number_that_answers_the_assistants_question_is_no_newer_value() -> None:
+    said, reply = "Serve the pages on port 8080.", "250"
+    steps: list[Step] = [User(said), Say("How many users may log in?"), User(reply), *LATER]
+    given = verdict(steps, said, said)
+    assert isinstance(given, GateVerdict) and reply not in given.text, given
 
 
 @pytest.mark.parametrize("reply", ["no", "No, forget it.", "nein"])

@@ -128,9 +128,10 @@ class QuotableTranscript:
             return None
         between = [other for other in self.sources if mine.seq < other.seq < reply.seq]
         is_done = any(other.tool for other in self.sources if mine.turn <= other.turn <= reply.turn)
+        is_answer = self._is_answer(mine, reply)
+        is_talk = bool(between) and not is_done and not is_answer
         is_related = bool(set(content_words(passage.unit)) & set(content_words(reply.text)))
-        is_talk = bool(between) and not is_done and not self._is_answer(mine, reply)
-        is_related = is_related or (is_talk and _names_other_value(reply.folded, passage.unit))
+        is_related = is_related or (not is_answer and _names_other_value(reply.folded, passage.unit))
         limit = _RELATED_REPLY if is_related and not is_done else _SHORT_REPLY
         is_kept = (is_related or is_talk) and _is_short(reply.folded, limit)
         return Passage(reply.text, reply, reply.text, "user") if is_kept else None
@@ -146,8 +147,8 @@ class QuotableTranscript:
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
         reply = self.find_reply(passage)
-        if reply is not None and (_begins_alike(unit, reply.unit) or _changes_part(unit, reply.unit)):
-            messages = messages[1:]  # maybe another thing's value: the note shows both
+        if reply is not None and _adds_to(unit, reply.unit):
+            messages = messages[1:]  # another value, or another thing's: the note shows both
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
@@ -217,10 +218,11 @@ class QuotableTranscript:
         folded = fold(unit)
         if len(folded) < _NOTHING_CHARS:
             return None
-        words = join_words(unit)
+        # a program may put a text together from pieces, so only the letters are compared
+        letters = join_words(unit).replace(" ", "")
         for other in self.sources:
             if other.seq < source.seq and (
-                folded in other.folded or (other.has_effect and words in other.made)
+                folded in other.folded or (other.has_effect and letters in other.made.replace(" ", ""))
             ):
                 if other.tier in ("user", "observed"):
                     return None
@@ -327,16 +329,18 @@ def _names_other_value(folded: str, unit: str) -> bool:
     )
 
 
-def _begins_alike(old: str, new: str) -> bool:
-    """Return whether a whole sentence begins with the word that an older one begins with."""
+def _adds_to(old: str, new: str) -> bool:
+    """Return whether a reply says more than that a statement is wrong: another value, other words in a part
+    of it, or a whole sentence that begins like it."""
     before, after = join_words(old).split(), join_words(new).split()
-    return len(after) > _BARE_REPLY and before[:1] == after[:1]
+    begins_alike = len(after) > _BARE_REPLY and before[:1] == after[:1]
+    return begins_alike or _changes_part(old, new) or _names_other_value(fold(new), old)
 
 
 def _changes_part(old: str, new: str) -> bool:
     """Return whether a short "no" goes on with words of the statement and others: "no, on Thursday" after "on
     Tuesday"."""
-    if len(new.split()) > _BARE_REPLY or _names_other_value(fold(new), old):
+    if len(new.split()) > _BARE_REPLY:
         return False
     folded = fold(new).strip(" .!,")
     no = _NO.match(folded)
