@@ -57,3 +57,35 @@ def test_a_conversation_without_work_does_not_become_part_of_a_statement_in_it()
     given = verdict([User(said), Say("Noted."), *talk], said, said)
     assert isinstance(given, GateVerdict), given
     assert said in given.text and len(given.text) < 400
+
+
+def test_tasks_with_numbers_take_nothing_back_and_stay_out_of_the_statement() -> None:
+    said = "No, the labels for Hofer are always A6, not A5."
+    steps: list[Step] = [
+        User("Print the labels."),
+        Run("terminal", "lp -o a5 1", "sent"),
+        Say("ok"),
+        User(said),
+    ]
+    for number in range(2, 6):
+        steps += [Run("terminal", f"lp -o a6 {number}", "sent"), Say("ok"), User(f"please do chore {number}")]
+    given = verdict([*steps, Say("ok")], said, said)
+    assert isinstance(given, GateVerdict) and given.text == f"“{said}”", given
+
+
+def test_a_row_of_numbered_tasks_is_no_reply_to_a_number() -> None:
+    said = "We pay Kranz within 5 days."
+    steps: list[Step] = [User(said)]
+    for number in range(3, 8):
+        steps += [Run("terminal", f"do {number}", "a"), Say("ok"), User(f"please do chore number {number}")]
+    given = verdict([*steps, Say("ok")], said, said)
+    assert isinstance(given, GateVerdict) and given.text == f"“{said}”", given
+
+
+def test_the_last_of_several_newer_values_is_not_passed_over() -> None:
+    said = "Serve the pages on port 8080."
+    steps: list[Step] = [User(said), Run("terminal", "serve 8080", "up"), Say("ok")]
+    for reply in ("sorry, 9090", "hm, rather 7070"):
+        steps += [User(reply), Run("terminal", f"serve {reply[-4:]}", "up"), Say("ok")]
+    given = verdict(steps, said, said)
+    assert "7070" in (given if isinstance(given, str) else given.text), given

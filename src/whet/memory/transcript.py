@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 
 import apsw
 import msgspec
@@ -124,7 +125,7 @@ class QuotableTranscript:
         mine = passage.source
         replies = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
         reply = next(replies, None) if mine.role == "user" and passage.tier == "user" else None
-        if reply is None or units.is_question(reply.text):
+        if reply is None or units.is_question(reply.text) or self._is_series(reply):
             return None
         between = [other for other in self.sources if mine.seq < other.seq < reply.seq]
         is_done = any(other.tool for other in self.sources if mine.turn <= other.turn <= reply.turn)
@@ -135,6 +136,12 @@ class QuotableTranscript:
         limit = _RELATED_REPLY if is_related and not is_done else _SHORT_REPLY
         is_kept = (is_related or is_talk) and _is_short(reply.folded, limit)
         return Passage(reply.text, reply, reply.text, "user") if is_kept else None
+
+    def _is_series(self, message: SourceText) -> bool:
+        """Return whether the next message is the same one with another number, as tasks in a row are."""
+        later = (s for s in self.sources if s.seq > message.seq and s.tier == s.role == "user")
+        shape = units.mask_values(message.text)
+        return any(units.mask_values(other.text) == shape != other.folded for other in islice(later, 1))
 
     def _is_answer(self, before: SourceText, reply: SourceText) -> bool:
         """Return whether a message answers a question that the assistant asked after another message."""
@@ -172,7 +179,7 @@ class QuotableTranscript:
         folded = reply.folded.strip(" .!,")
         if len(folded.split()) <= _BARE_REPLY and _is_short(folded) and _NO.match(folded):
             return True
-        if not _is_short(folded) or not _names_other_value(folded, passage.unit):
+        if not _is_short(folded) or not _names_other_value(folded, passage.unit) or self._is_series(reply):
             return False
         return not self._is_answer(passage.source, reply) or bool(
             set(content_words(passage.unit)) & set(content_words(reply.text))
@@ -324,9 +331,14 @@ def _names_other_value(folded: str, unit: str) -> bool:
     if repeats_for_another(unit, folded):
         return False
     new_values, old_values = units.values(folded), units.values(unit)
-    return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(
-        map(units.mask_values, old_values)
+    return new_values.isdisjoint(old_values) and not {*map(_find_kind, new_values)}.isdisjoint(
+        map(_find_kind, old_values)
     )
+
+
+def _find_kind(value: str) -> str:
+    """Return the letters of a value before its first digit: `v2` and `v3` are alike, `a6` and `3` not."""
+    return re.sub(r"\d.*|[^\w/]", "", value)
 
 
 def _adds_to(old: str, new: str) -> bool:
