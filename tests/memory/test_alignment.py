@@ -24,6 +24,8 @@ SLIPS = [
     "- Please run the linter, then the type checker!",
     "Please run the linter; then the type checker - before every commit",
     "Please run the lintr, then the type checker, before every commit",
+    "User: Please run the linter, then the type checker, before every commit",
+    "[person] “Please run the linter, then the type checker, before every commit”",
 ]
 
 
@@ -42,6 +44,8 @@ def test_a_slip_in_a_quote_keeps_the_lesson_in_the_persons_words(quote: str) -> 
             "Rechnungen bis 50 Euro auch von Kunden",
         ),
         ("Les factures, même petites, attendent mon accord.", "« Les factures même petites … mon accord. »"),
+        ("Die Schlüssel für Malmö liegen bei Frau Groß.", "Die Schluessel fuer Malmo liegen bei Frau Gross"),
+        ("Él recoge las llaves en Málaga.", "El recoge las llaves en Malaga"),
         ("我们用pnpm，不用npm。", "我们用pnpm不用npm"),
         ("テストは、必ず nox で実行します。", "テストは必ず「nox」で実行します"),
         ("Тесты, как обычно, запускает nox.", "Тесты как обычно **запускает** nox!"),

@@ -346,3 +346,32 @@ def test_a_change_of_mind_stays_with_its_statement(newer: str) -> None:
     assert isinstance(found, GateVerdict) and found.text == f"“{older}”; “{newer}”"
     asked = verdict([User(older), Say("Which room shall I book?"), User(newer)], older, older)
     assert isinstance(asked, GateVerdict) and asked.text == f"“{older}”"
+
+
+@pytest.mark.parametrize(
+    ("said", "quote"),
+    [
+        ("invoices go out on the 3rd not the 1st. can you fix the draft?", "invoices go out on the 3rd"),
+        ("we pay within 14 days\ncan you remind Ines?", "we pay within 14 days"),
+        ("表を直してもらえる?会議はいつも水曜です。", "会議はいつも水曜です。"),
+        ("帮我看一下?财年从四月开始。", "财年从四月开始。"),
+    ],
+)
+def test_a_statement_beside_a_question_is_kept_however_casually_it_is_typed(said: str, quote: str) -> None:
+    given = verdict([User(said)], "x", quote)
+    assert isinstance(given, GateVerdict) and quote in given.text, given
+
+
+@pytest.mark.parametrize("said", ["do we pay within 14 days, or 30?", "hm. do we pay within 14 days?"])
+def test_a_casual_question_is_no_statement(said: str) -> None:
+    assert "question" in str(verdict([User(said)], "x", "do we pay within 14 days"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["python3 -c \"print('dead' + 'line: 31 May')\"", "printf '%s%s\\n' 'dead' 'line: 31 May'"],
+)
+def test_a_text_that_a_call_puts_together_from_its_own_pieces_is_the_assistants(command: str) -> None:
+    steps = [User("hi"), Run("terminal", command, "deadline: 31 May"), Say("ok")]
+    given = verdict(steps, "x", "deadline: 31 May")
+    assert isinstance(given, str) or given.trust == "untrusted", given

@@ -103,7 +103,7 @@ async def test_a_conversation_that_goes_on_is_no_one_shot_of_its_folder(tmp_path
             counted.append(
                 b.app.database.read_now(lambda db, key=folder: reviews.get_counters(db, key)).turns
             )
-        assert counted == [2, 1, 1]
+        assert counted == [2, 2, 1], "one of two turns has no review of its own"
 
 
 async def test_a_one_shot_that_was_reviewed_and_goes_on_leaves_its_folders_count_at_nothing(
@@ -116,6 +116,20 @@ async def test_a_one_shot_that_was_reviewed_and_goes_on_leaves_its_folders_count
             folder = f"folder:{b.session.log.session.workspace}"
             found = b.app.database.read_now(lambda db, key=folder: reviews.get_counters(db, key))
             assert found.turns == counted
+
+
+async def test_conversations_of_two_turns_are_reviewed_with_the_third_of_their_folder(tmp_path: Path) -> None:
+    wish = remember("Metric units.", WISH, target="user")
+    script = [*[says("Done.")] * 5, does(wish), says("Saved.")]
+    async with bench(tmp_path, script, settings=PLENTY) as b:
+        for texts in (("Hello.", f"How tall is it? {WISH}"), ("And how wide?", "Thanks.")):
+            session = await b.app.new_session()
+            for text in texts:
+                await run_turn(session, session.user_message(text), b.events.append)
+        assert not b.queued
+        await one_shot(b, "And how deep?")
+        [done] = await b.review()
+        assert done.state == "saved" and WISH in b.rows()[0].after
 
 
 def steps_of(b: Bench, session_id: str) -> list[undo.ForgetStep]:

@@ -110,6 +110,17 @@ def test_a_conversation_is_written_row_by_row() -> None:
     )
 
 
+def test_what_the_person_typed_early_outlasts_the_work_in_the_middle_of_a_long_day() -> None:
+    day: list[Message] = []
+    for number in range(60):
+        call = ToolCall(f"c{number}", "terminal", f'{{"command": "make {"x" * 90} {number}"}}')
+        day += [Message("user", f"Do task {number} next."), Message("assistant", "", tool_calls=(call,))]
+        day += [Message("tool", "r" * 400, tool_name="terminal", tool_call_id=call.id)]
+    text = digest(day, 1_000)
+    assert len(text) <= 4_040 and all(f"Do task {number} next." in text for number in range(60))
+    assert "x 59" in text and "x 30" not in text
+
+
 def test_long_results_are_cut_before_anything_else_and_only_as_far_as_needed() -> None:
     result = Message("tool", "r" * 3_900, tool_name="terminal", tool_call_id="c")
     said = Message("user", "s" * 3_900)

@@ -179,3 +179,19 @@ async def test_work_that_is_done_again_is_seen_in_the_store(tmp_path: Path) -> N
         assert not b.queued
         await b.turn("My reports are in millimetres, please.")
         assert len(b.queued) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "is_correction"),
+    [
+        ("please do chore number 3", "please do chore number 4", False),
+        ("fix issue #3 first", "and now issue #4, thank you", False),
+        ("Kapitel 3 bitte setzen", "jetzt bitte das Kapitel 4 setzen", False),
+        ("please do chore number 3", "No, the labels begin at 4 here.", True),
+    ],
+)
+def test_the_next_number_of_the_same_thing_is_the_next_task(
+    asked: str, said: str, is_correction: bool
+) -> None:
+    calls, before = [ran("lp -o a5 -n one 4")], [ran("lp -o a5 -n one 3")]
+    assert find_correction(said, calls, before, asked) == ("redone" if is_correction else "")

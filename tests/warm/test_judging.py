@@ -229,6 +229,27 @@ def test_an_objection_is_to_the_turn_before_and_to_what_worked_in_it() -> None:
     assert outcomes(look("a"), "I said " + "x " * 200 + "not that") == ["ok"]
 
 
+@each(
+    ("message", "is_objection"),
+    [
+        ("stop!! not that one", True),
+        ("wait, I meant the docs", True),
+        ("hey - the docs", True),
+        ("wrong", True),
+        ("stop the timer and thanks", False),
+        ("wait for the build, then deploy", False),
+        ("hey can you also run the linter", False),
+        ("stop words go into stop.txt", False),
+    ],
+)
+def test_a_word_that_also_begins_a_task_objects_only_by_itself(message: str, is_objection: bool) -> None:
+    assert outcomes(look("a"), message) == ["objected" if is_objection else "ok"]
+
+
+def test_a_part_of_a_compound_word_complains_of_nothing() -> None:
+    assert outcomes(run("make build"), "non-linear fits next", run("make fits")) == ["ok", "ok"]
+
+
 def test_what_is_typed_during_a_turn_is_no_objection_to_it() -> None:
     judge = OutcomeJudge()
     judge.add(stored(2, 1, look("a")))

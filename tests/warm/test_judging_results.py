@@ -210,3 +210,10 @@ def test_the_last_http_status_counts_and_only_of_programs_that_ask() -> None:
     assert find_http_error("curl", "curl -i x", "HTTP/1.1 400 Bad") == "HTTP 400"
     assert find_http_error("curl", "curl -s -w '%{http_code}' x", "body\n503\n") == "HTTP 503"
     assert find_http_error("curl", "curl -s x", "body\n503\n") == ""
+
+
+def test_an_error_with_its_code_is_a_failure_and_a_lower_case_word_in_a_record_is_none() -> None:
+    line = "ERROR 1146 (42S02) at line 3: Table 'shop.orders' doesn't exist"
+    assert alone("mysql shop < a.sql", line) == ("failed", f"exit 0, but it says: {line}")
+    assert alone("./x", "2026-11-01 login failed for bob (3 times)") == ("ok", "exit 0")
+    assert alone("./x", "Deployment FAILED after 3 attempts")[0] == "failed"

@@ -15,11 +15,14 @@ from typing import NamedTuple
 from whet.memory.folding import PACKED, fold, strip_marks
 
 _ELLIPSIS = re.compile(r"\s*(?:\[?(?:…|\.{3,})\]?|\[\s*\])\s*")
+# Who said it, as a transcript names them: "User: ...", "[person] ...".
+_LABEL = re.compile(r"\W{0,3}[^\W\d_]+(?: [^\W\d_]+)?(?:[:：]\W{0,3}|\W{0,2}\]\W{0,3})\s*")
 _MIN_CHARS = 6
 _MIN_PACKED = 4
 _WORD = re.compile(r"[^\W_]+")
 _MIN_WORDS = 4
 _MIN_TYPO_CHARS = 5
+_DIAERESIS = "\u0308"
 _MAX_SOURCE_CHARS = 200_000
 _MAX_GAP_CHARS = 2_000
 _MAX_PLACES = 20
@@ -56,6 +59,8 @@ def find_aligned(text: str, quote: str) -> list[tuple[int, int]]:
         spans = _find_misspelt(text, quote)
     if len(spans) > _MAX_PLACES:
         return []
+    if not spans and (label := _LABEL.match(quote)):
+        return find_aligned(text, quote[label.end() :])
     numbers = re.findall(r"\d+", fold(quote))
     return [span for span in spans if _has_numbers(text[slice(*span)], numbers, whole=len(pieces) == 1)]
 
@@ -122,7 +127,7 @@ def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
         window = words[at : at + len(mine)]
         left = len(mine) // _MIN_WORDS
         for match, word in zip(window, mine, strict=True):
-            if match[0].lower() != word:
+            if match[0].lower() != word and word not in _list_spellings(match[0]):
                 is_first = not re.search(
                     r"[^.!?\n\s][ \t]*\Z", text[max(0, match.start() - 9) : match.start()]
                 )
@@ -133,6 +138,14 @@ def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
         else:
             spans.append((window[0].start(), window[-1].end()))
     return spans
+
+
+def _list_spellings(word: str) -> tuple[str, str]:
+    """Return a word as it is written without its accents: `Malmö` as `malmo`, and as `malmoe`."""
+    if word.isascii():
+        return (word.lower(), word.lower())
+    letters = unicodedata.normalize("NFD", word.casefold())
+    return strip_marks(letters), strip_marks(letters.replace(_DIAERESIS, "e"))
 
 
 def _is_typo(word: str, other: str) -> bool:

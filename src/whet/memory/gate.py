@@ -261,8 +261,10 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
 
 def _is_question(passage: Passage) -> bool:
     """Return whether the passage is a question. A statement followed by a short question is not."""
-    stated = (part for part in units.sentences(passage.unit) if not units.is_question(part))
-    return units.is_question(passage.unit) and not any(fold(passage.quote) in fold(part) for part in stated)
+    quote = fold(passage.quote)
+    return units.is_question(passage.unit) and not any(
+        quote in fold(part) for part in units.find_statements(passage.unit)
+    )
 
 
 def _drop_prose(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 
 import apsw
 import msgspec
@@ -124,16 +125,23 @@ class QuotableTranscript:
         mine = passage.source
         replies = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
         reply = next(replies, None) if mine.role == "user" and passage.tier == "user" else None
-        if reply is None or units.is_question(reply.text):
+        if reply is None or units.is_question(reply.text) or self._is_series(reply):
             return None
         between = [other for other in self.sources if mine.seq < other.seq < reply.seq]
         is_done = any(other.tool for other in self.sources if mine.turn <= other.turn <= reply.turn)
+        is_answer = self._is_answer(mine, reply)
+        is_talk = bool(between) and not is_done and not is_answer
         is_related = bool(set(content_words(passage.unit)) & set(content_words(reply.text)))
-        is_talk = bool(between) and not is_done and not self._is_answer(mine, reply)
-        is_related = is_related or (is_talk and _names_other_value(reply.folded, passage.unit))
+        is_related = is_related or (not is_answer and _names_other_value(reply.folded, passage.unit))
         limit = _RELATED_REPLY if is_related and not is_done else _SHORT_REPLY
         is_kept = (is_related or is_talk) and _is_short(reply.folded, limit)
         return Passage(reply.text, reply, reply.text, "user") if is_kept else None
+
+    def _is_series(self, message: SourceText) -> bool:
+        """Return whether the next message is the same one with another number, as tasks in a row are."""
+        later = (s for s in self.sources if s.seq > message.seq and s.tier == s.role == "user")
+        shape = units.mask_values(message.text)
+        return any(units.mask_values(other.text) == shape != other.folded for other in islice(later, 1))
 
     def _is_answer(self, before: SourceText, reply: SourceText) -> bool:
         """Return whether a message answers a question that the assistant asked after another message."""
@@ -146,8 +154,8 @@ class QuotableTranscript:
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
         reply = self.find_reply(passage)
-        if reply is not None and (_begins_alike(unit, reply.unit) or _changes_part(unit, reply.unit)):
-            messages = messages[1:]  # maybe another thing's value: the note shows both
+        if reply is not None and _adds_to(unit, reply.unit):
+            messages = messages[1:]  # another value, or another thing's: the note shows both
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
@@ -171,7 +179,7 @@ class QuotableTranscript:
         folded = reply.folded.strip(" .!,")
         if len(folded.split()) <= _BARE_REPLY and _is_short(folded) and _NO.match(folded):
             return True
-        if not _is_short(folded) or not _names_other_value(folded, passage.unit):
+        if not _is_short(folded) or not _names_other_value(folded, passage.unit) or self._is_series(reply):
             return False
         return not self._is_answer(passage.source, reply) or bool(
             set(content_words(passage.unit)) & set(content_words(reply.text))
@@ -217,10 +225,11 @@ class QuotableTranscript:
         folded = fold(unit)
         if len(folded) < _NOTHING_CHARS:
             return None
-        words = join_words(unit)
+        # a program may put a text together from pieces, so only the letters are compared
+        letters = join_words(unit).replace(" ", "")
         for other in self.sources:
             if other.seq < source.seq and (
-                folded in other.folded or (other.has_effect and words in other.made)
+                folded in other.folded or (other.has_effect and letters in other.made.replace(" ", ""))
             ):
                 if other.tier in ("user", "observed"):
                     return None
@@ -322,21 +331,28 @@ def _names_other_value(folded: str, unit: str) -> bool:
     if repeats_for_another(unit, folded):
         return False
     new_values, old_values = units.values(folded), units.values(unit)
-    return new_values.isdisjoint(old_values) and not {*map(units.mask_values, new_values)}.isdisjoint(
-        map(units.mask_values, old_values)
+    return new_values.isdisjoint(old_values) and not {*map(_find_kind, new_values)}.isdisjoint(
+        map(_find_kind, old_values)
     )
 
 
-def _begins_alike(old: str, new: str) -> bool:
-    """Return whether a whole sentence begins with the word that an older one begins with."""
+def _find_kind(value: str) -> str:
+    """Return the letters of a value before its first digit: `v2` and `v3` are alike, `a6` and `3` not."""
+    return re.sub(r"\d.*|[^\w/]", "", value)
+
+
+def _adds_to(old: str, new: str) -> bool:
+    """Return whether a reply says more than that a statement is wrong: another value, other words in a part
+    of it, or a whole sentence that begins like it."""
     before, after = join_words(old).split(), join_words(new).split()
-    return len(after) > _BARE_REPLY and before[:1] == after[:1]
+    begins_alike = len(after) > _BARE_REPLY and before[:1] == after[:1]
+    return begins_alike or _changes_part(old, new) or _names_other_value(fold(new), old)
 
 
 def _changes_part(old: str, new: str) -> bool:
     """Return whether a short "no" goes on with words of the statement and others: "no, on Thursday" after "on
     Tuesday"."""
-    if len(new.split()) > _BARE_REPLY or _names_other_value(fold(new), old):
+    if len(new.split()) > _BARE_REPLY:
         return False
     folded = fold(new).strip(" .!,")
     no = _NO.match(folded)

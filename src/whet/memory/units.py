@@ -27,10 +27,13 @@ _SENTENCE_ENDS = (
 _STOP = re.compile(
     r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*"
     r"|(?<=[\w)`\"'”»][ \u00a0\u202f][!?])[)\"'”»]*\s+"  # French sets a space before the mark
+    rf"|(?<=[\w)][!?])(?=[{_CJK}])"  # no blank before the next sentence
     rf"|(?<=[{_SENTENCE_ENDS}])[)\"'”»]*\s*"
     # a line that continues in lower case belongs to the same sentence
     r"|\n(?![a-zà-öø-ÿа-я])\n*|(?<=[.!?…:;])\n+"
 )
+# In casual text a new sentence may begin in lower case; a stop after an abbreviation looks the same.
+_CASUAL_STOP = re.compile(r"(?<=\w{3}[.!;])\s+|\n+")
 _STOP_AFTER_VALUE = re.compile(r"(?<=[\d)`\"'”»%/][.])\s+(?=[^\s\Wa-zà-öø-ÿа-я])")
 PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
 """A placeholder for a name in an error message."""
@@ -229,6 +232,12 @@ def _unit(text: str, start: int, end: int) -> Unit:
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text."""
     return [text[start:end].strip() for start, end in _sentences(text)]
+
+
+def find_statements(text: str) -> list[str]:
+    """Return the parts of a text that ask nothing, split at every stop, also before a lower-case letter."""
+    parts = (part for sentence in sentences(text) for part in _CASUAL_STOP.split(sentence))
+    return [part for part in parts if not is_question(part)]
 
 
 def find_quoted_commands(text: str) -> list[str]:

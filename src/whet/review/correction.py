@@ -10,7 +10,8 @@ it names a new value on the same subject.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Literal
 
 from whet.contract.tools import tags_of
@@ -25,6 +26,7 @@ _PROGRAM = re.compile(r'"command":\s*"\s*([^\s"\\]+)([^"\\]*)')
 _PART = re.compile(r"[\w./-]+")
 _WORD = re.compile(r"\w{3,}")
 _SUBJECT = re.compile(r"\w{4,}")
+_NUMBERED = re.compile(r"([^\W\d_]+|#)\W*(\d+)(?!\w)")
 _ALIKE = 0.6
 
 
@@ -39,7 +41,8 @@ def find_correction(
     typed_text = typed.split(text[:4_000])[0]
     stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
     is_short = len(stated.split()) < _MIN_WORDS and len(PACKED.findall(stated)) < _MIN_PACKED_CHARS
-    if not is_short and any(_is_redone(call, item, asked) for call in calls for item in before):
+    is_next = partial(_is_next_number, stated=stated, asked=asked)
+    if not is_short and any(_is_redone(call, item, asked, is_next) for call in calls for item in before):
         return "redone"
     chosen = [item for item in before if not _is_asked(_find_program(item), asked)]
     if _is_replaced(calls, chosen, stated, is_short=is_short):
@@ -73,7 +76,21 @@ def _is_asked(part: str, asked: str) -> bool:
     return bool(words) and all(word in asked.lower() for word in words)
 
 
-def _is_redone(call: TurnCall, earlier: TurnCall, asked: str) -> bool:
+def _is_next_number(old: Collection[str], new: Collection[str], *, stated: str, asked: str) -> bool:
+    """Return whether both messages name their number after the same word: "chapter 3", then "chapter 4"."""
+    before, after = (
+        {word.lower() for word, number in _NUMBERED.findall(text) if number in parts}
+        for text, parts in ((asked, old), (stated, new))
+    )
+    return not before.isdisjoint(after)
+
+
+def _is_redone(
+    call: TurnCall,
+    earlier: TurnCall,
+    asked: str,
+    is_next: Callable[[Collection[str], Collection[str]], bool],
+) -> bool:
     """Return whether a call repeats an earlier one with a change, but not of what the person asked for."""
     if call.name != earlier.name or call.arguments == earlier.arguments or not _is_work(call):
         return False
@@ -81,7 +98,7 @@ def _is_redone(call: TurnCall, earlier: TurnCall, asked: str) -> bool:
     left, added = old - new, new - old
     if left and all(_is_asked(part, asked) and not any(part in more for more in added) for part in left):
         return False
-    return len(new & old) >= _ALIKE * max(len(new), len(old))
+    return not is_next(left, added) and len(new & old) >= _ALIKE * max(len(new), len(old))
 
 
 def _is_replaced(

@@ -27,7 +27,22 @@ def digest(messages: Sequence[Message], budget_tokens: int) -> str:
         text = "\n\n".join(_row(message, cap) for message in messages)
         if len(text) <= budget:
             break
+    else:
+        text = _drop_old_work(messages, budget)
     return f"<conversation>\n{clip(text, budget)}\n</conversation>"
+
+
+def _drop_old_work(messages: Sequence[Message], budget_chars: int) -> str:
+    """Write what the person typed, shortly, and of the rest the newest that fits."""
+    rows = [_row(message, _CAPS[-1]) for message in messages]
+    left = budget_chars - sum(
+        len(row) + 2 for row, item in zip(rows, messages, strict=True) if item.role == "user"
+    )
+    for at in reversed(range(len(rows))):
+        if messages[at].role != "user":
+            left -= len(rows[at]) + 2
+            rows[at] = rows[at] if left >= 0 else ""
+    return "\n\n".join(filter(None, rows))
 
 
 def _row(message: Message, cap: int) -> str:

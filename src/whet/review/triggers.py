@@ -216,15 +216,16 @@ def _count_folder(
 ) -> Counters | None:
     """Count a conversation's first turn for its folder too, and return the folder's counters.
 
-    A single one-shot is too short to trigger a review, and a review that one triggered while the day's
-    share was used up waits there for the next. A second turn reverts the count and returns None, because
-    the conversation is not a one-shot.
+    A conversation of one or two turns is too short to trigger a review, and a review that a one-shot
+    triggered while the day's share was used up waits there for the next. From the second turn on this
+    returns None, and the third reverts the count, because the conversation has reviews of its own.
     """
-    if session.source != _ONE_SHOTS or session.id != session.conversation_id or turn > 2:
+    is_counted = turn in (1, reviews.SHORT_TURNS + 1)
+    if session.source != _ONE_SHOTS or session.id != session.conversation_id or not is_counted:
         return None
     lock_scope(connection, "reviews")
     before = reviews.get_counters(connection, _folder_key(session))
-    if turn == 2:
+    if turn > 1:
         counted = msgspec.structs.replace(before, turns=max(before.turns - 1, 0))
     else:
         counted = count(before, facts, setup.settings)

@@ -19,6 +19,8 @@ from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import ERROR_CHARS, TurnCall, TurnRecord
 
 KIND = "review"
+SHORT_TURNS = 2
+"""A conversation of at most so many turns is reviewed with the others of its folder."""
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -267,8 +269,8 @@ def list_open_payloads(connection: apsw.Connection) -> list[str]:
 
 
 def list_unreviewed_ids(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
-    """Return the ids of one-shots like `session` (same folder, source and person) that ended before it,
-    newest first, back to the last review but one: the next review may find what one missed. Reviews that
+    """Return the ids of short conversations like `session` (same folder, source and person) before it, newest
+    first, back to the last review but one: the next review may find what one missed. Reviews that
     asked no model read no one-shot but their own, so they don't count."""
     rows = connection.execute(
         "SELECT s.id, s.key FROM sessions s JOIN sessions mine ON mine.id = ?"
@@ -281,7 +283,7 @@ def list_unreviewed_ids(connection: apsw.Connection, session: SessionRow, limit:
         " ORDER BY s.key DESC LIMIT ?",
         (session.id, limit),
     ).fetchall()
-    return [id_ for id_, key in rows if turns.find_last_turn(connection, key) == 1]
+    return [id_ for id_, key in rows if turns.find_last_turn(connection, key) in range(1, SHORT_TURNS + 1)]
 
 
 def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:

@@ -32,8 +32,10 @@ _OPTION_PREFIXES = ("-", ">", "<", "|", "&", "2>")
 _TOO_SHORT_COMMANDS = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
 _TARGET_ARGUMENTS = ("path", "file_path", "url", "name", "file", "uri")
 _OBJECTION = (
-    r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:no|nope|nah|nein|non|stop|wrong|incorrect|falsch|wait|hey|argh|ugh|nee?)\b"
+    r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
     r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more))[,.!:; ]"
+    # With an object these begin the next task: "stop the timer", "wait for the build".
+    r"|(?:stop|wrong|wait|hey|argh|ugh)\b\s*(?:[,.!:;-]|(?:no|not|that|nein|non)\b|$)"
     r"|that(?:'s| is| was) (?:not|wrong|incorrect)|this is (?:not|wrong)|not what i"
     r"|(?:that|this|it|you) (?:did|does|do)(?:n[’']t| not) (?!matter|need|have)|why did you\b"
     r"|i (?:said|told you|asked)\b.*\bnot\b|i did(?:n't| not) (?:ask|want|say)"
@@ -43,7 +45,7 @@ _OBJECTION = (
 )
 _COMPLAINT = late_pattern(
     r"(?i)\b(?:no|not|never|nope|cannot|\w+n[’']t|wrong|instead|still|nicht|kein\w*|falsch"
-    r"|immer noch|non|pas|faux|sigue|mal|não|нет|не|nic|furt|ne)\b"
+    r"|immer noch|non|pas|faux|sigue|mal|não|нет|не|nic|furt|ne)\b(?!-)"
     r"|[不没錯错違]|ない|아니|말고|안 |\bلا\b|\bלא\b|^\W*(?:you|your|why)\b"
     r"|(?i:\bi (?:said|told|wanted|asked|meant)\b)"
 )

@@ -36,14 +36,14 @@ _BEGINS_FAILED = late_pattern(
     r"(?i)^[^\w(\"]*(?:[#(]?[\w./@~:-]+\)?:?\s+){0,2}?\(?"
     r"(?:fatal|error|fehler|erreur|errore|panic|failed|failures?|\w+ error|\w+error|cannot|can't|could not"
     r"|couldn't|unable to|access denied|permission denied|conflict)(?:\)|:|!|\[|\s+(?:to|in|near|at|\())"
-    r"|^SQLSTATE\[|^\s*! \[(?:remote )?rejected\]|: undefined: |^\S+:\s+cannot find"
+    r"|^SQLSTATE\[|^error \d+ \(\w+\)|^\s*! \[(?:remote )?rejected\]|: undefined: |^\S+:\s+cannot find"
 )
 # A line whose end, or whose count, says it (`ssh: connect to host a: Connection refused`):
 _ENDS_FAILED = late_pattern(
     r"(?i)^.{0,200}\b(?:failed|failure|denied|refused|not found|no such file or directory|already in use"
     r"|already exists|cannot open)\b[.:!*\s]*(?:$| \([\w .:-]*\)| -- |: )"
     r"|^[^\w]*(?:found )?[1-9]\d* (?:errors?|problems?)\b|\[[1-9]\d* errors?\]"
-    r"|\b[A-Za-z]+ FAILED\b|\bExited \([1-9]\d*\)|\bcan't [a-z]+\.$|\bcould not find\b"
+    r"|\b[A-Za-z]+ (?-i:FAILED)\b|\bExited \([1-9]\d*\)|\bcan't [a-z]+\.$|\bcould not find\b"
 )
 _PLAIN_END = late_pattern(
     r"(?i)\b(?:0|no) (?:errors?|failures?|failed|problems?)\b|\bwarn(?:ing)?\b|retry|as expected"
