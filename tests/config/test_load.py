@@ -71,6 +71,24 @@ def test_flags_beat_the_environment_which_beats_the_file(home: Path) -> None:
     ]
 
 
+SERVER_AND_MODEL = "model:\n  {}\n  model: m1\n"
+
+
+@pytest.mark.parametrize("server", ["provider: openai", "base_url: http://127.0.0.1:9/v1"])
+def test_a_provider_of_a_stronger_layer_takes_its_own_default_model(home: Path, server: str) -> None:
+    flagged = loaded(home, SERVER_AND_MODEL.format(server), model__provider="practice")
+    assert flagged.settings.model.model == ""
+    assert any("m1" in warning and "practice" in warning for warning in flagged.warnings)
+    named = loaded(home, environ={"WHET_MODEL_PROVIDER": "practice", "WHET_MODEL_MODEL": "m2"})
+    assert named.settings.model.model == "m2"
+
+
+@pytest.mark.parametrize("server", ["provider: practice", "timeout_s: 5"])
+def test_a_model_stays_that_was_set_for_the_same_provider_or_for_any(home: Path, server: str) -> None:
+    result = loaded(home, SERVER_AND_MODEL.format(server), model__provider="practice")
+    assert (result.settings.model.model, result.warnings) == ("m1", ())
+
+
 def test_lists_come_from_yaml_or_commas_and_rules_keep_their_commas(home: Path) -> None:
     result = loaded(
         home,

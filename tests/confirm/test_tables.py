@@ -59,7 +59,7 @@ def block(name: str, text: str, **more: Any) -> ArgumentRow:
         ({"note": "x" * 71}, [block("note", "x" * 71)]),
         ({"note": "a\nb"}, [block("note", "a\nb")]),
         ({"note": "x" * 600}, [block("note", "x" * 600)]),
-        ({"note": "x" * 601}, [block("note", "x" * 601, is_folded=True, size="1 lines, 601 characters")]),
+        ({"note": "x" * 601}, [block("note", "x" * 601, is_folded=True, size="1 line, 601 characters")]),
         ({"note": "x\n" * 13}, [block("note", "x\n" * 13)]),
         ({"note": "x\n" * 14}, [block("note", "x\n" * 14, is_folded=True, size="15 lines, 28 characters")]),
         ({"list": [1, 2]}, [ArgumentRow("list", "[1, 2]")]),

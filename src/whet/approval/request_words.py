@@ -70,11 +70,14 @@ def describe_sandbox(openings: Sequence[Opening]) -> str:
 
 
 def describe_mode(tool: Tool, *, has_changes: bool) -> str:
-    """Return the rule of mode "ask" that asks about a call without a risk of its own."""
-    what = "change to a file" if has_changes else "command that may change something"
-    if not has_changes and "command" not in tool.tags:
-        what = "page it reads from the web" if "url" in tool.tags else "tool that may change something"
-    return f'mode "ask" asks before every {what}'
+    """Return the rule of the modes that ask about a call without a risk of its own."""
+    if has_changes:
+        return 'mode "ask" asks before every change to a file'
+    if "command" in tool.tags:
+        return 'mode "ask" asks before every command that may change something'
+    if "url" in tool.tags:
+        return 'modes "ask" and "plan" ask before every page from the web'
+    return 'mode "ask" asks before every tool that may change something'
 
 
 def describe_undo(

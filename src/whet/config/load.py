@@ -72,7 +72,11 @@ def load(
         settings = [layer[key] for layer in reversed(layers) if key in layer]
         chosen[key] = settings[0]
         overridden[key] = tuple(settings[1:])
-    notes = (*_settle_accounts(chosen), *_settle_servers(chosen, overridden))
+    notes = (
+        *_settle_model(chosen, overridden),
+        *_settle_accounts(chosen),
+        *_settle_servers(chosen, overridden),
+    )
     origins = {key: setting.origin for key, setting in chosen.items()}
     return LoadedSettings(
         _assemble(chosen), origins, overridden, (*_unknown_variable_notices(environ), *notes)
@@ -110,6 +114,25 @@ def _settle_servers(
             chosen[key] = SettingOrigin(value, deciding_origin)
         if settled.note:
             yield settled.note
+
+
+def _settle_model(
+    chosen: dict[str, SettingOrigin], overridden: dict[str, tuple[SettingOrigin, ...]]
+) -> Iterator[str]:
+    """Take a provider's default model if a stronger layer names the provider and the model was set beside
+    another server. Yields a notice for the person."""
+    model, provider = chosen["model.model"], chosen["model.provider"]
+    strength = _strength(model)
+    if not strength or _strength(provider) <= strength:
+        return
+    servers = [
+        setting.value for setting in overridden["model.provider"] if 0 < _strength(setting) <= strength
+    ]
+    addresses = (chosen["model.base_url"], *overridden["model.base_url"])
+    if servers[0] != provider.value if servers else any(0 < _strength(a) <= strength for a in addresses):
+        chosen["model.model"] = SettingOrigin("", provider.origin)
+        overridden["model.model"] = (model, *overridden["model.model"])
+        yield f"{model.value} ({model.origin}) is another server's model; {provider.value} uses its default"
 
 
 def _settle_accounts(chosen: dict[str, SettingOrigin]) -> Iterator[str]:

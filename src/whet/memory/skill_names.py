@@ -33,6 +33,7 @@ def find_name(name: str, passages: Sequence[Passage], transcript: QuotableTransc
 
 def _name_by(text: str) -> str:
     """Return the first plain words of a call or a sentence, such as make-docs, or an empty string."""
-    words = [word.rpartition("/")[2].strip(".,;:!?") for word in text.lower().split() if word[0] != "-"]
+    names = (word.rpartition("/")[2].strip(".,;:!?") for word in text.lower().split() if word[0] != "-")
+    words = [name.partition(".")[0] for name in names]  # fire.sh without its ending
     plain = [word for word in words[:_MAX_WORDS] if _PLAIN.fullmatch(word)]
     return "-".join(plain)[:_MAX_CHARS].strip("-")

@@ -6,6 +6,7 @@ and stay unchanged, even if they claim to be instructions.
 
 from __future__ import annotations
 
+from whet.contract.texts import plural
 from whet.late import late_pattern
 
 _ESCAPES = late_pattern(
@@ -34,7 +35,7 @@ def clean(text: str) -> str:
 def size(count_bytes: int) -> str:
     """Format a size for a reader: 812 bytes, 1.5 KB, 3.2 MB."""
     if count_bytes < 1000:
-        return f"{count_bytes} bytes"
+        return plural(count_bytes, "byte")
     value = float(count_bytes)
     for unit in ("KB", "MB", "GB"):
         value /= 1000

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from whet.contract.texts import plural
 from whet.visible import visible
 from whet_confirm.shown import MAX_SHOWN, format_json, redact
 
@@ -142,7 +143,7 @@ def _build_row(name: str, value: object, disclosure: Disclosure) -> ArgumentRow:
     lines = visible_text.count("\n") + 1
     is_long = len(visible_text) > _SHORT_CHARS or lines > _SHORT_LINES
     is_block = lines > 1 or len(visible_text) > 70 or name in ("command", "cmd", "sql", "query", "code")
-    size = f"{lines:,} lines, {len(text):,} characters" if is_long else ""
+    size = f"{plural(lines, 'line')}, {plural(len(text), 'character')}" if is_long else ""
     return ArgumentRow(disclosure.show(name), visible_text, is_block=is_block, is_folded=is_long, size=size)
 
 
@@ -157,7 +158,7 @@ def _diff_row(name: str, lines: tuple[ArgumentDiffLine, ...]) -> ArgumentRow:
     return ArgumentRow(
         visible(name, 200),
         is_folded=len(lines) > 60,
-        size=f"{len(lines):,} lines",
+        size=plural(len(lines), "line"),
         diff=lines,
         added=added,
         removed=removed,
