@@ -10,6 +10,7 @@ import os
 import random
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -100,7 +101,9 @@ def noon_zone() -> str:
 
 
 _claims: list[socket.socket] = []
-"""One UDP socket on each port that `quiet_port` returned: another process of the tests does not return it."""
+"""One UDP socket for each port that `quiet_port` returned: another process of the tests does not return it.
+Linux has a second local address, so a test may use the port for UDP, too."""
+_CLAIMED_AT = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 
 
 def quiet_port() -> int:
@@ -110,7 +113,7 @@ def quiet_port() -> int:
         port = random.SystemRandom().randrange(20_000, 32_000)
         claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            claim.bind(("127.0.0.1", port))
+            claim.bind((_CLAIMED_AT, port))
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
         except OSError:

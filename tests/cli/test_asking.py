@@ -121,7 +121,7 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
             shown.split()
         )
         tty.type("always 3\r")
-        shown = tty.wait_for("waiting for")
+        shown = tty.wait_for("Whet won't ask again", "waiting for")  # the question before has the same status
         assert "Whet won't ask again to create, change or delete any file below src/" in " ".join(
             shown.split()
         )
