@@ -107,9 +107,10 @@ class TerminalDecision:
         answers = [("v", "show all of it, then ask again")] if self.is_long else []
         noun = find_editable(self.request).noun
         edit = "Tab" if self._has_keys else "edit"
-        answers.append(
-            (edit, f"edit the {_EDITED.get(noun, noun)}; a saved change is like 1, else asks again")
-        )
+        counts = "counts at once" if self.is_long else "is like 1"
+        if not self.request.changes or any(change.new is not None for change in self.request.changes):
+            text = f"edit the {_EDITED.get(noun, noun)}; a saved change {counts}, else asks again"
+            answers.append((edit, text))
         later = "reopened or new chats" if self._has_keys else "later runs"
         for option in self._always_options:
             number = option.name.partition(" ")[2] or _FIRST_SCOPE
