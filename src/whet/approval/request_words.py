@@ -20,7 +20,7 @@ _MAX_PROGRAMS, _MAX_NAME_CHARS = 4, 80
 _OUTPUT = ">"
 _WORD = re.compile(r"[\w./~+@:=%,$*?-]+")
 _REWIND = "/rewind (shell: whet rewind) undoes this and Whet's later changes, not yours"
-_ELSEWHERE = "nothing outside"
+_ELSEWHERE = "not possible outside"
 _UNRECORDED = "not possible: Whet does not record files here"
 
 
