@@ -50,7 +50,7 @@ def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
             tty.type("go\r")
         for kind in WRITES:
             found[kind] = tty.wait_for("Whet wants to") + tty.wait_for("Enter alone is no:")
-            if "v and Tab show all" in found[kind]:
+            if "only shows all" in found[kind]:
                 tty.type("v\r")
                 found[kind] += tty.wait_for("Enter alone is no:")
             tty.type("o\r")

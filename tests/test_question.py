@@ -123,8 +123,11 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
             GrantScope("patch", ("a.py", "b.py")),
             "create, change or delete any of a.py, b.py (covers no shell commands)",
         ),
-        (GrantScope("web_fetch", ("docs.python.org",)), "read any page of exactly docs.python.org"),
-        (GrantScope("web_fetch", ("https://a.org/b",)), "read exactly this page"),
+        (
+            GrantScope("web_fetch", ("docs.python.org",)),
+            f"read any page of exactly docs.python.org{NO_COMMANDS}",
+        ),
+        (GrantScope("web_fetch", ("https://a.org/b",)), f"read exactly this page{NO_COMMANDS}"),
         (GrantScope("mcp__x__y", ("*",)), "use the tool mcp__x__y, whatever it is given"),
         (
             GrantScope("mcp__x__y", ('{"a": 1}',), always=False),

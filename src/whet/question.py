@@ -127,6 +127,7 @@ def describe_scope(scope: GrantScope) -> str:
             "read exactly this page" if "://" in pattern else f"read any page of exactly {unescape(pattern)}"
             for pattern in scope.patterns
         )
+        text += NO_COMMANDS
     else:
         with_what = "whatever it is given" if "*" in scope.patterns else "if it is given exactly the same"
         text = f"use the tool {scope.tool}, {with_what}"

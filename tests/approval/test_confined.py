@@ -156,7 +156,7 @@ def test_what_needs_out_is_asked_in_words_of_what_would_be_opened(tmp_path: Path
     assert not jails.policy(bench.workspace, "s2", "c1").may_write(tmp_path / "other/f")
     bench.sh("curl https://api.example.com/x")
     assert bench.person.asked[1].opening == "reach api.example.com"
-    assert bench.person.asked[1].intent == "run curl, and to reach api.example.com"
+    assert bench.person.asked[1].intent == "run curl in the sandbox, and to reach api.example.com"
     assert bench.person.asked[1].reasons == (
         "the sandbox lets no command reach api.example.com without a yes",
     )
@@ -227,7 +227,10 @@ def test_no_reading_gives_a_command_all_rights(tmp_path: Path) -> None:
 def test_what_runs_outside_lasts_for_one_call_whatever_else_it_wants() -> None:
     inside = (Opening("reach", "a.b"), Opening("write", "/x"))
     assert not JailedCall((), inside).leaves
-    words = "let any command in the sandbox reach a.b and write /x, if nothing else about it needs a yes"
+    words = (
+        "let this or any other command in the sandbox reach a.b and write /x,"
+        " if nothing else about it needs a yes"
+    )
     assert JailedCall((), inside).scopes == (GrantScope("sandbox", ("reach a.b", "write /x"), words=words),)
     outside = JailedCall(inside, (*inside, Opening("run", UNCONFINED)))
     assert outside.leaves and outside.needs_person and outside.scopes == ()

@@ -31,6 +31,24 @@ def converse(board: Api, text: str, *replies: ScriptedReply) -> str:
 
 
 @pytest.mark.slow
+def test_the_time_of_a_message_is_above_a_call_that_waits(page: Page, board: Api) -> None:
+    write = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
+    board.say(ScriptedReply(tool_calls=(write,)), ScriptedReply("Not written."))
+    enter(page, board)
+    page.eval("document.querySelector('.composer textarea').focus()")
+    page.type("write it")
+    with page.loading():
+        page.click(".composer .send")
+    page.until("document.querySelector('.said .step')")
+    page.eval("rect = (query) => document.querySelector(query).getBoundingClientRect()")
+    for width in (390, 820, 1280):
+        page.shape(width, 900)
+        assert page.eval("rect('.said.assistant .by').bottom <= rect('.said.assistant .step').top"), width
+    page.click(".question button.bad")
+    page.until("document.body.textContent.includes('Not written.')")
+
+
+@pytest.mark.slow
 def test_stored_text_never_becomes_markup(page: Page, board: Api) -> None:
     (board.workspace / "evil.txt").write_text(HOSTILE)
     session_id = converse(

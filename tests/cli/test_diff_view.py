@@ -134,10 +134,17 @@ def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(
     lines = [prefix + text for prefix, text in decision.other_answers()]
     assert lines == [
         f"  or {edit:8}  edit the proposed file; a saved change is like 1, else asks again",
-        f"  or always    like 2, also in {later} begun in this very folder",
-        f"  or always 3  like 3, also in {later} begun in this very folder",
+        f"  or always    like 2, also in {later} of this very folder",
+        f"  or always 3  like 3, also in {later} of this very folder",
         "  or else      any other text is a no; the model reads it as the reason",
     ]
+
+
+def test_a_deletion_offers_nothing_to_edit() -> None:
+    gone = TextChange("a.py", "/w/a.py", "x\n", None, "h")
+    decision = TerminalDecision(request(changes=(gone,)), find_theme("dark", NONE))
+    assert [prefix.split()[1] for prefix, _ in decision.other_answers()] == ["always", "always", "else"]
+    assert read_line("e", decision.options()).words == "e"
 
 
 @each("width", [28, 35, 75, 95])

@@ -19,9 +19,9 @@ PARTS = {
     "the first answer": r"\n  1  Yes, once: only this (change|command); it allows nothing later",
     "the lasting answer": r"don't\s+ask\s+again\s+to\s+(create|overwrite|run)\b",
     "how long it lasts": r"\n  2  Yes, and until you quit this chat ",
-    "for good": r"like 2, also in reopened or new chats begun in this very folder|\.git/hooks",
+    "for good": r"like 2, also in reopened or new chats of this very folder|\.git/hooks",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
-    "changing it": r"or Tab +edit the (proposed file|proposed diff|command); a saved change is like 1",
+    "changing it": r"or Tab +edit the (proposed (file|diff)|command); a saved change |wants to delete",
     "a reason": r"or else +any other text is a no; the model reads it as the reason",
     "where to type": r"Type a number or a word, then Enter. Enter alone is no:",
 }

@@ -133,7 +133,7 @@ class PolicyGate:
         self._store = grants
         self._whet_home, self._user_home = os.path.realpath(whet_home), os.path.expanduser("~")
         self._analyse = parts.analyse or _analyse_shell
-        self._session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
+        self.session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()  # by `root_of`
         self._contents = AcceptedContents(whet_home)
         self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._parents: dict[str, str] = {}
@@ -272,7 +272,7 @@ class PolicyGate:
         """Return the grants that apply to a call: stored ones and those of its session."""
         rows = [row for row in await self._store.all() if row.workspace in ("", call.workspace)]
         stored = [PolicyGrant(row.tool, row.pattern) for row in rows]
-        return [*stored, *self._session_grants.get(self.root_of(call.session_id), ())]
+        return [*stored, *self.session_grants.get(self.root_of(call.session_id), ())]
 
     async def _ask(self, case: GateCase, ruling: Ruling, emit: Emit) -> Decision:
         """Ask until the person decides. If the person's edit can't run, report that and ask again."""
@@ -348,20 +348,12 @@ class PolicyGate:
                 return
             except StoreError as error:
                 emit(Notice(f"The permission holds for this session only: {error.message}", must_show=True))
-        session_grants = self._session_grants.setdefault(root, [])
-        self._session_grants.move_to_end(root)
-        if len(self._session_grants) > _MAX_SESSIONS:
-            self._session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
+        session_grants = self.session_grants.setdefault(root, [])
+        self.session_grants.move_to_end(root)
+        if len(self.session_grants) > _MAX_SESSIONS:
+            self.session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
         grants = (PolicyGrant(tool, pattern, workspace, scope.call) for tool, pattern in scope.rules)
         session_grants.extend(grants)
-
-    def list_session_grants(self, session_id: str) -> list[PolicyGrant]:
-        """Return what was allowed for this session."""
-        return list(self._session_grants.get(self.root_of(session_id), ()))
-
-    def revoke_session_grants(self, session_id: str) -> None:
-        """Ask again about what was allowed for this session."""
-        self._session_grants.pop(self.root_of(session_id), None)
 
     def root_of(self, session_id: str) -> str:
         """Return the session that a person talks to: the topmost ancestor of this one."""

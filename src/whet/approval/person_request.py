@@ -59,7 +59,7 @@ class JailedCall(msgspec.Struct, frozen=True):
             return ()
         patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
         needs = " and ".join(opening.words for opening in self.wanted)
-        words = f"let any command in the sandbox {needs}, if nothing else about it needs a yes"
+        words = f"let this or any other command in the sandbox {needs}, if nothing else about it needs a yes"
         return (GrantScope(OPENS, patterns, words=words),)
 
 

@@ -20,7 +20,7 @@ _MAX_PROGRAMS, _MAX_NAME_CHARS = 4, 80
 _OUTPUT = ">"
 _WORD = re.compile(r"[\w./~+@:=%,$*?-]+")
 _REWIND = "/rewind (shell: whet rewind) undoes this and Whet's later changes, not yours"
-_ELSEWHERE = "nothing outside"
+_ELSEWHERE = "not possible outside"
 _UNRECORDED = "not possible: Whet does not record files here"
 
 
@@ -56,7 +56,8 @@ def _describe_command(action: ActionView, openings: Sequence[Opening]) -> str:
     deeds = [f"{'add to' if is_added else 'overwrite'} {join_names(map(_quote, targets))}"] if outputs else []
     if any(opening.kind == "run" for opening in openings):
         text += " outside the sandbox, with all your rights"
-    else:
+    elif openings:
+        text += " in the sandbox"
         deeds += [opening.words for opening in openings]
     return f"{text}, and to {join_names(deeds)}" if deeds else text
 

@@ -107,13 +107,14 @@ class TerminalDecision:
         answers = [("v", "show all of it, then ask again")] if self.is_long else []
         noun = find_editable(self.request).noun
         edit = "Tab" if self._has_keys else "edit"
-        answers.append(
-            (edit, f"edit the {_EDITED.get(noun, noun)}; a saved change is like 1, else asks again")
-        )
+        counts = "is 1, at once" if self.is_long else "is like 1"
+        if self._can_edit:
+            text = f"edit the {_EDITED.get(noun, noun)}; a saved change {counts}, else asks again"
+            answers.append((edit, text))
         later = "reopened or new chats" if self._has_keys else "later runs"
         for option in self._always_options:
             number = option.name.partition(" ")[2] or _FIRST_SCOPE
-            answers.append((option.name, f"like {number}, also in {later} begun in this very folder"))
+            answers.append((option.name, f"like {number}, also in {later} of this very folder"))
         answers.append(("else", "any other text is a no; the model reads it as the reason"))
         width = max(len(name) for name, _ in answers)
         return [(f"  or {name:<{width}}  ", text) for name, text in answers]
@@ -122,6 +123,12 @@ class TerminalDecision:
         """Show at most so many rows of what would be written or run."""
         self.max_rows = max_rows
         self.is_shown_whole = not self.is_long
+
+    @property
+    def _can_edit(self) -> bool:
+        """Whether there is something to edit: nothing is left of a call that only deletes."""
+        changes = self.request.changes
+        return not changes or any(change.new is not None for change in changes)
 
     @property
     def is_long(self) -> bool:
@@ -152,9 +159,9 @@ class TerminalDecision:
             command = "/approvals" if self._has_keys else "whet approvals"
             facts.append((_TAKE_BACK_PREFIX, f"{command} ends {ended} at any time"))
         if self.is_long and not self.is_shown_whole:
-            yeses = join_names(["1", *lasting])
+            first = join_names(["1", *lasting], "or")
             facts.append(
-                (SHOWN_PREFIX, f"only a part (v and Tab show all); {yeses} first show all, then ask again")
+                (SHOWN_PREFIX, f"only a part; the first of v, {first} only shows all and asks again")
             )
         return facts
 
@@ -162,7 +169,8 @@ class TerminalDecision:
         """Return the options that may be typed; "always" only if the request says what it would cover."""
         once = msgspec.structs.replace(ONCE, number="1")
         no = msgspec.structs.replace(NO, number=self._no)
-        return (once, *self._session_options, *self._always_options, no, BECAUSE, EDIT, VIEW)
+        edit = (EDIT,) if self._can_edit else ()
+        return (once, *self._session_options, *self._always_options, no, BECAUSE, *edit, VIEW)
 
     def grant(self, option: str) -> Answer | None:
         """Return the kind of yes that an option stands for, or None if it is no yes. The scope that it names

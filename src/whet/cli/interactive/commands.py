@@ -283,7 +283,7 @@ async def set_approvals(chat: ChatControl, argument: str) -> None:
     word, _, rest = argument.partition(" ")
     gate = chat.services.gate.get()
     if argument == "revoke chat":
-        gate.revoke_session_grants(chat.session.id)
+        gate.session_grants.pop(gate.root_of(chat.session.id), None)
         chat.say("nothing is allowed for this chat any more")
         return
     if word == "revoke":
@@ -303,10 +303,10 @@ async def set_approvals(chat: ChatControl, argument: str) -> None:
         chat.say(
             wording.printable(f"{row.id:>4}  {row.tool}  {row.pattern}  {row.workspace or 'everywhere'}")
         )
-    session_grants = [] if argument in modes.ABOUT else gate.list_session_grants(chat.session.id)
-    for grant in session_grants:
+    session_grants = gate.session_grants.get(gate.root_of(chat.session.id), ())
+    for grant in session_grants if argument not in modes.ABOUT else ():
         chat.say(wording.printable(f"chat  {grant.tool}  {grant.pattern}  until you quit"))
-    if rows or session_grants:
+    if argument not in modes.ABOUT and (rows or session_grants):
         chat.say("take back: /approvals revoke NUMBER, or /approvals revoke chat", "dim")
 
 
