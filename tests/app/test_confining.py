@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.app.confining import confine, server_jail
+from whet.app.confining import confine, guards_links, server_jail
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings, SandboxSettings
 
@@ -35,6 +35,16 @@ def readable(person: Path, server: McpServerSettings, *paths: Path) -> list[bool
         jail = server_jail(confinement, work, server)
         assert jail is not None
         return [jail.policy.may_read(path.resolve()) for path in paths]
+
+
+def test_a_sandbox_that_was_not_tried_out_yet_guards_links_if_it_works(person: Path) -> None:
+    work = person / "work"
+    work.mkdir()
+    with contextlib.closing(confine(Home(person / ".whet"), SandboxSettings())) as confinement:
+        is_guarded = guards_links(confinement, work)
+        assert is_guarded == confinement.status().holds
+    with contextlib.closing(confine(Home(person / ".whet"), SandboxSettings(mode="off"))) as confinement:
+        assert not guards_links(confinement, work)
 
 
 def test_a_program_of_npm_has_its_package_its_neighbours_and_the_link_that_names_it(person: Path) -> None:

@@ -72,8 +72,10 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
 
 def guards_links(confinement: Confinement, workspace: Path) -> bool:
     """Return whether no command can write a file of the workspace that another folder holds by a hard link,
-    from now on: the next command looks for such files again."""
-    if not confinement.is_local or (status := confinement.known_status) is None or not status.holds:
+    from now on: the next command looks for such files again.
+
+    Waits until a sandbox has been tried out: copying what need not be copied takes longer."""
+    if not confinement.is_local or not confinement.status().holds:
         return False
     from whet.sandbox.hardlinks import links_of  # noqa: PLC0415 - a record's beginning needs it
 

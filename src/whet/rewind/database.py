@@ -67,13 +67,18 @@ CREATE TABLE records (
 CREATE INDEX records_by_session ON records (session, id);
 CREATE INDEX records_open ON records (id) WHERE kind = 'rewind' AND after IS NULL;
 """
+_PARTIAL_INDEXES = f"""
+DROP INDEX entries_by_until;
+CREATE INDEX entries_ended ON entries (until) WHERE until < {OPEN};
+CREATE INDEX entries_left_out ON entries (until) WHERE kind = 'left_out';
+"""
 
 
 class RecordFile(DatabaseFile):
     """The records of one workspace."""
 
     layout: ClassVar[Layout] = Layout(
-        steps=(_SCHEMA,),
+        steps=(_SCHEMA, _PARTIAL_INDEXES),
         newer_hint="set WHET_HOME to another folder",
         access_hint="check the folder's permissions",
         wal_limit_bytes=64_000_000,
@@ -202,7 +207,7 @@ def find_changed_paths(connection: apsw.Connection, first: int, last: int) -> se
         return set()
     rows = connection.execute(
         "SELECT path FROM entries WHERE since > ?1 AND since <= ?2"
-        " UNION SELECT path FROM entries WHERE until > ?1 AND until <= ?2",
+        f" UNION SELECT path FROM entries WHERE until > ?1 AND until <= ?2 AND until < {OPEN}",
         (first, last),
     )
     paths = [os.fsdecode(path) for (path,) in rows]

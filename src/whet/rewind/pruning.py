@@ -85,7 +85,7 @@ def _delete_unused(connection: apsw.Connection) -> None:
     needs."""
     row = connection.execute("SELECT min(before) FROM records").fetchone()
     oldest = row[0] if row and row[0] is not None else OPEN
-    connection.execute("DELETE FROM entries WHERE until <= ? AND until < ?", (oldest, OPEN))
+    connection.execute(f"DELETE FROM entries WHERE until <= ? AND until < {OPEN}", (oldest,))
     connection.execute(
         "DELETE FROM parts WHERE hash NOT IN (SELECT content FROM entries WHERE kind = 'file')"
     )

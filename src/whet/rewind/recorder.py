@@ -233,8 +233,9 @@ class Workspace:
         return result
 
     def _links(self, look: Look) -> LinkedFiles | None:
-        """Return what links files into a new record; None if commands can write through their other names."""
-        if not self._guards_links():
+        """Return what links files into a new record; None if no file has another name, or if commands can
+        write through it."""
+        if not any(status.st_nlink > 1 for _, status in look.to_read) or not self._guards_links():
             return None
         return LinkedFiles(self._folder, (status for _, status in look.to_read))
 

@@ -155,7 +155,7 @@ class FolderWatch:
 def _user_watches() -> int:
     """Return how many files and folders all programs of this user may watch."""
     try:
-        with open("/proc/sys/fs/inotify/max_user_watches", encoding="ascii") as file:
+        with open("/proc/sys/fs/inotify/max_user_watches", encoding="utf-8") as file:
             return int(file.read())
     except (OSError, ValueError):
         return 0
