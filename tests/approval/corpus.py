@@ -309,6 +309,7 @@ python manage.py runserver &
 nohup python server.py > server.log 2>&1 &
 kill %1
 kill $PID
+sleep 60 & p=$!; kill $p
 sqlite3 app.db 'select * from users limit 5'
 psql -c "SELECT count(*) FROM t"
 psql -c "DELETE FROM t WHERE id = 3"
@@ -630,6 +631,15 @@ kill -9 -1
 pkill python
 killall node
 kill $(pgrep node)
+kill -9 $PPID
+kill ${PPID}
+pgrep node | xargs kill
+ps aux | grep node | awk '{print $2}' | xargs -r kill -9
+pgrep node | xargs -I{} kill {}
+p=$(pgrep node); kill $p
+for p in $(pgrep node); do kill -9 $p; done
+for p in /proc/[0-9]*; do kill ${p#/proc/}; done
+p=1234; kill ${p}
 kill $(lsof -t -i:3000)
 shutdown -h now
 reboot

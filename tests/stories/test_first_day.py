@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from tests.stories.program import (
     said,
     use,
 )
+from tests.support import wait_until
 from whet_lab.practice.script import Fault, ScriptedReply, rate_limit_reply, server_error
 from whet_lab.practice.server import PracticeServer
 from whet_lab.practice.strict import Options
@@ -248,8 +251,11 @@ def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(
     done = program.ask("Schreib ein")
     assert (done.code, done.row["text"], done.row["steps"], done.err) == (0, "Fertig: ein — 日本語 🙂", 3, "")
     assert [call["ok"] for call in done.row["tool_calls"]] == [True, False, True]
-    server.install([does(use("terminal", command="kill -9 $PPID")), ScriptedReply("Da bin ich wieder.")])
+    command = "touch began; sleep 60"
+    server.install([does(use("terminal", command=command)), ScriptedReply("Da bin ich wieder.")])
     running = program.start_asking("weiter", "--continue")
+    wait_until((program.work / "began").exists)
+    os.kill(running.pid, signal.SIGKILL)
     running.done()
     done = program.ask("und?", "--continue")
     assert (done.code, done.row["text"]) == (0, "Da bin ich wieder."), done

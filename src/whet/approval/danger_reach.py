@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from whet.approval.danger_code import judge_database
 from whet.approval.danger_files import FILE_RULES, Rule, judge_disk_wipe, judge_write
 from whet.approval.danger_git import judge_git
-from whet.approval.possible_texts import UNKNOWN, VariableValues, possible_texts
+from whet.approval.possible_texts import OWN_CHILD, UNKNOWN, VariableValues, possible_texts
 from whet.approval.risk import CommandSetting, Finding
 from whet.late import late_pattern
 from whet.shell.options import operands
@@ -62,6 +62,8 @@ def judge_operands(
 ) -> Iterator[Finding]:
     """Judge the operands of a program that no table exempts, such as `convert a ~/b`."""
     facts = program(name)
+    if name == "kill":
+        yield from _judge_kill(words, values)
     if facts.kinds & _LEAVES_FILES or facts.code is not None or name in FILE_RULES:
         return
     is_unknown = facts == ProgramFacts() and name not in ("source", ".")
@@ -75,6 +77,15 @@ def judge_operands(
             if is_outside or (is_unknown and re.search(rf"(?:^|/)\.{{0,2}}{UNKNOWN}", path)):
                 yield "dangerous", f"{name} may write outside the workspace: {word.plain}"
                 break
+
+
+def _judge_kill(words: Sequence[Word], values: VariableValues) -> Iterator[Finding]:
+    """Judge the variables that name the processes to end, if the command sets them to others than `$!`."""
+    for word in words:
+        match = re.match(r"-?\$\{?(\w+)", word.text)
+        if match and any(text != OWN_CHILD for text in values.get(match[1], ())):
+            yield "dangerous", "kill: ends processes that it may not have started"
+            return
 
 
 _LEAVES_FILES = Kinds("reads shows-files names-only pattern-then-files shell run-verbs subscripts makes-text")

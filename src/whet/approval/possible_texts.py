@@ -14,6 +14,8 @@ from whet.shell.words import Word, name_of
 
 UNKNOWN = "\0"
 """Stands for a part of a word that can be any text."""
+OWN_CHILD = UNKNOWN * 2
+"""The same, for `$!`: the process that the command started last."""
 VariableValues = Mapping[str, Sequence[str]]
 _SETS_OTHERWISE = frozenset(
     ("read", "mapfile", "readarray", "getopts", "eval", "source", ".", "printf", "declare", "local", "let")
@@ -32,7 +34,8 @@ def list_values(script: ShellScript) -> dict[str, list[str]]:
     values: dict[str, list[str]] = {}
     own = (pair for invocation in script.invocations for pair in invocation.assignments)
     for name, word in (*script.assignments, *script.loops, *own):
-        values.setdefault(name, []).append(f"{word.prefix}{UNKNOWN}" if word.dynamic else word.text)
+        unknown_text = OWN_CHILD if word.text in ("$!", "${!}") else f"{word.prefix}{UNKNOWN}"
+        values.setdefault(name, []).append(unknown_text if word.dynamic else word.text)
     return values
 
 
