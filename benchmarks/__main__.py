@@ -103,6 +103,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "warm-world": warm.run_world,
     "context-host": context_host.run,
     "learning": learning.run,
+    "learning-long": learning.run_long,
     "gate": learning_gate.run,
     "learning-gate": learning_gate.run_pointed,
     "learning-generated": learning_gate.run_generated,

@@ -32,6 +32,10 @@ _MEMORY = (
 _AUTO = "`approval.mode` auto"
 _OFF = "`sandbox.mode` off"
 
+_LEARNING = (
+    "`review.free_tokens` 1,000,000,000 and `review.turns` 1 in the arms no-budget and no-gate, "
+    "`approval.mode` auto, `tools.toolsets` terminal, web and the arm's, `tools.web_allow_private` on"
+)
 DIFFERS = {
     "overhead": _LOOP,
     "streaming": _LOOP,
@@ -56,10 +60,8 @@ DIFFERS = {
     "warm-mining": f"{_AUTO}; templates on",
     "warm-world": f"{_AUTO}; templates on",
     "context-host": "`model.window_tokens` 128,000 named; `context.engine` each of four in one row",
-    "learning": (
-        "`review.free_tokens` 1,000,000,000 and `review.turns` 1 in the arms no-budget and no-gate, "
-        "`approval.mode` auto, `tools.toolsets` terminal, web and the arm's, `tools.web_allow_private` on"
-    ),
+    "learning": _LEARNING,
+    "learning-long": _LEARNING,
     "gate": _MEMORY,
     "learning-gate": _MEMORY,
     "learning-generated": _MEMORY,
@@ -81,4 +83,4 @@ DIFFERS = {
 }
 
 # Modules that a benchmark runs as a command of the program.
-COMMANDS = {"learning": (play.__name__,)}
+COMMANDS = {"learning": (play.__name__,), "learning-long": (play.__name__,)}

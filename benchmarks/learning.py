@@ -19,24 +19,15 @@ from benchmarks.table import Row
 
 SEEDS = 20
 _NEEDED = "off,conversation,ours,oracle"
+_LONG = 300
+_LONG_ARMS = "off,conversation,ours"
+_LENGTHS = ("40", "120", str(_LONG))
 _COMMAND = "python -m benchmarks learning --full"
 
 
 def run(runs: int, full: bool) -> list[Row]:
     """All arms on the same worlds; the rates have bootstrap intervals over seeds."""
-    with tempfile.TemporaryDirectory(prefix="whet-bench-learning-") as place:
-        out = Path(tempfile.gettempdir()) / f"whet-bench-learning-{_source()}"
-        command = [sys.executable, "-m", "whet", "eval", "learning", "--json", "--out", str(out)]
-        done = subprocess.run(
-            [*command, "--seeds", str(SEEDS), *([] if full else ["--arms", _NEEDED])],
-            cwd=ROOT,
-            env=clean_environment(WHET_HOME=str(Path(place) / "home")),
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        found = json.loads(done.stdout)
-        report = (out / "report.md").read_text("utf-8").splitlines()
+    found, report = _evaluate("--seeds", str(SEEDS), *([] if full else ["--arms", _NEEDED]))
     arms: dict[str, Any] = {arm["arm"]: arm for arm in found["arms"]}
     ours = arms["ours"]
     sessions = found["settings"]["shape"]["sessions"]
@@ -98,6 +89,47 @@ def run(runs: int, full: bool) -> list[Row]:
             _COMMAND,
         ),
     ]
+
+
+def run_long(runs: int, full: bool) -> list[Row]:
+    """One world of very many sessions: what a task takes, beside the whole conversation and no memory."""
+    found, _ = _evaluate("--seeds", "1", "--sessions", str(_LONG), "--workers", "1", "--arms", _LONG_ARMS)
+    arms: dict[str, Any] = {arm["arm"]: arm for arm in found["arms"]}
+    whole = arms["conversation"]["tokens_by_length"]
+
+    def show(arm: dict[str, Any]) -> str:
+        tokens = arm["tokens_by_length"]
+        return "; ".join(f"{tokens[n]:,.0f} ({tokens[n] / whole[n]:.0%})" for n in _LENGTHS)
+
+    ours = arms["ours"]["tokens_by_length"]
+    return [
+        Row(
+            "learning-long",
+            f"knowledge-gated world, 1 seed: tokens a task over the first {', '.join(_LENGTHS)} sessions "
+            "(share of the whole conversation's)",
+            f"≤ 10 % at {_LENGTHS[-1]}",
+            show(arms["ours"]),
+            _others(arms, show),
+            ours[_LENGTHS[-1]] <= 0.1 * whole[_LENGTHS[-1]],
+            "python -m benchmarks learning-long",
+        )
+    ]
+
+
+def _evaluate(*arguments: str) -> tuple[dict[str, Any], list[str]]:
+    """Run `whet eval learning` with these arguments; give its object and the lines of its report."""
+    with tempfile.TemporaryDirectory(prefix="whet-bench-learning-") as place:
+        name = hashlib.sha256(" ".join(arguments).encode()).hexdigest()[:6]
+        out = Path(tempfile.gettempdir()) / f"whet-bench-learning-{_source()}-{name}"
+        done = subprocess.run(
+            [sys.executable, "-m", "whet", "eval", "learning", "--json", "--out", str(out), *arguments],
+            cwd=ROOT,
+            env=clean_environment(WHET_HOME=str(Path(place) / "home")),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout), (out / "report.md").read_text("utf-8").splitlines()
 
 
 def _source() -> str:

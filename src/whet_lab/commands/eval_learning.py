@@ -30,7 +30,7 @@ _MIN_SESSIONS = 12
 @click.option("--seeds", type=click.IntRange(1, 1000), default=20, show_default=True, help="Worlds to run.")
 @click.option(
     "--sessions",
-    type=click.IntRange(_MIN_SESSIONS, 200),
+    type=click.IntRange(_MIN_SESSIONS, 400),
     default=30,
     show_default=True,
     help="Sessions of each world.",

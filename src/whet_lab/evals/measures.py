@@ -15,7 +15,7 @@ from whet.stats import Interval, mcnemar, typical_mean
 from whet_lab.evals.records import Funnel, TaskRecord, WorldResult
 
 STAGES = (("first third", 0.0, 1 / 3), ("second third", 1 / 3, 2 / 3), ("last third", 2 / 3, 1.0))
-LENGTHS = (10, 20, 40, 100, 200)
+LENGTHS = (10, 20, 40, 120, 300)
 """Numbers of sessions over whose tasks the tokens are averaged, for runs of that length."""
 
 
