@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.mcp.rig import odd
 from whet.cli.mcp_servers.command import mcp
 from whet.config.edit import change_list
 from whet.config.load import load
@@ -45,6 +46,17 @@ def test_the_example_is_added_listed_and_works_from_any_folder(
     assert [one["own_name"] for one in report["tools"]][-2:] == ["read_resource", "get_prompt"]
     narrow = run(home, "test", columns=40).stdout
     assert max(map(len, narrow.splitlines())) <= 40 and "      Read a note." in narrow
+
+
+@pytest.mark.slow
+def test_tools_beyond_those_that_are_offered_are_named(home: Path) -> None:
+    server = odd("many", confined=False)
+    home.mkdir(exist_ok=True)
+    entry = {"command": server.command, "args": server.args, "confined": False}
+    Home(home).config.write_text(json.dumps({"mcp": {"servers": {"odd": entry}}}))
+    shown = run(home, "test", columns=100_000).output
+    assert "tool998, tool999: 256 of its tools are offered; choose others with allow" in shown
+    assert "tools after the 2,000th of its list are not read" in shown
 
 
 @pytest.mark.slow

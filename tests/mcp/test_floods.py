@@ -22,9 +22,20 @@ async def test_ten_thousand_tools_are_cut_and_said_to_be(home: Path) -> None:
     async with bench(home, {"odd": server}) as b:
         listing = b.servers.listings["odd"]
         assert len(listing.offered) == 256
-        assert "256 are read of 2,000 tools or more" in listing.left_out[-1].reason
+        left_out = [tool.own_name for tool in listing.left_out]
+        assert len(left_out) == 2_000 - 256 and "tool999" in left_out
+        assert listing.left_out[-1].reason == "256 of its tools are offered; choose others with allow"
     kept = read_stored(Home(home), "odd", server)
     assert kept and len(kept.tools) == 2_000
+
+
+async def test_tools_beyond_those_that_are_offered_can_be_chosen(home: Path) -> None:
+    server = odd("many", allow=("tool99?",))
+    async with bench(home, {"odd": server, "but": odd("many", deny=("tool1*",))}) as b:
+        names = [tool.own_name for tool in b.servers.listings["odd"].offered]
+        assert names == [f"tool{number}" for number in range(990, 1000)]
+        denying = b.servers.listings["but"]
+        assert (len(denying.offered), len(denying.left_out), denying.denied) == (256, 633, 1_111)
 
 
 @pytest.mark.slow

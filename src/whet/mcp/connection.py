@@ -22,7 +22,7 @@ from whet.rpc import STATELESS_VERSION, VERSIONS
 
 log: logging.Logger = logging.getLogger("whet.mcp")
 _PAGES = 50
-_MAX_LISTED = 2_000
+MAX_LISTED = 2_000
 _MAX_LISTED_BYTES = 4_000_000
 _GOODBYE_S = 2.0
 _LISTEN_PAUSE_S = 5.0
@@ -217,7 +217,7 @@ class Connection:
                 raise ServerFailed(f"the MCP server {self.name} answered {method} without a list of {key}")
             for row in cast("list[object]", rows):
                 size += len(msgspec.json.encode(row))
-                if size > _MAX_LISTED_BYTES or len(collected) >= _MAX_LISTED:
+                if size > _MAX_LISTED_BYTES or len(collected) >= MAX_LISTED:
                     log.warning("the MCP server %s lists more %s than are read", self.name, key)
                     return collected
                 collected.append(row)

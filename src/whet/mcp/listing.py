@@ -89,8 +89,8 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     left_out: list[LeftOut] = []
     tools, remaining_chars = sort_tools(catalogue.tools), _FULL_LISTING_CHARS
     denied = 0
-    for raw in tools[:_MAX_TOOLS]:
-        entry = _read_tool(server, settings, raw)
+    for raw in tools:
+        entry = _read_tool(server, settings, raw, is_full=len(offered) >= _MAX_TOOLS)
         if entry is None:
             denied += 1
         elif isinstance(entry, LeftOut):
@@ -104,8 +104,6 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
         else:
             offered[entry.spec.name] = entry
             remaining_chars -= size
-    if len(tools) > _MAX_TOOLS:
-        left_out.append(LeftOut("(more)", f"{_MAX_TOOLS} are read of {len(tools):,} tools or more"))
     for own_name, part in READERS.items():
         spec = msgspec.structs.replace(part, name=full_name(server, own_name))
         if _LISTS_OF_READERS[own_name] in catalogue.offers and spec.name not in offered:
@@ -143,13 +141,21 @@ def is_enabled(settings: McpServerSettings, tool: str) -> bool:
     return not settings.allow or any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.allow)
 
 
-def _read_tool(server: str, settings: McpServerSettings, raw: object) -> Offered | LeftOut | None:
+def _read_tool(
+    server: str, settings: McpServerSettings, raw: object, *, is_full: bool
+) -> Offered | LeftOut | None:
+    """Return a tool as it is offered, the reason against it, or None if the settings deny it. `is_full`: as
+    many tools as one server may have are offered already."""
     fields = _fields(raw)
     name = fields.get("name")
     if not isinstance(name, str) or not name.strip():
         return LeftOut("(no name)", "it has no name")
     if not is_enabled(settings, name):
         return None
+    if is_full:
+        return LeftOut(
+            _display_name(name), f"{_MAX_TOOLS} of its tools are offered; choose others with allow"
+        )
     if _fields(fields.get("execution")).get("taskSupport") == "required":
         return LeftOut(_display_name(name), "it runs only as a task, which this host does not start")
     schema = mend_schema(fields.get("inputSchema"))

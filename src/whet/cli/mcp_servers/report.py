@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import click
@@ -24,6 +26,7 @@ from whet.contract.errors import ToolError, WhetError
 from whet.contract.texts import plural
 from whet.foreign_text import clean
 from whet.log import mask
+from whet.mcp.connection import MAX_LISTED
 from whet.mcp.kept import store_failure
 from whet.mcp.listing import CHARS_PER_TOKEN, Listing, read_listing, size_chars
 from whet.mcp.remote import Remote, RemoteParts, check_server
@@ -132,6 +135,8 @@ async def _reach(
         connection = remote.connection
         server_info = connection.server_info if connection else {}
         title = clean(f"{server_info.get('name') or ''} {server_info.get('version') or ''}").strip()[:80]
+        if len(catalogue.tools) >= MAX_LISTED:
+            notices.append(f"tools after the {MAX_LISTED:,}th of its list are not read")
         noticed = "; ".join([*notices, connection.transport.explain() if connection else ""]).strip("; ")
         listing = read_listing(name, server, catalogue)
         return _report(name, listing, title, connection.version if connection else "", noticed)
@@ -174,8 +179,9 @@ def show(report: ServerReport) -> None:
         )
         if words := str(tool["description"]).strip():
             click.echo(wrap_text(printable(words.splitlines()[0]), indent=6))
-    for omission in report.left_out:
-        click.echo(wrap_text(printable(f"left out: {omission['own_name']}: {omission['reason']}"), indent=2))
+    for reason, omissions in groupby(report.left_out, key=itemgetter("reason")):
+        names = ", ".join(omission["own_name"] for omission in omissions)
+        click.echo(wrap_text(printable(f"left out: {names}: {reason}"), indent=2))
     if report.denied:
         click.echo(f"  {report.denied} more, which your settings leave out")
     if report.asked_about:
