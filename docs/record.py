@@ -26,6 +26,8 @@ from film import Frame, write_film
 ROOT = Path(__file__).parents[1]
 FILM = ROOT / "docs" / "images" / "first-edit.svg"
 COLUMNS, ROWS = 88, 27
+SPINNER_S = 0.5
+_SPINNER = re.compile(r"[\u2801-\u28ff]|\b\d+(\.\d)? s\b")
 PROJECT = {
     "price.py": '"""Prices, in cents."""\n\n\ndef discounted(cents: int, percent: int) -> int:\n'
     '    """Give the price after a discount, rounded."""\n    return int(cents * (100 - percent) / 100)\n',
@@ -79,8 +81,9 @@ class Terminal:
         column, row, shown = self._tell("display", "-p", "#{cursor_x} #{cursor_y} #{cursor_flag}").split()
         cursor = (int(column), int(row)) if shown == "1" else None
         lines = tuple(carry_codes(screen.split("\n")[: self._rows]))
-        if not self.frames or self.frames[-1][1:] != (lines, cursor, self.phone):
-            self.frames.append(Frame(time.monotonic() - self._begun_s, lines, cursor, self.phone))
+        frame = Frame(time.monotonic() - self._begun_s, lines, cursor, self.phone)
+        if not self.frames or not _is_same(self.frames[-1], frame):
+            self.frames.append(frame)
         return "\n".join(re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines).rstrip() + "\n"
 
     def type(self, text: str) -> None:
@@ -116,6 +119,15 @@ class Terminal:
     def close(self) -> None:
         """End the shell and its tmux server."""
         subprocess.run([*self._tmux, "kill-server"], check=False, capture_output=True, timeout=30)
+
+
+def _is_same(last: Frame, frame: Frame) -> bool:
+    """Return whether two frames differ in nothing, or for a moment in the spinner and its seconds only. A
+    slow machine would fill the film with them."""
+    if last[1:] == frame[1:] or frame.at_s - last.at_s >= SPINNER_S:
+        return last[1:] == frame[1:]
+    still = [[_SPINNER.sub("", line) for line in lines] for lines in (last.lines, frame.lines)]
+    return still[0] == still[1] and last[2:] == frame[2:]
 
 
 def carry_codes(lines: Sequence[str]) -> Iterator[str]:

@@ -171,7 +171,7 @@ def test_what_the_sandbox_page_shows_is_what_is_printed(tmp_path: Path) -> None:
 IN_A_CHAT = {
     "/diff": "+four",
     "/diff 3": "+four",
-    "/rewind": "3.2",
+    "/rewind": "Go back to before which message?",
     "/rewind 3 dry-run": "would restore",
     "/rewind 3": "restored 1 path",
     "/rewind 3.2 files": "restored 1 path",
@@ -196,3 +196,5 @@ def test_what_the_rewind_page_tells_to_type_in_a_chat_works(tmp_path: Path) -> N
         tty.wait_for("Ctrl-D")
         for command, said in IN_A_CHAT.items():
             tty.type(f"{command}\r", said)
+            if command == "/rewind":
+                tty.type("\x1b", "3.2", "/rewind TURN[.STEP]")

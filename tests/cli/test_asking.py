@@ -199,7 +199,7 @@ def test_a_small_screen_shows_every_answer_of_a_question(folder: Path) -> None:
         tty.resize(40, 20)
         tty.wait_for("Ctrl-D")
         tty.type("go\r", "(v shows all) ...", "1  Yes, once")
-        tty.wait_for("2  Yes, lasting: edit or d…s/long.txt", "3  Yes, lasting: edit or d…elow docs/")
+        tty.wait_for("2  Yes, lasting: create, c…s/long.txt", "3  Yes, lasting: create, c…elow docs/")
         tty.wait_for("No: nothing is changed (Enter and…")
         tty.wait_for("Enter alone")
         tty.type("n\r", "All done.")
@@ -224,7 +224,7 @@ def test_the_answers_of_a_question_stay_on_a_very_small_screen(folder: Path, col
             assert f"  {number}  Yes, " in drawn
         assert "or Tab" not in tty.wait_for("Enter alone", timeout_s=20)
         tty.type("v")
-        whole = tty.wait_for("any other text is a no", timeout_s=20)
+        whole = tty.wait_for("or else", timeout_s=20)
         assert "asks before\n" in whole or columns < 40, "broken at a word"
         assert "  3  Yes, " in tty.wait_for("No: nothing is changed", timeout_s=20)
 

@@ -77,10 +77,10 @@ def short(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def join_names(names: Iterable[str], before_last: str = "and") -> str:
-    """Join names with commas and, before the last, a word."""
+def join_names(names: Iterable[str]) -> str:
+    """Join names with commas and "and"."""
     *first, last = names
-    return f"{', '.join(first)} {before_last} {last}" if first else last
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:

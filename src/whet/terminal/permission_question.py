@@ -159,10 +159,7 @@ class TerminalDecision:
             command = "/approvals" if self._has_keys else "whet approvals"
             facts.append((_TAKE_BACK_PREFIX, f"{command} ends {ended} at any time"))
         if self.is_long and not self.is_shown_whole:
-            first = join_names(["1", *lasting], "or")
-            facts.append(
-                (SHOWN_PREFIX, f"only a part; the first of v, {first} only shows all and asks again")
-            )
+            facts.append((SHOWN_PREFIX, "only a part; any first yes, or v, only shows all and asks again"))
         return facts
 
     def options(self) -> tuple[AnswerOption, ...]:

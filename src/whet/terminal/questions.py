@@ -34,7 +34,7 @@ from whet.typed_answer import AnswerOption, TypedAnswer, may_count, read_line
 
 T = TypeVar("T")
 _BAR = "  | "
-_LEAST_ROWS, _FRAME_ROWS = 8, 11  # of what would run; of the title, the rules, the input and what is above
+_LEAST_ROWS, _FRAME_ROWS = 7, 11  # of what would run; of the title, the rules, the input and what is above
 _MIN_SHOWN = 4  # rows of what would run, before the reasons and the hint are left out
 _OWN_NUMBER = re.compile(r" *(\d+)  ")
 _GRANTS = {
