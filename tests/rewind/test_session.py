@@ -197,6 +197,23 @@ async def test_what_the_person_changed_since_is_kept(tmp_path: Path) -> None:
         assert (work / "new-of-mine").read_text() == "mine\n"
 
 
+@pytest.mark.parametrize(("lost", "named"), [((1, 2), ["f"]), ((1, 1), [])])
+async def test_files_of_a_step_without_a_record_are_named(
+    tmp_path: Path, lost: tuple[int, int], named: list[str]
+) -> None:
+    script = [shell("echo 1 > first"), shell("echo 2 > f"), shell("echo 3 > g"), ANSWER]
+    async with running(tmp_path, script) as r:
+        await r.turn()
+        file = r.app.services.recordings.get().workspace_of(r.app.services.workspace).file
+        file.write_now(lambda db: db.execute("DELETE FROM records WHERE (turn, step) = (?, ?)", lost))
+        plan = await r.rewinding.preview(Point(1, 2), "files", force=False)
+        outcome = await r.rewinding.rewind(Point(1, 2), "files", force=False)
+        for files in (plan.files, outcome.files):
+            assert [conflict.path for conflict in files.conflicts] == named
+            assert [conflict.can_force for conflict in files.conflicts] == [False] * len(named)
+        assert not (r.app.services.workspace / "g").exists()
+
+
 async def test_a_change_between_two_steps_is_the_persons(tmp_path: Path) -> None:
     async with running(tmp_path, [shell("echo a > a"), ANSWER, shell("rm -f mine; echo b > b"), ANSWER]) as r:
         await r.turn()

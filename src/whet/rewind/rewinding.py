@@ -158,6 +158,7 @@ class Rewinding:
             result = await self._recordings.pool.run(
                 plan_rewind, self._workspace, first, self._log.session.id, scope
             )
+        result = await self._add_unrecorded(result, row, files)
         conversation = row.parts != "files" and (undone is None or bool(undone.before))
         return Outcome(result, conversation, "")
 
@@ -179,6 +180,7 @@ class Rewinding:
             new = Record(0, session_id, row.turn, row.step, "rewind", 0, 0, 0, row.id)
             scope = await self._scope(files, force=force)
             result = await self._recordings.pool.run(take_back, self._workspace, first, new, scope)
+        result = await self._add_unrecorded(result, row, files)
         conversation, undone_text = await self._end_rewind(row)
         return Outcome(result, conversation, undone_text, finished)
 
@@ -254,6 +256,22 @@ class Rewinding:
             ),
             0,
         )
+
+    async def _add_unrecorded(
+        self, result: RewindResult, row: RewindRow, files: Collection[str]
+    ) -> RewindResult:
+        """Name the files of steps whose record is gone: it grew too old, or a power cut lost it."""
+        if row.undoes or row.parts == "conversation":
+            return result
+        session_id = self._log.session.id
+        changed = await self._db.read(lambda db: facts.list_changed_files(db, session_id, row.turn, row.step))
+        recorded = {(record.turn, record.step) for record in await self._records() if record.kind == "step"}
+        lost = {
+            path: Conflict(path, f"step {turn}.{step} changed it, and has no record", can_force=False)
+            for turn, step, path in changed
+            if (turn, step) not in recorded and (not files or path in files)
+        }
+        return msgspec.structs.replace(result, conflicts=(*result.conflicts, *lost.values()))
 
     async def _record_of(self, rewind_id: str) -> Record | None:
         return next((record for record in await self._records() if record.rewind == rewind_id), None)

@@ -135,6 +135,20 @@ def has_changed_files(connection: apsw.Connection, step: tuple[int, int, int]) -
     return row is not None
 
 
+def list_changed_files(
+    connection: apsw.Connection, session_id: str, turn: int, step: int
+) -> list[tuple[int, int, str]]:
+    """Return turn, step and path of the files that a session's calls changed from a step on."""
+    calls = connection.execute(
+        "SELECT c.turn, c.step, c.facts FROM tool_calls c JOIN sessions s ON s.key = c.session"
+        " WHERE s.id = ? AND (c.turn, c.step) >= (?, ?)"
+        " AND (c.facts LIKE '%\"edits\":%' OR c.facts LIKE '%\"touched\":%') ORDER BY c.seq",
+        (session_id, turn, step),
+    ).fetchall()
+    effects = ((*place, from_json(text, CallEffects)) for *place, text in calls)
+    return [(at, number, file.path) for at, number, own in effects for file in (*own.edits, *own.touched)]
+
+
 def list_edited_files(connection: apsw.Connection, session_id: str, turn: int, step: int) -> list[str]:
     """Return the files that the calls of a step edited, or none if a call of it may have changed others."""
     calls = connection.execute(
