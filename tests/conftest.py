@@ -39,6 +39,9 @@ os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
 # What pytest makes of the asserts is kept for the next run, also where the environment wants no bytecode.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# The width of the terminal that the suite was started in is not what a test is about.
+os.environ.pop("COLUMNS", None)
+os.environ.pop("LINES", None)
 # An HTTP client reads the trusted certificates when it is made: one instead of the system's 140 saves 20 ms.
 SYSTEMS_CERTIFICATES = os.environ.get("SSL_CERT_FILE", "")
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))

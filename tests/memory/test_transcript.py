@@ -9,6 +9,7 @@ from benchmarks.lessons.world import Run, Say, Step, User, World
 
 from tests.memory.evidence import session, shell
 from tests.support import each
+from whet.clock import use_zone
 from whet.memory.transcript import load_transcript
 
 FINE: list[Step] = [Say("Done."), User("What a fine day, thanks a lot to all of you over there."), Say("ok")]
@@ -249,6 +250,7 @@ def test_a_stored_session_is_read_alone_with_its_numbers_and_its_days(world: Wor
         for said in ("Tests run with nox.", "Deploys are on Mondays.")
     )
     world.database.write_now(lambda db: db.execute("UPDATE messages SET at = 1795176000000") and None)
+    use_zone("UTC")
     one, two = (
         world.database.read_now(lambda db, key=key: load_transcript(db, key)) for key in (first, second)
     )

@@ -14,7 +14,6 @@ import pytest
 from starlette.routing import Route
 
 from tests.late import Late
-from tests.support import noon_zone
 from whet.app.build import App
 from whet.app.conversations.hosted import SessionHost
 from whet.app.conversations.people import PersonRouter
@@ -22,7 +21,6 @@ from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, ConfirmSettings, SandboxSettings
 from whet.config.schema import (
-    AgentSettings,
     EmbeddingSettings,
     MemorySettings,
     ModelSettings,
@@ -73,7 +71,6 @@ class Api:
             model=ModelSettings(
                 provider="practice", base_url=model.base_url, model="practice", max_retries=0
             ),
-            agent=AgentSettings(time_zone=noon_zone()),
             approval=ApprovalSettings(mode=mode),  # type: ignore[arg-type]
             review=ReviewSettings(worker="off", turns=0, steps=0, on_correction=False, on_recovery=False),
             memory=MemorySettings(),

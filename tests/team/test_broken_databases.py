@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import apsw
 import psycopg
 import pytest
 
@@ -185,6 +187,26 @@ def test_a_turn_waits_while_the_database_has_no_connection_left(tmp_path: Path) 
         turn.says("waiting up to 30 s: the team's database", "has no connection left")
         hogs.close()
         turn.ends()
+
+
+def test_a_read_that_waits_for_the_database_logs_why(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    def count(connection: apsw.Connection) -> int:
+        return connection.execute("SELECT count(*) FROM sessions").fetchall()[0][0]
+
+    name = f"reader_{url.rpartition('/')[2]}"
+    with as_admin(url) as admin, role(admin, name) as reader:
+        for what in ("TABLES", "SEQUENCES"):
+            admin.execute(f"GRANT ALL ON ALL {what} IN SCHEMA public TO {reader}".encode())
+        with closing(TeamDatabase.open_url(by(reader, url))) as db, ThreadPoolExecutor(1) as pool:
+            assert db.read_now(count) == 0
+            admin.execute(f"ALTER ROLE {reader} CONNECTION LIMIT 0".encode())
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (reader,)
+            )
+            waiting = pool.submit(db.read_now, count)
+            wait_until(lambda: "waiting up to 30 s: the team's database" in caplog.text)
+            admin.execute(f"ALTER ROLE {reader} CONNECTION LIMIT -1".encode())
+            assert waiting.result(60) == 0
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 import psycopg
@@ -22,6 +23,8 @@ _POOLER = re.compile(r"unsupported startup parameter")
 _REFUSED = re.compile(r"connection failed.*FATAL: +(?!the database system is)", re.DOTALL)
 """The server answers, and does not let this role in."""
 _NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection slots")
+_LOG_AT_RUN = 3
+_logger = logging.getLogger("whet.team")
 
 
 def is_lost(error: BaseException) -> bool:
@@ -39,6 +42,12 @@ def is_away(error: BaseException) -> bool:
     """Return whether the database may accept the same work later: the connection is lost, or its disk is
     full."""
     return is_lost(error) or isinstance(error, errors.DiskFull)
+
+
+def log_wait(error: psycopg.Error, url: str, patience_s: float, runs: int) -> None:
+    """Log the reason for a wait once, when the work has failed for the third time."""
+    if runs == _LOG_AT_RUN:
+        _logger.warning("waiting up to %.0f s: %s", patience_s, translate_error(error, url).message)
 
 
 def may_run_again(error: BaseException) -> bool:

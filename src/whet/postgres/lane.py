@@ -12,7 +12,6 @@ model's answer is not lost.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -26,18 +25,16 @@ from whet.contract.errors import StoreError
 from whet.postgres.commits import COMMIT, CommitNumbers
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import lock_number
-from whet.postgres.faults import is_away, is_lost, may_run_again, translate_error
+from whet.postgres.faults import is_away, is_lost, log_wait, may_run_again, translate_error
 from whet.sqlite.lane import GroupLane, Outcome, RowStatement, ScopedWork, Work
 
 WRITE_LOCK = 0x57524954
 _BEGIN = "SELECT {locks}, whet_commit(?, ?)"
 _MAX_RUNS = 8
 _PAUSE_S = 0.2
-_LOG_AT_RUN = 3
 _MAX_JOINED = 3
 _TABLE = re.compile(r"(?:INTO|UPDATE|DELETE FROM) (\w+)")
 _WORD = re.compile(r"\w+")
-_logger = logging.getLogger("whet.team")
 
 
 class Round:
@@ -117,7 +114,7 @@ class TeamLane(GroupLane):
                         return attempt.outcomes
                     if time.monotonic() > until_s:
                         raise
-                    self._log_wait(error, runs)
+                    log_wait(error, self._url, self._patience_s, runs)
                     if not was_asked:  # the check has opened a new connection: use it at once
                         time.sleep(_PAUSE_S)
                 elif not may_run_again(error) or runs >= _MAX_RUNS:
@@ -171,13 +168,6 @@ class TeamLane(GroupLane):
                 if time.monotonic() > until_s:
                     raise
             time.sleep(_PAUSE_S)
-
-    def _log_wait(self, error: psycopg.Error, runs: int) -> None:
-        """Log the reason for the wait once, at the third failure."""
-        if runs == _LOG_AT_RUN:
-            _logger.warning(
-                "waiting up to %.0f s: %s", self._patience_s, translate_error(error, self._url).message
-            )
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -13,7 +13,7 @@ import psycopg
 
 from whet.contract.errors import StoreError
 from whet.postgres.connection import PostgresConnection, connect
-from whet.postgres.faults import is_lost, pooler_error, translate_error
+from whet.postgres.faults import is_lost, log_wait, pooler_error, translate_error
 from whet.postgres.rows import StatementRows
 
 T = TypeVar("T")
@@ -68,17 +68,18 @@ class ConnectionPool:
 
         The work may run more than once, here and after a lost connection: a second run must do no harm.
         """
-        until_s, was_tried = time.monotonic() + self._patience_s, False
+        until_s, runs = time.monotonic() + self._patience_s, 0
         while True:
             try:
                 return self._use_connection(lambda reader: self._read_with(reader, work), self._idle_readers)
             except psycopg.Error as error:
-                is_over = was_tried and time.monotonic() > until_s
+                runs += 1
+                is_over = runs > 1 and time.monotonic() > until_s
                 if is_over or not is_lost(error):
                     raise translate_error(error, self.url) from error
-            if was_tried:  # otherwise it was an idle connection that was lost, and a new one may work
+                log_wait(error, self.url, self._patience_s, runs)
+            if runs > 1:  # otherwise it was an idle connection that was lost, and a new one may work
                 time.sleep(_PAUSE_S)
-            was_tried = True
 
     def _read_with(self, reader: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
         code = getattr(work, "__code__", None)
