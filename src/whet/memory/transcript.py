@@ -344,8 +344,7 @@ def _means_older(claim: str, old: str, new: str) -> bool:
     """Return whether a claim names a value of the older statement, and none of the newer one, which has
     another."""
     numbers, older, newer = (re.findall(r"\d+", text) for text in (fold(claim), old, new))
-    is_about_older = not set(numbers).isdisjoint(older) and set(numbers).isdisjoint(newer)
-    return is_about_older and _names_other_value(fold(new), old)
+    return bool(newer) and not set(numbers).isdisjoint(older) and set(numbers).isdisjoint(newer)
 
 
 def _find_kind(value: str) -> str:
