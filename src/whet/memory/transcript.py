@@ -349,7 +349,7 @@ def _means_older(claim: str, old: str, new: str) -> bool:
 
 def _find_kind(value: str) -> str:
     """Return the letters of a value before its first digit: `v2` and `v3` are alike, `a6` and `3` not."""
-    return re.sub(r"\d.*|[^\w/]", "", value)
+    return re.sub(r"\d.*|[^\w/]|[^\x00-\x7f]", "", value)  # packed scripts join words to a number
 
 
 def _adds_to(old: str, new: str) -> bool:
