@@ -23,7 +23,7 @@ LATER: list[Step] = [Say("ok"), User("Now build it."), Run("terminal", "make", "
     ],
 )
 def test_the_newest_words_are_kept_with_the_statement_that_they_change(said: str, reply: str) -> None:
-    given = verdict([User(said), Say("Noted."), User(reply), *LATER], said, said)
+    given = verdict([User(said), Say("Noted."), User(reply), *LATER], "x", said)
     assert isinstance(given, GateVerdict), given
     assert given.text.index(said) < given.text.index(reply)
 
@@ -31,7 +31,7 @@ def test_the_newest_words_are_kept_with_the_statement_that_they_change(said: str
 def test_a_value_that_replaces_another_stays_with_it_after_work_was_done() -> None:
     said, reply = "Serve the pages on port 8080.", "sorry, 9090"
     steps: list[Step] = [User(said), Run("terminal", "serve 8080", "up"), Say("ok"), User(reply), *LATER]
-    given = verdict(steps, said, said)
+    given = verdict(steps, "x", said)
     assert isinstance(given, GateVerdict), given
     assert given.text.index(said) < given.text.index(reply)
 
@@ -39,14 +39,14 @@ def test_a_value_that_replaces_another_stays_with_it_after_work_was_done() -> No
 def test_a_number_that_answers_the_assistants_question_is_no_newer_value() -> None:
     said, reply = "Serve the pages on port 8080.", "250"
     steps: list[Step] = [User(said), Say("How many users may log in?"), User(reply), *LATER]
-    given = verdict(steps, said, said)
+    given = verdict(steps, "x", said)
     assert isinstance(given, GateVerdict) and reply not in given.text, given
 
 
 @pytest.mark.parametrize("reply", ["no", "No, forget it.", "nein"])
 def test_a_mere_no_takes_the_statement_back(reply: str) -> None:
     said = "The demo is on Tuesday."
-    assert "took that back" in str(verdict([User(said), Say("Noted."), User(reply), *LATER], said, said))
+    assert "took that back" in str(verdict([User(said), Say("Noted."), User(reply), *LATER], "x", said))
 
 
 def test_a_conversation_without_work_does_not_become_part_of_a_statement_in_it() -> None:
@@ -54,7 +54,7 @@ def test_a_conversation_without_work_does_not_become_part_of_a_statement_in_it()
     talk: list[Step] = []
     for number in range(1, 40):
         talk += [User(f"Task {number}: go on with the next file."), Say("Done.")]
-    given = verdict([User(said), Say("Noted."), *talk], said, said)
+    given = verdict([User(said), Say("Noted."), *talk], "x", said)
     assert isinstance(given, GateVerdict), given
     assert said in given.text and len(given.text) < 400
 
@@ -69,7 +69,7 @@ def test_tasks_with_numbers_take_nothing_back_and_stay_out_of_the_statement() ->
     ]
     for number in range(2, 6):
         steps += [Run("terminal", f"lp -o a6 {number}", "sent"), Say("ok"), User(f"please do chore {number}")]
-    given = verdict([*steps, Say("ok")], said, said)
+    given = verdict([*steps, Say("ok")], "x", said)
     assert isinstance(given, GateVerdict) and given.text == f"“{said}”", given
 
 
@@ -78,7 +78,7 @@ def test_a_row_of_numbered_tasks_is_no_reply_to_a_number() -> None:
     steps: list[Step] = [User(said)]
     for number in range(3, 8):
         steps += [Run("terminal", f"do {number}", "a"), Say("ok"), User(f"please do chore number {number}")]
-    given = verdict([*steps, Say("ok")], said, said)
+    given = verdict([*steps, Say("ok")], "x", said)
     assert isinstance(given, GateVerdict) and given.text == f"“{said}”", given
 
 
@@ -87,5 +87,12 @@ def test_the_last_of_several_newer_values_is_not_passed_over() -> None:
     steps: list[Step] = [User(said), Run("terminal", "serve 8080", "up"), Say("ok")]
     for reply in ("sorry, 9090", "hm, rather 7070"):
         steps += [User(reply), Run("terminal", f"serve {reply[-4:]}", "up"), Say("ok")]
-    given = verdict(steps, said, said)
+    given = verdict(steps, "x", said)
     assert "7070" in (given if isinstance(given, str) else given.text), given
+
+
+def test_a_claim_about_the_older_value_is_refused() -> None:
+    said, reply = "Serve the pages on port 8080.", "sorry, 9090"
+    steps: list[Step] = [User(said), Say("ok"), User(reply), *LATER]
+    assert "took that back" in str(verdict(steps, "The pages are on port 8080.", said))
+    assert isinstance(verdict(steps, "The pages are on port 9090, not 8080.", said), GateVerdict)

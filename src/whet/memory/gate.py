@@ -231,7 +231,7 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
             f"That is a question, not a rule or a fact: {_short(passage.unit)}",
             hint="Quote what was decided.",
         )
-    if passage.tier != "untrusted" and (later := transcript.find_retraction(passage)):
+    if passage.tier != "untrusted" and (later := transcript.find_retraction(passage, claim.text)):
         problem = "A later look shows something else"
         if passage.tier == "user":
             problem = "The person took that back later in the session"

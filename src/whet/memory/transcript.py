@@ -148,13 +148,17 @@ class QuotableTranscript:
         texts = [s for s in self.sources if before.seq < s.seq < reply.seq and s.role == "assistant"]
         return bool(texts) and texts[-1].tool == "" and units.is_question(texts[-1].text)
 
-    def find_retraction(self, passage: Passage) -> str:
-        """Return a later text about the same subject that contradicts the passage, or an empty string."""
+    def find_retraction(self, passage: Passage, claim: str = "") -> str:
+        """Return a later text about the same subject that contradicts the passage, or an empty string.
+
+        A reply with a newer value is kept with the statement, unless the claim is about the older value.
+        """
         source, unit = passage.source, passage.unit
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
         reply = self.find_reply(passage)
-        if reply is not None and _adds_to(unit, reply.unit):
+        is_older = reply is not None and _means_older(claim, unit, reply.unit)
+        if reply is not None and not is_older and _adds_to(unit, reply.unit):
             messages = messages[1:]  # another value, or another thing's: the note shows both
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
@@ -336,9 +340,16 @@ def _names_other_value(folded: str, unit: str) -> bool:
     )
 
 
+def _means_older(claim: str, old: str, new: str) -> bool:
+    """Return whether a claim names a value of the older statement, and none of the newer one, which has
+    another."""
+    numbers, older, newer = (re.findall(r"\d+", text) for text in (fold(claim), old, new))
+    return bool(newer) and not set(numbers).isdisjoint(older) and set(numbers).isdisjoint(newer)
+
+
 def _find_kind(value: str) -> str:
     """Return the letters of a value before its first digit: `v2` and `v3` are alike, `a6` and `3` not."""
-    return re.sub(r"\d.*|[^\w/]", "", value)
+    return re.sub(r"\d.*|[^\w/]|[^\x00-\x7f]", "", value)  # packed scripts join words to a number
 
 
 def _adds_to(old: str, new: str) -> bool:
