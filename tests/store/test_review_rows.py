@@ -139,7 +139,7 @@ def test_a_days_spending_counts_reviews_that_still_run(db, clock):
 
 
 @ONLY_SQLITE
-async def test_one_shots_since_the_last_review_but_one_are_given(db, clock):
+async def test_short_conversations_since_the_last_review_but_one_are_given(db, clock):
     for id_ in ("a", "b", "c", "d"):
         await talk(db, clock, id_, "x", workspace="/w")
     await talk(db, clock, "elsewhere", "x", workspace="/v")
@@ -147,16 +147,17 @@ async def test_one_shots_since_the_last_review_but_one_are_given(db, clock):
     await talk(db, clock, "ann's", "x", workspace="/w", profile="ann")
     await talk(db, clock, "hidden", "x", workspace="/w", private=True)
     await talk(db, clock, "helper", "x", workspace="/w", kind="child")
-    await talk(db, clock, "long", "x", "y", workspace="/w")
+    await talk(db, clock, "two turns", "x", "y", workspace="/w")
+    await talk(db, clock, "three", "x", "y", "z", workspace="/w")
     await new_log(db, clock, "empty", workspace="/w")
     await talk(db, clock, "mine", "x", workspace="/w")
     await talk(db, clock, "later", "x", workspace="/w")
     mine = on(db, sessions.get, "mine")
-    assert on(db, reviews.list_unreviewed_ids, mine, 9) == ["d", "c", "b", "a"]
+    assert on(db, reviews.list_unreviewed_ids, mine, 9) == ["two turns", "d", "c", "b", "a"]
     for number, reviewed in enumerate(("a", "c", "elsewhere", "later")):
         on(db, reviews.add, f"j{number}", reviewed)
         on(db, reviews.add, f"again{number}", reviewed)
-    assert on(db, reviews.list_unreviewed_ids, mine, 9) == ["d", "c", "b"]
+    assert on(db, reviews.list_unreviewed_ids, mine, 9) == ["two turns", "d", "c", "b"]
 
 
 def test_what_a_review_is_shown_is_the_list_of_its_turns_last_request(db, clock):

@@ -157,8 +157,7 @@ class QuotableTranscript:
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
         reply = self.find_reply(passage)
-        is_older = reply is not None and _means_older(claim, unit, reply.unit)
-        if reply is not None and not is_older and _adds_to(unit, reply.unit):
+        if reply is not None and _adds_to(unit, reply.unit, claim):
             messages = messages[1:]  # another value, or another thing's: the note shows both
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
@@ -352,12 +351,13 @@ def _find_kind(value: str) -> str:
     return re.sub(r"\d.*|[^\w/]|[^\x00-\x7f]", "", value)  # packed scripts join words to a number
 
 
-def _adds_to(old: str, new: str) -> bool:
-    """Return whether a reply says more than that a statement is wrong: another value, other words in a part
-    of it, or a whole sentence that begins like it."""
+def _adds_to(old: str, new: str, claim: str) -> bool:
+    """Return whether a reply says more than that a statement is wrong: a whole sentence that begins like it,
+    other words in a part of it, or another value if the claim is not about the older one."""
     before, after = join_words(old).split(), join_words(new).split()
-    begins_alike = len(after) > _BARE_REPLY and before[:1] == after[:1]
-    return begins_alike or _changes_part(old, new) or _names_other_value(fold(new), old)
+    if (len(after) > _BARE_REPLY and before[:1] == after[:1]) or _changes_part(old, new):
+        return True
+    return _names_other_value(fold(new), old) and not _means_older(claim, old, new)
 
 
 def _changes_part(old: str, new: str) -> bool:

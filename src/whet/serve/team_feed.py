@@ -63,6 +63,11 @@ class TeamFeed(Feed):
         self.size_bytes: int = 0
         self._ids: deque[int] = deque()
 
+    @property
+    def last_id(self) -> str:
+        """The id of the newest event."""
+        return f"{_NAME}-{self.newest}"
+
     def add_row(self, row: EventRow) -> None:
         """Keep an event that is newer than the others and wake the listeners."""
         self._ids.append(row.id)
