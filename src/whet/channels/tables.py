@@ -34,8 +34,9 @@ def convert_tables(
     tables: Any = dict(raw)
     kinds: list[object] = []
     if isinstance(channels := raw.get("channel"), list):
-        tables["channel"] = [_gather(table, channel, "settings") for table in cast(list[Any], channels)]
-        kinds = [cast(dict[str, Any], table).get("kind") for table in channels if isinstance(table, dict)]
+        entries = [_gather(table, channel, "settings") for table in cast(list[Any], channels)]
+        kinds = [cast(dict[str, Any], entry).get("kind") for entry in entries if isinstance(entry, dict)]
+        tables["channel"] = entries
     if isinstance(people := raw.get("people"), dict):
         people_tables = cast(dict[str, Any], people).items()
         tables["people"] = {
