@@ -19,12 +19,14 @@ from whet.memory.entries import restore_placeholders
 from whet.memory.requests import Refused, Repeated, SkillRequest
 from whet.memory.skill_format import check_name, check_path
 from whet.store.ledger import hash_text
+from whet.visible import visible
 
 MAIN = "SKILL.md"
 MAX_FILE_CHARS = 60_000
 _NO_CLAIM = re.compile(r"---\s*$|name:\s|(?:license|version|author|metadata|compatibility|tags):")
 _STEP = re.compile(r"^\d{1,2}\. ")
 _MAX_ABOUT = 140
+_MAX_SHOWN_CHARS = 8_000
 _PLACES = ("references/", "scripts/", "assets/")
 Files = Mapping[str, bytes]
 
@@ -66,6 +68,19 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
                 hint="They must be the same.",
             )
     return skill_plan
+
+
+def describe_change(files: Files, skill_plan: SkillPlan) -> str:
+    """Return the changed lines of a plan as a diff for a person, with what is cut off counted."""
+    rows: list[str] = []
+    for path, content in sorted(skill_plan.files.items()):
+        before, after = (
+            [] if data is None else data.decode("utf-8", "replace").splitlines()
+            for data in (files.get(path), content)
+        )
+        names = path if path in files else "(no file)", "(no file)" if content is None else path
+        rows += difflib.unified_diff(before, after, *names, n=1, lineterm="")
+    return visible("\n".join(rows), _MAX_SHOWN_CHARS)
 
 
 def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: tuple[str, str]) -> SkillPlan:
