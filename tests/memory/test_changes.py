@@ -223,8 +223,8 @@ def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
     asked = change(world, patch, origin)
     assert (asked.ok, asked.state) == (False, "needs_yes")
     head, *rows = asked.text.splitlines()
-    assert head == "May I patch your own skill 'commit'?" and rows[:2] == ["--- SKILL.md", "+++ SKILL.md"]
-    changed = [row for row in rows[2:] if row[0] in "+-"]
+    assert head == "May I patch your own skill 'commit'?" and rows[1:3] == ["--- SKILL.md", "+++ SKILL.md"]
+    changed = [row for row in rows[3:] if row[0] in "+-"]
     assert "-Then commit." in changed and "+- “Then commit and push, please.”" in asked.text  # what is saved
     assert change(world, msgspec.structs.replace(patch, confirmed=True), origin).state == "active"
 

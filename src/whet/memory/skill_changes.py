@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from whet.contract.texts import flat, short
+from whet.markdown import code_block
 from whet.memory import skill_format
 from whet.memory.cases import parse_steps
 from whet.memory.entries import restore_placeholders
@@ -71,7 +72,8 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
 
 
 def describe_change(files: Files, skill_plan: SkillPlan) -> str:
-    """Return the changed lines of a plan as a diff for a person, with what is cut off counted."""
+    """Return the changed lines of a plan as a diff for a person, in a code block, because chats read
+    Markdown. What is cut off is counted."""
     rows: list[str] = []
     for path, content in sorted(skill_plan.files.items()):
         before, after = (
@@ -80,7 +82,7 @@ def describe_change(files: Files, skill_plan: SkillPlan) -> str:
         )
         names = path if path in files else "(no file)", "(no file)" if content is None else path
         rows += difflib.unified_diff(before, after, *names, n=1, lineterm="")
-    return visible("\n".join(rows), _MAX_SHOWN_CHARS)
+    return code_block(visible("\n".join(rows), _MAX_SHOWN_CHARS))
 
 
 def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: tuple[str, str]) -> SkillPlan:
