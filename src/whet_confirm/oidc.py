@@ -287,8 +287,8 @@ def _strings_in(value: object) -> list[str]:
 
 
 def is_allowed_address(url: str, issuer: str = "") -> bool:
-    """Return whether an address is https, or http on this machine. A provider elsewhere (`issuer`) must not
-    lead to this machine, nor to an address that is not public unless that is its own."""
+    """Return whether an address is https, or http on this machine. A provider (`issuer`) must not lead to an
+    address that is not public unless that is its own; only one on this machine may lead to this machine."""
     try:
         parts, own = urlsplit(url), urlsplit(issuer)
         host, own_host = parts.hostname or "", own.hostname or ""
@@ -296,8 +296,10 @@ def is_allowed_address(url: str, issuer: str = "") -> bool:
         return False
     if parts.username is not None or not host:
         return False
-    if not issuer or own_host in _LOCAL:
-        return parts.scheme == "https" or (parts.scheme == "http" and host in _LOCAL)
+    if host in _LOCAL and (not issuer or own_host in _LOCAL):
+        return parts.scheme in ("https", "http")
+    if not issuer:
+        return parts.scheme == "https"
     is_address = _NUMERIC.fullmatch(host.rstrip(".")) is not None
     is_elsewhere = host not in _LOCAL and (not is_address or is_public(host))
     return parts.scheme == "https" and (host == own_host or is_elsewhere)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.app.goal_runs import Judge, claim, finish, pursue
+from tests.mcp.rig import odd
 from tests.rewind.running import ANSWER, call, shell
 from whet.cli.goal import report_lines
 from whet.contract.errors import ConfigError
@@ -41,6 +42,23 @@ def test_the_loop_goes_on_with_what_the_verifier_said_until_it_passes(tmp_path: 
     assert list(done.goal.guarded) == ["check.py"]
     assert [one.path for one in done.receipt.files] == ["done.txt"]
     assert len([event for event in events if isinstance(event, TurnEnd)]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "state"), [("echo", "unproven"), ("look", "stuck"), ("file", "stuck"), ("unsaid", "stuck")]
+)
+def test_a_server_that_says_that_its_tool_changes_the_world_has_sent(
+    tmp_path: Path, name: str, state: str
+) -> None:
+    """A text without a check is unproven at best; a claim that is not true leaves the goal stuck."""
+    tool, mail = f"mcp__odd__{name}", "Dear Ann, the build is green."
+    done = finish(claim("sent", tool, "the build is green"))
+    script = [call(tool, text=mail), done, ANSWER, ANSWER, ANSWER, ANSWER]
+    wish = GoalWish("tell ann how the build is")
+    report = asyncio.run(pursue(tmp_path, script, wish, servers={"odd": odd("mails", confined=False)}))
+    assert report.goal.state == state, report.goal.said
+    assert ("sent nothing" in report.goal.said) is (state == "stuck")
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from whet.contract.errors import BadInput
 from whet.mcp.stdio import ServerJail
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.engine import probe
-from whet.sandbox.policy import EVERYWHERE, Opening
+from whet.sandbox.policy import EVERYWHERE, PRIVATE_TOO, Opening
 
 pytestmark = pytest.mark.skipif(not probe().holds, reason="nothing confines here")
 
@@ -65,7 +65,7 @@ def test_settings_narrow_what_it_may_reach(confinement: Confinement, person: Pat
     closed = McpServerSettings(command="npx", network=False)
     narrow = McpServerSettings(command="npx", openings=("reach api.example.com",))
     assert jailed(confinement, person, closed).jail.policy.hosts == ()
-    assert jailed(confinement, person, narrow).jail.policy.hosts == ("api.example.com",)
+    assert jailed(confinement, person, narrow).jail.policy.hosts == ("api.example.com", PRIVATE_TOO)
     with pytest.raises(BadInput):
         jailed(confinement, person, McpServerSettings(command="npx", openings=("all",)))
     free = McpServerSettings(command="npx", confined=False)

@@ -141,6 +141,19 @@ def test_what_is_lost_or_shown_for_good_is_asked_about(tmp_path: Path, command: 
     assert len(bench.person.asked) == 1
 
 
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_a_denial_with_nobody_there_offers_only_what_would_permit_the_command(
+    tmp_path: Path, mode: str
+) -> None:
+    """--yes is mode auto, in which a write outside the sandbox is asked about, too."""
+    bench, _ = confined(tmp_path, None, mode=mode)
+    command = f"touch {tmp_path}/other/f"
+    reason = bench.sh(command).reason
+    assert "write ~/other" in reason and reason.endswith("The person can permit this with an allow rule.")
+    ruled, _ = confined(tmp_path, mode=mode, allow=["terminal(touch *)"])
+    assert ruled.sh(command).verdict == "allow"
+
+
 def test_a_denial_with_nobody_there_names_the_sandbox(tmp_path: Path) -> None:
     bench, _ = confined(tmp_path, None)
     text = "Allowed without asking: what only reads, and commands that stay in the sandbox."

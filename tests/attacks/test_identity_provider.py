@@ -129,9 +129,26 @@ def test_a_public_provider_leads_to_no_inner_address(address: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "address",
+    [
+        "http://login.example.com/token",
+        "https://169.254.169.254/latest/meta-data/",
+        "https://10.99.0.1:18443/token",
+        "https://[fd00:ec2::254]/",
+        "https://0x7f.1/token",
+        "ftp://127.0.0.1/token",
+        "http://127.0.0.2/token",
+    ],
+)
+def test_a_provider_for_trials_leads_to_this_machine_or_a_public_address(address: str) -> None:
+    assert not is_allowed_address(address, "http://127.0.0.1:18800")
+
+
+@pytest.mark.parametrize(
     ("address", "issuer"),
     [
         (f"{PUBLIC}/t", PUBLIC),
+        (f"{PUBLIC}/t", "http://127.0.0.1:8"),
         ("https://keys.example.org/k", PUBLIC),
         ("https://10.0.0.5/t", "https://10.0.0.5"),
         ("http://localhost:9/t", "http://localhost:8"),

@@ -143,6 +143,20 @@ def test_where_repetitions_are_dropped_it_is_repeated_for_so_long_and_no_longer(
     assert state == "unknown" and len(keys) == 3  # the doubt stays when something else fails afterwards
 
 
+@pytest.mark.parametrize(
+    "last", [SendFailed("cut", maybe_sent=True), SendFailed("no such chat", is_final=True, status=404)]
+)
+def test_what_may_have_arrived_is_unknown_after_the_last_try_too(tmp_path: Path, last: SendFailed) -> None:
+    told: list[Outgoing] = []
+    waits = DeliveryWaits(retry_s=0.0, silence_s=0.0)
+    cut = [SendFailed("cut", maybe_sent=True)] * 11
+    keys, state = sent(tmp_path, [*cut, last], 86_400, told=told, waits=waits)
+    assert state == "unknown" and len(set(keys[:12])) == 1
+    assert [message.text for message in told] == [*["hello"] * 12, outbox.NOTICE]
+    (tmp_path / "a").mkdir()
+    assert sent(tmp_path / "a", [SendFailed("no such chat", is_final=True, status=404)])[1] == "failed"
+
+
 @pytest.mark.slow
 def test_a_limit_or_a_network_that_is_down_costs_no_message(tmp_path: Path) -> None:
     limited = SendFailed("slowly", retry_after_s=0.0, status=429)

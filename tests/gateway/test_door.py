@@ -149,7 +149,7 @@ def test_a_name_of_ours_is_ours_and_others_are_listed(site: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "secrets", "says"),
     [
-        ("nowhere", {}, {}, "there is no platform 'nowhere'"),
+        ("nowhere", {}, {}, "there is no platform 'nowhere': no package with it is installed beside Whet"),
         ("pager", {"rum": 1}, {}, "channel it: unknown field `rum`"),
         ("pager", {"room": 1}, {}, "channel it: Expected `str`, got `int` - at `$.room`"),
         ("pager", {}, {}, "channel it: PAGER_TOKEN is not set"),
@@ -228,6 +228,10 @@ def test_ids_of_people_in_both_ways_of_writing_them() -> None:
     assert router.approvers("one") == [("one", "7")]
     for wrong, says in (
         ("[people.ann]\naproves = true", "people.ann: `aproves` is neither a platform nor a setting"),
+        (
+            "[[channel]]\nkind = 'pigeon'\n[people.ann]\npigeon = 7",
+            "there is no platform 'pigeon': no package with it is installed",
+        ),
         ("[people.ann]\ntelegram = true", "Expected `int | str`, got `bool`"),
         ("[people.ann]\nids = 7", "Expected `object`, got `int`"),
         ("people = 7", "Expected `object`, got `int`"),

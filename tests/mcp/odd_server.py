@@ -62,6 +62,11 @@ def tools():
     if FAULT == "hints":
         wipe = {"name": "wipe", "inputSchema": OBJECT, "annotations": {"destructiveHint": True}}
         return [wipe, {**echo, "annotations": {"readOnlyHint": True}}]
+    if FAULT == "mails":
+        outside = {"readOnlyHint": False, "openWorldHint": True}
+        look = {**echo, "name": "look", "annotations": {**outside, "readOnlyHint": True}}
+        file = {**echo, "name": "file", "annotations": {**outside, "openWorldHint": False}}
+        return [{**echo, "annotations": outside}, look, file, {**echo, "name": "unsaid"}]
     if FAULT == "changes" and lists > 1:
         return [{**echo, "description": "Changed."}, {"name": "added", "inputSchema": OBJECT}]
     return [echo]

@@ -221,7 +221,11 @@ def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
         "patch", "commit", old_string="Then commit.", new_string="Then commit and push.", evidence=()
     )
     asked = change(world, patch, origin)
-    assert (asked.ok, asked.state, asked.text) == (False, "needs_yes", "May I patch your own skill 'commit'?")
+    assert (asked.ok, asked.state) == (False, "needs_yes")
+    head, *rows = asked.text.splitlines()
+    assert head == "May I patch your own skill 'commit'?" and rows[1:3] == ["--- SKILL.md", "+++ SKILL.md"]
+    changed = [row for row in rows[3:] if row[0] in "+-"]
+    assert "-Then commit." in changed and "+- “Then commit and push, please.”" in asked.text  # what is saved
     assert change(world, msgspec.structs.replace(patch, confirmed=True), origin).state == "active"
 
 

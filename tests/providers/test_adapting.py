@@ -179,6 +179,22 @@ class RuledServer:
         )
 
 
+class MessagesServer(RuledServer):
+    """Answers with text in the Messages format."""
+
+    def _reply(self, body: Body) -> bytes:
+        usage = {"input_tokens": 9, "output_tokens": 1}
+        events: list[Body] = [
+            {"type": "message_start", "message": {"id": "msg_1", "model": body["model"], "usage": usage}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "done"}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+            {"type": "message_stop"},
+        ]
+        return sse(*map(msgspec.json.encode, events))
+
+
 @asynccontextmanager
 async def running(server: RuledServer) -> AsyncGenerator[RuledServer, None]:
     async with listening(server.serve) as server.port:
@@ -328,6 +344,24 @@ async def test_other_wire_formats_leave_out_a_refused_parameter(wire: str, name:
             await ask(source.open("sys", [], "s"), USER)
         await source.aclose()
         assert [name in body for body in server.bodies] == [True, False]
+
+
+@pytest.mark.parametrize("limit", [4096, 8192])
+async def test_a_messages_server_that_names_its_largest_answer_gets_it_at_once(limit: int) -> None:
+    """The words of Anthropic's server, as in continuedev/continue#4225."""
+
+    def refuse(body: Body) -> str:
+        words = "which is the maximum allowed number of output tokens for claude-3-haiku-20240307"
+        sent = body["max_tokens"]
+        return f"max_tokens: {sent} > {limit}, {words}" if sent > limit else ""
+
+    async with running(MessagesServer(refuse)) as server:
+        source = server.provider(format="anthropic_messages", max_output_tokens=32_000)
+        link = source.open("sys", [TOOL], "s")
+        replies = [await ask(link, USER), await ask(link, USER)]
+        await source.aclose()
+        assert [reply.message.content for reply in replies] == ["done", "done"]
+        assert [body["max_tokens"] for body in server.bodies] == [32_000, limit, limit]
 
 
 async def test_later_processes_know_what_a_server_refuses(tmp_path: Path) -> None:

@@ -119,6 +119,23 @@ def test_an_answers_length_has_a_bound_where_the_settings_say_none():
         assert asked in wiring.codec.head("s", [], wiring.options)
 
 
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        ("claude-3-haiku-20240307", 4_096),
+        ("claude-3-opus-latest", 4_096),
+        ("claude-3-5-haiku-20241022", 8_192),
+        ("claude-3.5-sonnet", 8_192),
+        ("claude-3-7-sonnet-20250219", 32_000),
+        ("claude-sonnet-4-20250514", 32_000),
+        ("claude-opus-4-1", 32_000),
+    ],
+)
+def test_older_models_are_asked_for_no_more_than_they_answer(model: str, tokens: int):
+    wiring = one({"ANTHROPIC_API_KEY": "k" * 9}, provider="anthropic", model=model).wiring
+    assert b'"max_tokens":%d,' % tokens in wiring.codec.head("s", [], wiring.options)
+
+
 def test_a_call_that_is_not_tried_again_has_no_patience():
     def backoff(most: int) -> Backoff:
         settings = ModelSettings(provider="ollama", model="m", max_retries=most)

@@ -105,6 +105,22 @@ def test_a_rule_that_closes_a_file_is_named_and_no_opening(
     assert denial.line.endswith(f"(the rule deny: {rule} forbids it)]")
 
 
+def test_a_rename_over_a_ruled_file_names_the_rule(policy: SandboxPolicy) -> None:
+    """GNU sed names only its temporary file."""
+    rules = read_path_rules(["write(*.lock)"])
+    for name in ("app.lock", "other.txt"):
+        (policy.workspace / name).touch()
+    closed, fixed = rules.list_files(policy.workspace)
+    ruled = msgspec.structs.replace(policy, closed=closed, fixed=fixed)
+    output = "sed: cannot rename ./sedXq3z1a: Device or resource busy"
+    for command in ("sed -i s/a/b/ app.lock", "sed -i 's/a/b/' other.txt 'app.lock' /etc/passwd"):
+        denial = explain(ruled, command, output, policy.workspace, rules=rules)
+        assert denial is not None and denial.openings == ()
+        assert denial.line.endswith("app.lock (the rule deny: write(*.lock) forbids it)]"), denial.line
+        assert "other.txt" not in denial.line and "passwd" not in denial.line
+    assert explain(ruled, "sed -i s/a/b/ other.txt", output, policy.workspace, rules=rules) is None
+
+
 def test_failures_of_other_kinds_are_none_of_it(policy: SandboxPolicy) -> None:
     for said in (
         "FAILED tests/test_x.py - assert 1 == 2",

@@ -17,6 +17,7 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from whet.sandbox import proxy
 from whet.sandbox.hosts import expand_hosts, read_package_indexes
 from whet.sandbox.jail import Jail, JailedCommand
+from whet.sandbox.policy import EVERYWHERE, PRIVATE_TOO
 from whet.sandbox.proxy import ProxyRefused, read_request
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
@@ -34,8 +35,32 @@ def test_a_name_that_leads_home_is_refused() -> None:
 
 def test_every_host_is_none_of_this_machines() -> None:
     for address in ("localhost", "127.0.0.1", "169.254.169.254", "168.63.129.16", *own_addresses()):
-        with pytest.raises(ProxyRefused, match="this machine's own"):
+        with pytest.raises(ProxyRefused, match="this machine's own or its cloud's"):
             proxy.connect(address, 80, private=True)
+
+
+def answer_of(hosts: tuple[str, ...], target: str) -> bytes:
+    """Return what a proxy with this list answers to a request for a tunnel. Without an answer the request was
+    let through to an address that leads nowhere."""
+    served = proxy.Proxy(socket.create_server(("127.0.0.1", 0)), hosts)
+    try:
+        with socket.create_connection(("127.0.0.1", served.port), 30) as client:
+            client.sendall(f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
+            with client.makefile("rb") as answer:
+                return answer.read()
+    finally:
+        served.close()
+
+
+def test_a_named_host_of_a_private_network_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "_CONNECT_S", 0.001)
+    for hosts in (("10.255.255.1", PRIVATE_TOO), ("*.255.1", PRIVATE_TOO), (EVERYWHERE,)):
+        assert answer_of(hosts, "10.255.255.1:9").startswith(b"HTTP/1.1 502"), hosts
+    for hosts in (("10.255.255.1",), ("*", PRIVATE_TOO), ("10.255.255.2", PRIVATE_TOO)):
+        assert answer_of(hosts, "10.255.255.1:9").startswith(b"HTTP/1.1 403"), hosts
+    for address in ("127.0.0.1", "169.254.169.254", "100.100.100.200", *own_addresses()):
+        for hosts in ((address, PRIVATE_TOO), (EVERYWHERE,)):
+            assert b"this machine's own or its cloud's" in answer_of(hosts, f"{address}:9")
 
 
 def own_addresses() -> list[str]:

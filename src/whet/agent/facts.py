@@ -38,7 +38,8 @@ def call_facts(
     argument = arguments.get("command") if "command" in tool.tags else ""
     command = argument if isinstance(argument, str) else ""
     sent = ""
-    if "send" in tool.effects and not tool.tags & {"command", "looks"}:
+    sends = "send" in tool.effects or "sends" in tool.tags
+    if sends and not tool.tags & {"command", "looks"}:
         sent = subject_of(arguments)[:_ABOUT_CHARS] or tool.name
     process = output.runs_on or output.over
     if not (lines or command or sent or process or output.folder is not None or output.received):

@@ -23,7 +23,7 @@ from whet.contract.errors import StoreUnwritable
 from whet.mcp.stdio import ServerJail
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.hosts import index_settings
-from whet.sandbox.policy import EVERYWHERE, Opening, SandboxPolicy, read_opening
+from whet.sandbox.policy import EVERYWHERE, PRIVATE_TOO, Opening, SandboxPolicy, read_opening
 
 _CERTIFICATES = (
     "SSL_CERT_FILE",
@@ -50,8 +50,9 @@ def own_server_jail(
     asked = [read_opening(text) for text in server.openings]
     grants = [*named_by(server), *(Opening("read", os.path.realpath(path)) for path in certificates.values())]
     openings = [*(opening for opening in grants if not policy.allows(opening)), *asked]
-    if server.network and not any(opening.kind == "reach" for opening in asked):
-        openings.append(Opening("reach", EVERYWHERE))
+    names_hosts = any(opening.kind == "reach" for opening in asked)
+    if server.network or names_hosts:
+        openings.append(Opening("reach", PRIVATE_TOO if names_hosts else EVERYWHERE))
     whose = "mcp " + msgspec.json.encode((name, server)).decode()
     confinement.add_openings(whose, openings)
     jail = confinement.jail(folder, whose)

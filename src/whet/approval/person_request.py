@@ -101,7 +101,9 @@ def explain_absence(mode: ApprovalMode, case: GateCase, reasons: Sequence[str]) 
     without = "what only reads" if mode == "ask" else "what is not dangerous"
     if case.jailed is not None and not case.jailed.is_lost:
         without += ", and commands that stay in the sandbox"
-    rule = "--yes or an allow rule" if case.action.level == "normal" else "an allow rule that names it"
+    rule = "an allow rule" if case.action.level == "normal" else "an allow rule that names it"
+    if mode == "ask" and case.action.level == "normal" and not (case.jailed and case.jailed.needs_person):
+        rule = f"--yes or {rule}"
     return visible(
         f"Nobody was there to ask (a non-interactive run), so nothing was run. This needs a person's"
         f" decision.{why} Allowed without asking: {without}. The person can permit this with {rule}."

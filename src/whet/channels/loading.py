@@ -128,8 +128,14 @@ def _load_platform(kind: str) -> Platform:
             if isinstance(platform, Platform):
                 return platform
             raise TypeError(f"{entry.value} is not a whet.contract.channels.Platform")
-    raise ConfigError(
-        f"there is no platform {kind!r}", hint=f"kind is {', '.join(kinds())}, or install its package"
+    raise missing_package(kind)
+
+
+def missing_package(kind: str) -> ConfigError:
+    """Return the error for a platform that is not Whet's own and that no installed package brings."""
+    return ConfigError(
+        f"there is no platform {kind!r}: no package with it is installed beside Whet",
+        hint=f"kind is {', '.join(kinds())}; or install the package with the entry point {GROUP} {kind!r}",
     )
 
 

@@ -7,12 +7,12 @@ platforms: `telegram = 7` means the same as `ids = {telegram = 7}`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from whet.channels.loading import is_known
+from whet.channels.loading import is_known, missing_package
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_values
 
@@ -32,11 +32,16 @@ def convert_tables(
     Raises ConfigError if an id is for an unknown platform, msgspec.ValidationError for other errors.
     """
     tables: Any = dict(raw)
+    kinds: list[object] = []
     if isinstance(channels := raw.get("channel"), list):
-        tables["channel"] = [_gather(table, channel, "settings") for table in cast(list[Any], channels)]
+        entries = [_gather(table, channel, "settings") for table in cast(list[Any], channels)]
+        kinds = [cast(dict[str, Any], entry).get("kind") for entry in entries if isinstance(entry, dict)]
+        tables["channel"] = entries
     if isinstance(people := raw.get("people"), dict):
         people_tables = cast(dict[str, Any], people).items()
-        tables["people"] = {name: _gather(table, person, "ids", is_id=name) for name, table in people_tables}
+        tables["people"] = {
+            name: _gather(table, person, "ids", is_id=name, kinds=kinds) for name, table in people_tables
+        }
     return from_values(tables, file)
 
 
@@ -67,9 +72,11 @@ def _needs_channel(kind: str, kinds: Mapping[str, str]) -> bool:
     return kind in _LOCAL_IDS and [*kinds.values()].count(kind) > 1
 
 
-def _gather(table: Any, shape: type[msgspec.Struct], into: str, *, is_id: str = "") -> Any:
+def _gather(
+    table: Any, shape: type[msgspec.Struct], into: str, *, is_id: str = "", kinds: Sequence[object] = ()
+) -> Any:
     """Move the fields that `shape` does not have into the table `into`. If they are ids of a person
-    (`is_id`), each must be for a known platform."""
+    (`is_id`), each must be for a known platform. `kinds` are those of the file's channels."""
     if not isinstance(table, dict):
         return table
     fields = dict(cast(dict[str, Any], table))
@@ -77,6 +84,8 @@ def _gather(table: Any, shape: type[msgspec.Struct], into: str, *, is_id: str = 
     extra_fields = {name: fields.pop(name) for name in [*fields] if name not in field_names}
     for name in extra_fields if is_id else ():
         if not is_known(name):
+            if name in kinds:
+                raise missing_package(name)
             raise ConfigError(f"people.{is_id}: `{name}` is neither a platform nor a setting")
     inner = fields.get(into, {})
     return {

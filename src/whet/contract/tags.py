@@ -38,6 +38,7 @@ Tag = Literal[
     "aside",  # its calls are left out of examples, because they are not the work itself
     "mcp",  # a tool of an MCP server
     "destructive",  # its server says that it may destroy something
+    "sends",  # its server says that it changes something in the outside world
     "deferred",  # not listed to the model at the start: the model searches for it
 ]
 

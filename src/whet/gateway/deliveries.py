@@ -220,13 +220,15 @@ class Deliveries:
     ) -> None:
         is_old = self._clock.unix_ms() - row.at_ms > _GIVEN_UP_MS
         is_refused = error.is_final and not error.is_barred
+        # An earlier try that may have arrived leaves the doubt, whatever the last one says.
+        is_doubtful = error.maybe_sent or (message.since_ms > 0 and not message.edits)
         may_repeat = channel.limits.idempotent_s > 0 or message.edits or outbox.is_notice(message)
         if error.maybe_sent and not may_repeat:
             log.warning("a message may not have arrived: %s", error.reason)
             await self._end(row, "unknown", error.reason)
         elif is_refused or row.attempts + 1 >= _MAX_TRIES or is_old:
             log.warning("a message could not be sent: %s", error.reason)
-            await self._end(row, "failed", error.reason)
+            await self._end(row, "unknown" if is_doubtful else "failed", error.reason)
         else:
             await self._retry_later(channel, row, error, begun_ms if error.maybe_sent else 0)
 

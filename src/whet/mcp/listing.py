@@ -43,6 +43,7 @@ class Hints(msgspec.Struct, frozen=True):
 
     read_only: bool | None = None
     destructive: bool | None = None
+    open_world: bool | None = None
 
 
 class Offered(msgspec.Struct, frozen=True):
@@ -182,11 +183,8 @@ def _description(fields: dict[str, Any]) -> str:
 
 def _read_hints(annotations: object) -> Hints:
     fields = _fields(annotations)
-    read_only, destructive = fields.get("readOnlyHint"), fields.get("destructiveHint")
-    return Hints(
-        read_only if isinstance(read_only, bool) else None,
-        destructive if isinstance(destructive, bool) else None,
-    )
+    claims = (fields.get(name) for name in ("readOnlyHint", "destructiveHint", "openWorldHint"))
+    return Hints(*(claim if isinstance(claim, bool) else None for claim in claims))
 
 
 def _fields(value: object) -> dict[str, Any]:

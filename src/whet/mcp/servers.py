@@ -189,13 +189,17 @@ class Servers:
                 return as_failure(server, error)
             return as_output(server, result, offered.output_schema, cap_chars)
 
-        tags = {"untrusted", "mcp", *(["destructive"] if offered.hints.destructive else [])}
+        hints, tags = offered.hints, {"untrusted", "mcp"}
+        if hints.destructive:
+            tags.add("destructive")
+        if hints.open_world and hints.read_only is False:
+            tags.add("sends")
         return Tool(
             spec=offered.spec,
             toolset=TOOLSET,
             effects=frozenset({effect}),
             run=run,
-            parallel=offered.hints.read_only is True,
+            parallel=hints.read_only is True,
             timeout_s=None,
             output_cap_chars=cap_chars + _MARK_CHARS,
             tags=frozenset(tags),

@@ -235,7 +235,7 @@ class Changes:
         )
         by_hand = origin.write_origin in ("user", "import")
         plan = skill_changes.plan(files, request, by_hand=by_hand)
-        self._check_owner(request, origin)
+        is_persons = self._check_owner(request, origin)
         verdict = self._judge_skill(request, origin, plan)
         if verdict.name not in ("", request.name):
             return self._plan_skill(_rename(request, verdict.name), origin)
@@ -251,8 +251,9 @@ class Changes:
             base_hash=skill_changes.hash_tree(hashes),
             hash=skill_changes.hash_tree({**hashes, **after}),
         )
-        if self._hold_removal(row).state == "inbox" and not request.confirmed:
-            raise NeedsYes(f"May I {request.action} the skill '{request.name}'? It takes lines away.")
+        takes_lines = self._hold_removal(row).state == "inbox"
+        if (is_persons or takes_lines) and not request.confirmed:
+            raise NeedsYes(_question(request, skill_changes.describe_change(files, plan), is_persons))
         texts = [content for content in plan.files.values() if content is not None]
         return _Planned(row, hashes, read_base, texts)
 
@@ -283,14 +284,20 @@ class Changes:
             origin = "linked from another folder" if info.source == "link" else f"a skill of {info.source}"
             raise Refused(f"{request.name} is {origin}; it is not changed here", hint=_OWN_SKILL)
 
-    def _check_owner(self, request: SkillRequest, origin: Origin) -> None:
+    def _check_owner(self, request: SkillRequest, origin: Origin) -> bool:
+        """Return whether a conversation changes a person's own skill. Raises Refused for a pinned one."""
         mark = self._database.read_now(lambda db: learned.get_mark(db, self._profile, request.name))
         if origin.write_origin in ("user", "import") or request.action == "create":
-            return
+            return False
         if mark.pinned:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
-        if mark.owner == "person" and origin.write_origin == "foreground" and not request.confirmed:
-            raise NeedsYes(f"May I {request.action} your own skill '{request.name}'?")
+        return mark.owner == "person" and origin.write_origin == "foreground"
+
+
+def _question(request: SkillRequest, shown: str, is_persons: bool) -> str:
+    if is_persons:
+        return f"May I {request.action} your own skill '{request.name}'?\n{shown}"
+    return f"May I {request.action} the skill '{request.name}'? It takes lines away.\n{shown}"
 
 
 def _list_rows(reader: MemoryReader, request: MemoryRequest) -> list[LedgerRow]:

@@ -13,18 +13,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from whet.contract.texts import flat, short
+from whet.markdown import code_block
 from whet.memory import skill_format
 from whet.memory.cases import parse_steps
 from whet.memory.entries import restore_placeholders
 from whet.memory.requests import Refused, Repeated, SkillRequest
 from whet.memory.skill_format import check_name, check_path
 from whet.store.ledger import hash_text
+from whet.visible import visible
 
 MAIN = "SKILL.md"
 MAX_FILE_CHARS = 60_000
 _NO_CLAIM = re.compile(r"---\s*$|name:\s|(?:license|version|author|metadata|compatibility|tags):")
 _STEP = re.compile(r"^\d{1,2}\. ")
 _MAX_ABOUT = 140
+_MAX_SHOWN_CHARS = 8_000
 _PLACES = ("references/", "scripts/", "assets/")
 Files = Mapping[str, bytes]
 
@@ -66,6 +69,20 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
                 hint="They must be the same.",
             )
     return skill_plan
+
+
+def describe_change(files: Files, skill_plan: SkillPlan) -> str:
+    """Return the changed lines of a plan as a diff for a person, in a code block, because chats read
+    Markdown. What is cut off is counted."""
+    rows: list[str] = []
+    for path, content in sorted(skill_plan.files.items()):
+        before, after = (
+            [] if data is None else data.decode("utf-8", "replace").splitlines()
+            for data in (files.get(path), content)
+        )
+        names = path if path in files else "(no file)", "(no file)" if content is None else path
+        rows += difflib.unified_diff(before, after, *names, n=1, lineterm="")
+    return code_block(visible("\n".join(rows), _MAX_SHOWN_CHARS))
 
 
 def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: tuple[str, str]) -> SkillPlan:

@@ -21,11 +21,13 @@ from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_below
 
 _OUTPUT_CHARS = 40_000
 _MAX_OPENINGS = 3
+_BUSY = "Device or resource busy"
+"""The kernel's words if a file is renamed over one that the sandbox holds."""
 _REFUSED = (
     "Permission denied",
     "Read-only file system",
     "Operation not permitted",
-    "Device or resource busy",
+    _BUSY,
     "EACCES",
     "EROFS",
     "EPERM",
@@ -46,6 +48,7 @@ _ABSOLUTE = late_pattern(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
 _SHELL_NAME = late_pattern(r"^\S+: (?:line )?(?=\d+: )")
 """The name by which a shell begins its own errors: "/usr/bin/bash: line 1: "."""
 _TARGET = late_pattern(r">\|?\s*['\"]?([^\s'\"|&;<>()]+)")
+_WORD = late_pattern(r"[^\s'\"`|&;<>()=]+")
 _BEFORE_COLON = late_pattern(r"(?:^|\s)([^\s:'\"]+):(?=\s)")
 _HOST_IN_URL = late_pattern(
     r"\b[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?([A-Za-z0-9.-]+\.[A-Za-z]{2,}|\d+(?:\.\d+){3})"
@@ -93,6 +96,8 @@ def explain(
     for line in lines:
         for opening in _find_refused_paths(policy, line, (command, cwd)):
             paths[opening] = None
+    if not paths and any(_BUSY in line for line in lines):
+        paths = dict.fromkeys(_find_fixed_files(policy, command, cwd))
     if paths:
         refused_openings = tuple(paths)[:_MAX_OPENINGS]
         rules_of = {item: _find_rule(policy, item, rules) for item in refused_openings}
@@ -138,6 +143,17 @@ def _find_refused_paths(policy: SandboxPolicy, line: str, attempt: tuple[str, Pa
         elif refused and not policy.may_write(path):
             unwritable.append(Opening("write", str(path)))
     return unreadable or unwritable
+
+
+def _find_fixed_files(policy: SandboxPolicy, command: str, cwd: Path) -> list[Opening]:
+    """Return the files named in a command that stay as they are in a folder that it may change. A program
+    that renames a new file over one of them, as `sed -i`, reports only the new file's name."""
+    paths = (_resolve(word, cwd) for word in _WORD.findall(command))
+    return [
+        Opening("write", str(path))
+        for path in dict.fromkeys(filter(None, paths))
+        if os.path.isfile(path) and policy.may_write(path.parent) and not policy.may_write(path)
+    ]
 
 
 def _resolve(text: str, cwd: Path) -> Path | None:

@@ -21,6 +21,9 @@ OpeningKind = Literal["write", "read", "reach", "run"]
 ANY_HOST = "*"
 EVERYWHERE = "**"
 """Every host but this machine: also those of private networks, which ANY_HOST does not reach."""
+PRIVATE_TOO = "private too"
+"""No host, but a mark in a list: the hosts that it names may be those of private networks, too. No program
+can ask for it as a host, because of its blank."""
 UNCONFINED = "unconfined"
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
 """The folders that a session's private folders replace if the engine has its own mounts."""
@@ -39,6 +42,7 @@ class Opening(msgspec.Struct, frozen=True, order=True):
             return "run outside the sandbox, with all your rights"
         if self.kind == "reach":
             named = {ANY_HOST: "any public host", EVERYWHERE: "any host but this machine"}
+            named[PRIVATE_TOO] = "named hosts of private networks, too"
             return f"reach {named.get(self.target, self.target)}"
         return f"{self.kind} {shorten(self.target)}"
 
@@ -206,6 +210,14 @@ def names_host(hosts: Iterable[str], host: str) -> bool:
     return any(
         pattern in whole or (pattern.startswith("*.") and name.endswith(pattern[1:])) for pattern in hosts
     )
+
+
+def may_be_private(hosts: Iterable[str], host: str) -> bool:
+    """Return whether a host that a list names may have an address of a private network. Sandboxed programs
+    never reach this machine's own addresses and those at which clouds give out credentials."""
+    listed = set(hosts)
+    named = names_host(listed - {ANY_HOST, EVERYWHERE}, host)
+    return EVERYWHERE in listed or (PRIVATE_TOO in listed and named)
 
 
 def is_temporary(path: str) -> bool:

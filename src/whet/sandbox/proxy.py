@@ -1,10 +1,10 @@
 """The one way out of a jail that may reach hosts: an HTTP proxy with a list, on a socket of its network.
 
 The launcher makes the listening socket inside and hands it over, so that nothing outside sees it. Names are
-resolved here; an address that is not public is refused, whatever name led to it. If the list has EVERYWHERE,
-only this machine's addresses are refused. The connection goes to the address that was looked at. TLS passes
-through unopened, if the server's name in it is on the list too; in plain HTTP each request is checked. Hosts
-and bytes are logged.
+resolved here; an address that is not public is refused, whatever name led to it. If `may_be_private`, only
+this machine's addresses and those of clouds' credentials are refused. The connection goes to the address that
+was looked at. TLS passes through unopened, if the server's name in it is on the list too; in plain HTTP each
+request is checked. Hosts and bytes are logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from whet.internet import is_other_machine, is_public
-from whet.sandbox.policy import EVERYWHERE, names_host
+from whet.sandbox.policy import may_be_private, names_host
 from whet.sandbox.tunnel_requests import TunnelFilter, read_fields
 
 log: logging.Logger = logging.getLogger("whet.sandbox")
@@ -102,7 +102,8 @@ class Proxy:
         if not names_host(self._hosts, request.host):
             self.refused.append(request.host)
             raise ProxyRefused(f"{request.host} is not an allowed host of the sandbox")
-        with connect(request.host, request.port, private=EVERYWHERE in self._hosts) as server:
+        private = may_be_private(self._hosts, request.host)
+        with connect(request.host, request.port, private=private) as server:
             requests = TunnelFilter(lambda host: self._allow_inner(host, request.host), request.head)
             client.sendall(b"" if request.head else b"HTTP/1.1 200 Connection established\r\n\r\n")
             server.sendall(request.head + requests.check(body_start))
@@ -147,7 +148,7 @@ def connect(host: str, port: int, *, private: bool = False) -> socket.socket:
     for family, _, _, _, address in addresses:
         text = str(address[0])
         if private and (not is_other_machine(text) or _is_own(family, text)):
-            raise ProxyRefused(f"{host} leads to {text}, which is this machine's own")
+            raise ProxyRefused(f"{host} leads to {text}, which is this machine's own or its cloud's")
         if not private and not is_public(text):
             raise ProxyRefused(f"{host} leads to {text}, which is not a public address")
     last: OSError = OSError(f"{host} has no address")
