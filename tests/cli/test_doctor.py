@@ -257,6 +257,10 @@ def test_every_declared_package_is_checked(home: Path) -> None:
     }
 
 
+def test_installed_packages_of_extras_are_listed_with_their_extra(home: Path) -> None:
+    assert re.search(r"\bpypdf [\d.]+ \(documents\)", report(home)[1]["extras"]["text"])
+
+
 def test_a_crash_of_a_command_is_named_until_it_is_a_week_old(home: Path) -> None:
     (home / "logs").mkdir(parents=True)
     log = home / "logs" / "whet.log"

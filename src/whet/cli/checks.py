@@ -47,6 +47,7 @@ from whet_confirm.boundary import is_same_user
 
 State = Literal["ok", "warning", "failed"]
 _DISTRIBUTION = "whet-agent"
+_EXTRA = re.compile(r"""([\w.-]+).*;.*extra == ["']([\w-]+)""")
 _COMMANDS = {
     "bash": ("warning", "the terminal tool runs commands through sh instead; install bash"),
     "git": ("warning", "install git to let the agent see and undo changes"),
@@ -81,15 +82,31 @@ def check_python() -> Iterator[DoctorFinding]:
         except metadata.PackageNotFoundError:
             yield DoctorFinding("packages", "failed", f"{name} is missing", f"pip install {name}")
     yield DoctorFinding("packages", "ok", ", ".join(versions))
+    yield DoctorFinding("extras", "ok", ", ".join(_list_extras()) or "none")
+
+
+def _list_extras() -> list[str]:
+    """Return the installed packages of extras, each with its version and the extra. A package that is there
+    without the extra too, such as `httpx2[ws]`, is left out."""
+    rows: list[str] = []
+    plain = read_dependencies()
+    for line in _read_requirements():
+        if (match := _EXTRA.match(line)) and match[1] not in plain:
+            with suppress(metadata.PackageNotFoundError):
+                rows.append(f"{match[1]} {metadata.version(match[1])} ({match[2]})")
+    return sorted({*rows})
 
 
 def read_dependencies() -> list[str]:
     """Return the packages that Whet depends on here, without those of extras."""
+    return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in _read_requirements() if ";" not in line]
+
+
+def _read_requirements() -> list[str]:
     try:
-        lines = metadata.requires(_DISTRIBUTION) or []
+        return metadata.requires(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:  # run from its source
-        lines = ["apsw", "click", "msgspec"]
-    return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if ";" not in line]
+        return ["apsw", "click", "msgspec"]
 
 
 def check_home(home: Home) -> Iterator[DoctorFinding]:
