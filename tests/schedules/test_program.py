@@ -103,6 +103,13 @@ def test_names_that_are_unknown_or_taken_are_errors(program: Program) -> None:
     assert add(program, "@daily", "--prompt", "a b")["name"] == "a-b-2"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [("--json",), ("--patience", "5")])
+def test_options_that_end_a_worker_need_drain(program: Program, option: tuple[str, ...]) -> None:
+    done = program.run("worker", *option)
+    assert done.code == 2 and f"{option[0]} needs --drain" in done.err
+
+
 def kill_in_mid_run(program: Program, server: PracticeServer) -> None:
     """Start a worker, let it run a command, and kill it while the model answers."""
     add(program, "@yearly", "--prompt", "log it", "--name", "log")

@@ -78,8 +78,8 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
         address = turns["metrics_host"], turns["metrics_port"]
         run_turns(home, WorkerOptions(turns["max_turns"], turns["end_s"], *address))
         return
-    if as_json and not drain:
-        raise click.UsageError("--json needs --drain")
+    if not drain and (as_json or patience_s):
+        raise click.UsageError(f"{'--json' if as_json else '--patience'} needs --drain")
     done: list[ReviewFinished] = []
     runs: list[FinishedRun] = []
 
