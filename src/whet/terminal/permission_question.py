@@ -62,7 +62,7 @@ class TerminalDecision:
     ) -> None:
         self._has_keys = has_keys
         self._end = "you quit this chat" if has_keys else "this run ends"
-        self.max_rows = max_rows
+        self.max_rows: int = max_rows
         self.request = request
         self.question: QuestionText = build_question(request)
         self.is_shown_whole: bool = not self.is_long
