@@ -42,7 +42,7 @@ def test_every_host_is_none_of_this_machines() -> None:
 def answer_of(hosts: tuple[str, ...], target: str) -> bytes:
     """Return what a proxy with this list answers to a request for a tunnel. Without an answer the request was
     let through to an address that leads nowhere."""
-    served = proxy.Proxy(socket.create_server(("127.0.0.1", 0)), hosts)
+    served = proxy.Proxy(socket.create_server(("127.0.0.1", 0)), hosts, connect_s=0.001)
     try:
         with socket.create_connection(("127.0.0.1", served.port), 30) as client:
             client.sendall(f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
@@ -52,8 +52,7 @@ def answer_of(hosts: tuple[str, ...], target: str) -> bytes:
         served.close()
 
 
-def test_a_named_host_of_a_private_network_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy, "_CONNECT_S", 0.001)
+def test_a_named_host_of_a_private_network_is_reached() -> None:
     for hosts in (("10.255.255.1", PRIVATE_TOO), ("*.255.1", PRIVATE_TOO), (EVERYWHERE,)):
         assert answer_of(hosts, "10.255.255.1:9").startswith(b"HTTP/1.1 502"), hosts
     for hosts in (("10.255.255.1",), ("*", PRIVATE_TOO), ("10.255.255.2", PRIVATE_TOO)):

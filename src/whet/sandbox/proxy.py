@@ -47,14 +47,17 @@ class Proxy:
     """Serves one sandbox until `close`.
 
     `refused` are requested hosts that are not on the list. `received_bytes` counts the bytes received from
-    hosts, before the sandbox gets them.
+    hosts, before the sandbox gets them. `connect_s`: how long a host may take to accept a connection.
     """
 
-    def __init__(self, listener: socket.socket, hosts: Sequence[str]) -> None:
+    def __init__(
+        self, listener: socket.socket, hosts: Sequence[str], *, connect_s: float = _CONNECT_S
+    ) -> None:
         self.refused: list[str] = []
         self.received_bytes: int = 0
         self.port: int = listener.getsockname()[1]
         self._hosts = tuple(hosts)
+        self._connect_s = connect_s
         self._listener = listener
         self._room = threading.Semaphore(_MAX_CONNECTIONS)
         self._counting = threading.Lock()
@@ -103,7 +106,7 @@ class Proxy:
             self.refused.append(request.host)
             raise ProxyRefused(f"{request.host} is not an allowed host of the sandbox")
         private = may_be_private(self._hosts, request.host)
-        with connect(request.host, request.port, private=private) as server:
+        with connect(request.host, request.port, private=private, connect_s=self._connect_s) as server:
             requests = TunnelFilter(lambda host: self._allow_inner(host, request.host), request.head)
             client.sendall(b"" if request.head else b"HTTP/1.1 200 Connection established\r\n\r\n")
             server.sendall(request.head + requests.check(body_start))
@@ -141,7 +144,7 @@ def read_request(head: bytes) -> ProxyRequest:
     return ProxyRequest(_normalise_host(parts.hostname), parts.port or 80, sent)
 
 
-def connect(host: str, port: int, *, private: bool = False) -> socket.socket:
+def connect(host: str, port: int, *, private: bool = False, connect_s: float = _CONNECT_S) -> socket.socket:
     """Connect to a host. Raises ProxyRefused if one of its addresses is not public; with `private`, only if
     one is this machine's."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -155,7 +158,7 @@ def connect(host: str, port: int, *, private: bool = False) -> socket.socket:
     for family, kind, protocol, _, address in addresses:
         connection = socket.socket(family, kind, protocol)
         try:
-            connection.settimeout(_CONNECT_S)
+            connection.settimeout(connect_s)
             connection.connect(address)
             connection.settimeout(_IDLE_S)
             return connection
