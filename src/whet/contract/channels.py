@@ -73,7 +73,8 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     text and files is a deletion. `token` is the value that `Channel.answer` needs. `at_s`: when it was sent,
     by the platform's clock (Unix), or 0 if unknown. `quoted`: the words of the message that it answers, after
     the name of their author. `album` is the same in each message of an album. `is_forward`: its words are
-    another person's. `is_removed`: the reaction was taken back.
+    another person's. `is_removed`: the reaction was taken back. `joined` are the ids of all messages of an
+    act whose parts were joined; the gateway sets it.
     """
 
     place: ChatPlace
@@ -90,6 +91,7 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
     album: str = ""
     is_forward: bool = False
     is_removed: bool = False
+    joined: tuple[str, ...] = ()
 
 
 class MessageButton(msgspec.Struct, frozen=True):

@@ -110,6 +110,7 @@ def join_updates(updates: Sequence[Incoming]) -> Incoming:
         quoted=next((update.quoted for update in updates if update.quoted), ""),
         mentions_us=any(update.mentions_us for update in updates),
         ref="",
+        joined=tuple(filter(None, (update.ref for update in updates))),
     )
 
 

@@ -41,6 +41,7 @@ class PushMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     actions: tuple[PushAction, ...] = ()
     receipts: dict[str, str] = {}
     is_open: bool = False
+    is_urgent: bool = False
 
 
 def receipt_code(key: SigningKey, request_id: str, device_id: str, receipt: Receipt) -> str:
@@ -69,6 +70,7 @@ def build_message(
         path=f"/r/{notice.request_id}",
         receipts={} if notice.is_trial else receipts,
         is_open=notice.is_open,
+        is_urgent=notice.is_high_risk,
     )
     if notice.is_trial:
         return msgspec.structs.replace(message, body=notice.description, path="/devices")
