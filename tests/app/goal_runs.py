@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from tests.app.opened import open_app, practice_model
 from tests.rewind.running import Consenting, call
-from whet.config.permission_settings import ApprovalSettings, McpServerSettings, McpSettings, SandboxSettings
+from whet.config.permission_settings import ApprovalSettings, McpSettings, SandboxSettings
 from whet.contract.events import Event
 from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish
@@ -49,14 +49,14 @@ async def pursue(
     person: Judge | None = None,
     *,
     events: list[Event] | None = None,
-    servers: Mapping[str, McpServerSettings] | None = None,
+    mcp: McpSettings | None = None,
 ) -> GoalReport:
     (folder / "work").mkdir(exist_ok=True)
     with PracticeServer(script=list(script)) as server:
         model = practice_model(server.base_url, "practice-echo")
         home, work = folder / "home", folder / "work"
-        mcp = McpSettings(servers=dict(servers or {}))
-        async with open_app(home, work, model, person or Judge(), approval=_APPROVAL, mcp=mcp) as app:
+        used = mcp or McpSettings()
+        async with open_app(home, work, model, person or Judge(), approval=_APPROVAL, mcp=used) as app:
             runner = GoalRunner(app.sessions, (events if events is not None else []).append)
             ended = await runner.pursue(*await runner.start(wish))
             return app.database.read_now(lambda db: report(db, ended))

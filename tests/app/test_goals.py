@@ -12,6 +12,7 @@ from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.mcp.rig import odd
 from tests.rewind.running import ANSWER, call, shell
 from whet.cli.goal import report_lines
+from whet.config.permission_settings import McpSettings
 from whet.contract.errors import ConfigError
 from whet.contract.events import Event, StepFinished, ToolFinished, TurnEnd
 from whet.goals.text import GoalWish, parse_goal, round_message
@@ -56,7 +57,9 @@ def test_a_server_that_says_that_its_tool_changes_the_world_has_sent(
     done = finish(claim("sent", tool, "the build is green"))
     script = [call(tool, text=mail), done, ANSWER, ANSWER, ANSWER, ANSWER]
     wish = GoalWish("tell ann how the build is")
-    report = asyncio.run(pursue(tmp_path, script, wish, servers={"odd": odd("mails", confined=False)}))
+    report = asyncio.run(
+        pursue(tmp_path, script, wish, mcp=McpSettings(servers={"odd": odd("mails", confined=False)}))
+    )
     assert report.goal.state == state, report.goal.said
     assert ("sent nothing" in report.goal.said) is (state == "stuck")
 
