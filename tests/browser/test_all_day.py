@@ -62,7 +62,7 @@ def test_a_dropped_picture_is_shown_small_and_an_answer_is_copied(page: Page, bo
     page.eval(
         "Object.defineProperty(navigator, 'clipboard',"
         " { value: { writeText: async (text) => { window.copied = text; } } });"
-        " const button = document.querySelector('.block .copy'); window.labels = [];"  # it says so for a while
+        " const button = document.querySelector('.block .copy'); window.labels = [];"  # it says so briefly
         " new MutationObserver(() => window.labels.push(button.textContent))"
         ".observe(button, { childList: true, characterData: true, subtree: true }); 1"
     )
