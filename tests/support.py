@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import functools
 import inspect
@@ -103,6 +104,7 @@ def noon_zone() -> str:
 _claims: list[socket.socket] = []
 """One UDP socket for each port that `quiet_port` returned: another process of the tests does not return it.
 Linux has a second local address, so a test may use the port for UDP, too."""
+atexit.register(lambda: [claim.close() for claim in _claims])
 _CLAIMED_AT = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 
 

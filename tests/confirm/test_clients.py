@@ -176,7 +176,8 @@ def test_a_hook_that_is_ended_takes_its_request_back_unless_it_is_kept(server, t
         for _ in range(2):
             program.send_signal(signal.SIGTERM)
         out, errors = program.communicate(timeout=30)
-    assert (program.returncode, out, errors) == (143, "", "")
+    # the second signal may come when Python handles signals no more; a shell says 143 of both
+    assert program.returncode in (143, -signal.SIGTERM) and (out, errors) == ("", "")
     rows = server.rows("SELECT status FROM requests WHERE action = ?", f"tool:End{len(options)}")
     assert rows == [("pending" if options else "cancelled",)]
 
