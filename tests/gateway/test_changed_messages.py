@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from tests.gateway.chat_people import PLATFORMS, ask, person_on
 from tests.gateway.test_acts import asked
 from tests.gateway.test_channels import DISCORD, SLACK, on
 from tests.gateway.test_telegram import world
+from tests.support import wait_until
+from whet.clock import SystemClock
+from whet.store.database import StateDatabase
 from whet_lab.practice.script import Fault, ScriptedReply
 
 pytestmark = [pytest.mark.unconfined, pytest.mark.slow]
@@ -71,8 +75,10 @@ def test_a_deletion_counts_before_and_during_the_turn_and_not_after(tmp_path: Pa
 def test_a_reaction_comes_along_with_the_next_message(tmp_path: Path, platform: str) -> None:
     with person_on(platform, tmp_path, replies(4)) as (person, one):
         ask(person, "shall it be red?", "Answer 0.")
+        wait_recorded(one, "Answer 0.")
         person.react()
         ask(person, "then go on", "Answer 1.")
+        wait_recorded(one, "Answer 1.")
         person.react()
         person.react(removed=True)
         ask(person, "and now?", "Answer 2.")
@@ -88,6 +94,7 @@ def test_a_reaction_comes_along_with_the_next_message(tmp_path: Path, platform: 
 def test_a_reaction_is_no_command_no_answer_and_begins_no_turn(tmp_path: Path, platform: str) -> None:
     with person_on(platform, tmp_path, replies(2)) as (person, one):
         ask(person, "hello", "Answer 0.")
+        wait_recorded(one, "Answer 0.")
         for _ in range(25):
             person.react()
         ask(person, "/title", "hello")
@@ -100,6 +107,7 @@ def test_a_reaction_is_no_command_no_answer_and_begins_no_turn(tmp_path: Path, p
 def test_reactions_of_others_and_to_messages_of_people_are_not_read(tmp_path: Path) -> None:
     with world(tmp_path, replies(2)) as w:
         w.telegram.ask("hello", "Answer 0.")
+        wait_recorded(w.gateway, "Answer 0.")
         sent = w.telegram.sends[-1]["id"]
         w.telegram.react(sent, [], ["👎"], user=8)
         w.telegram.react(w.telegram.newest, [], ["👎"])
@@ -224,6 +232,13 @@ def test_telegram_a_topic_s_first_message_knows_its_name_and_answers_stay_in_it(
             "@whet_bot and when?",
             "<quoted>?: at nine</quoted>\nis it?",
         ]
+
+
+def wait_recorded(one: Any, text: str) -> None:
+    """Wait until the gateway has stored which message this text became, by which a reaction finds it."""
+    sql = "SELECT 1 FROM gateway_outbox WHERE ref <> '' AND body LIKE ?"
+    with closing(StateDatabase.open(one.home / "state.db", SystemClock())) as database:
+        wait_until(lambda: database.read_now(lambda db: db.execute(sql, (f"%{text}%",)).fetchone()))
 
 
 def wait_taken(person: Any, one: Any) -> None:
