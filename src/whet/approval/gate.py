@@ -29,7 +29,7 @@ from whet.approval.person_request import (
     preview_changes,
 )
 from whet.approval.plans import Plans
-from whet.approval.policy import GatePolicy, PolicyGrant, Ruling
+from whet.approval.policy import GatePolicy, PolicyGrant, Ruling, SessionGrants
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.tool_contents import AcceptedContents
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # importing these takes time, and most turns run no command
     from whet.approval.sealed import Sealed
     from whet.store.grants import GrantRow
 
-_MAX_SESSIONS = 5_000  # the number of sessions whose session permissions are kept
+_MAX_SESSIONS = 5_000  # the number of sessions whose downloads are known
 
 _CHANGED_MEANWHILE = "The tool's server changed it while the question was open. Call it again."
 # Every exception that hostile arguments can cause. Other exceptions become a denial in dispatch.
@@ -133,7 +133,7 @@ class PolicyGate:
         self._store = grants
         self._whet_home, self._user_home = os.path.realpath(whet_home), os.path.expanduser("~")
         self._analyse = parts.analyse or _analyse_shell
-        self.session_grants: OrderedDict[str, list[PolicyGrant]] = OrderedDict()  # by `root_of`
+        self.session_grants = SessionGrants()
         self._contents = AcceptedContents(whet_home)
         self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._parents: dict[str, str] = {}
@@ -272,7 +272,7 @@ class PolicyGate:
         """Return the grants that apply to a call: stored ones and those of its session."""
         rows = [row for row in await self._store.all() if row.workspace in ("", call.workspace)]
         stored = [PolicyGrant(row.tool, row.pattern) for row in rows]
-        return [*stored, *self.session_grants.get(self.root_of(call.session_id), ())]
+        return [*stored, *self.session_grants.list_grants(self.root_of(call.session_id))]
 
     async def _ask(self, case: GateCase, ruling: Ruling, emit: Emit) -> Decision:
         """Ask until the person decides. If the person's edit can't run, report that and ask again."""
@@ -348,12 +348,8 @@ class PolicyGate:
                 return
             except StoreError as error:
                 emit(Notice(f"The permission holds for this session only: {error.message}", must_show=True))
-        session_grants = self.session_grants.setdefault(root, [])
-        self.session_grants.move_to_end(root)
-        if len(self.session_grants) > _MAX_SESSIONS:
-            self.session_grants.popitem(last=False)  # its permissions are forgotten and asked for again
         grants = (PolicyGrant(tool, pattern, workspace, scope.call) for tool, pattern in scope.rules)
-        session_grants.extend(grants)
+        self.session_grants.add(root, grants)
 
     def root_of(self, session_id: str) -> str:
         """Return the session that a person talks to: the topmost ancestor of this one."""

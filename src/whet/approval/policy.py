@@ -7,6 +7,7 @@ dangerous piece needs an allow rule that names its program; a forbidden piece ca
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -18,6 +19,8 @@ from whet.approval.risk import Piece
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.tools import tags_of
 
+_MAX_SESSIONS = 5_000
+
 
 class PolicyGrant(msgspec.Struct, frozen=True):
     """A person's standing permission: the pattern covers calls of `tool` in `workspace` (empty:
@@ -27,6 +30,29 @@ class PolicyGrant(msgspec.Struct, frozen=True):
     pattern: str
     workspace: str = ""
     call: str = ""
+
+
+class SessionGrants:
+    """What a person allowed until the session ends, by the session that the person talks to. Of thousands of
+    sessions, those that were allowed nothing for longest are forgotten, and are asked again."""
+
+    def __init__(self) -> None:
+        self._by_session: OrderedDict[str, list[PolicyGrant]] = OrderedDict()
+
+    def list_grants(self, session_id: str) -> Sequence[PolicyGrant]:
+        """Return the grants of a session, oldest first."""
+        return tuple(self._by_session.get(session_id, ()))
+
+    def add(self, session_id: str, grants: Iterable[PolicyGrant]) -> None:
+        """Add grants to those of a session."""
+        self._by_session.setdefault(session_id, []).extend(grants)
+        self._by_session.move_to_end(session_id)
+        if len(self._by_session) > _MAX_SESSIONS:
+            self._by_session.popitem(last=False)
+
+    def revoke(self, session_id: str) -> None:
+        """End all grants of a session."""
+        self._by_session.pop(session_id, None)
 
 
 class Ruling(msgspec.Struct, frozen=True):

@@ -125,11 +125,14 @@ def _settle_model(
     strength = _strength(model)
     if not strength or _strength(provider) <= strength:
         return
-    servers = [
-        setting.value for setting in overridden["model.provider"] if 0 < _strength(setting) <= strength
-    ]
+
+    def is_beside(setting: SettingOrigin) -> bool:
+        return 0 < _strength(setting) <= strength
+
+    providers = [setting.value for setting in overridden["model.provider"] if is_beside(setting)]
     addresses = (chosen["model.base_url"], *overridden["model.base_url"])
-    if servers[0] != provider.value if servers else any(0 < _strength(a) <= strength for a in addresses):
+    is_another = providers[0] != provider.value if providers else any(map(is_beside, addresses))
+    if is_another:
         chosen["model.model"] = SettingOrigin("", provider.origin)
         overridden["model.model"] = (model, *overridden["model.model"])
         yield f"{model.value} ({model.origin}) is another server's model; {provider.value} uses its default"

@@ -50,7 +50,7 @@ class SourceText(msgspec.Struct, frozen=True):
 
     For a result, `call` is the command, the file that was read, or the question that was answered, and
     `about` is the same including the search terms. A call's arguments and its result have the same
-    `call_id`. `made` holds the words of the arguments, including decoded ones.
+    `call_id`. `made` holds the letters of the arguments, also decoded ones.
     """
 
     seq: int
@@ -138,7 +138,8 @@ class _Reader:
                 texts = "\n".join(collect_texts(arguments))
                 parts = read(str(arguments["command"])).parts if arguments.get("command") else ()
                 words = join_words("\n".join([texts, decode_values(texts), *(part.line for part in parts)]))
-                self._add(row, "own", texts, tool=call.name, call_id=call.id, made=words)
+                letters = words.replace(" ", "")  # a program may put a text together from pieces
+                self._add(row, "own", texts, tool=call.name, call_id=call.id, made=letters)
         else:
             self._result(row)
 

@@ -228,11 +228,10 @@ class QuotableTranscript:
         folded = fold(unit)
         if len(folded) < _NOTHING_CHARS:
             return None
-        # a program may put a text together from pieces, so only the letters are compared
         letters = join_words(unit).replace(" ", "")
         for other in self.sources:
             if other.seq < source.seq and (
-                folded in other.folded or (other.has_effect and letters in other.made.replace(" ", ""))
+                folded in other.folded or (other.has_effect and letters in other.made)
             ):
                 if other.tier in ("user", "observed"):
                     return None

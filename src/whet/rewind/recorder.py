@@ -86,7 +86,7 @@ class Workspace:
         self._looked_s = -_WHOLE_AFTER_S
         self._linked: set[str] = set()
         self._left_out: tuple[int, list[Unrecorded]] = (-1, [])
-        self._turn = ("", 0)
+        self._open_steps: dict[int, tuple[str, int]] = {}  # session and turn by record
         self._ended_step = ("", 0, -1)
         self._is_pruned = False
         self._is_closing = False
@@ -133,13 +133,14 @@ class Workspace:
         is_synced = new.kind != "step" or self._ended_step != (new.session, new.turn, new.before)
         write = self.file.write_now if is_synced else self.file.write_unsynced
         number = write(lambda db: database.begin_record(db, new, plan))
-        self._turn = (new.session, new.turn)
+        if new.kind == "step":
+            self._open_steps[number] = (new.session, new.turn)
         return number
 
     def end_step(self, record: int, after: int) -> int:
         """Store the end of a step, and return the version at its beginning. Synced with a later record."""
         before = self.file.write_unsynced(lambda db: database.end_record(db, record, after))
-        self._ended_step = (*self._turn, after)
+        self._ended_step = (*self._open_steps.pop(record, ("", 0)), after)
         return before
 
     def look(self, *, short: bool = False) -> int:

@@ -282,8 +282,9 @@ async def set_approvals(chat: ChatControl, argument: str) -> None:
     `revoke chat` and `revoke NUMBER` take it back."""
     word, _, rest = argument.partition(" ")
     gate = chat.services.gate.get()
+    root = gate.root_of(chat.session.id)
     if argument == "revoke chat":
-        gate.session_grants.pop(gate.root_of(chat.session.id), None)
+        gate.session_grants.revoke(root)
         chat.say("nothing is allowed for this chat any more")
         return
     if word == "revoke":
@@ -292,21 +293,24 @@ async def set_approvals(chat: ChatControl, argument: str) -> None:
             raise NotFound(f"there is no grant {rest[:40]!r}", hint="/approvals lists them")
         chat.say(f"grant {number} no longer holds")
         return
-    if argument not in ("", "list"):
+    is_list = argument in ("", "list")
+    if not is_list:
         if argument not in modes.ABOUT:
             raise ConfigError(f"there is no mode {argument!r}", hint="ask, plan, auto or deny")
         await modes.set_mode(chat.services, chat.session.id, argument)
     mode = modes.read_mode(chat.services, chat.session.id)
     chat.say(f"approvals: {mode} ({modes.ABOUT[mode]})")
-    rows = [] if argument in modes.ABOUT else await chat.services.database.read(grants.list_grants)
+    if not is_list:
+        return
+    rows = await chat.services.database.read(grants.list_grants)
     for row in rows:
         chat.say(
             wording.printable(f"{row.id:>4}  {row.tool}  {row.pattern}  {row.workspace or 'everywhere'}")
         )
-    session_grants = gate.session_grants.get(gate.root_of(chat.session.id), ())
-    for grant in session_grants if argument not in modes.ABOUT else ():
+    session_grants = gate.session_grants.list_grants(root)
+    for grant in session_grants:
         chat.say(wording.printable(f"chat  {grant.tool}  {grant.pattern}  until you quit"))
-    if argument not in modes.ABOUT and (rows or session_grants):
+    if rows or session_grants:
         chat.say("take back: /approvals revoke NUMBER, or /approvals revoke chat", "dim")
 
 
