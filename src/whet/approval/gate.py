@@ -133,7 +133,7 @@ class PolicyGate:
         self._store = grants
         self._whet_home, self._user_home = os.path.realpath(whet_home), os.path.expanduser("~")
         self._analyse = parts.analyse or _analyse_shell
-        self.session_grants = SessionGrants()
+        self.session_grants: SessionGrants = SessionGrants()
         self._contents = AcceptedContents(whet_home)
         self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._parents: dict[str, str] = {}
