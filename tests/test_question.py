@@ -18,7 +18,7 @@ from whet.question import (
 )
 from whet.terminal.diff_view import diff_lines
 
-PRINTED = "the output of this command or any that needs no yes of its own (covers no other edits)"
+PRINTED = "any command's output (covers nothing else that a command does)"
 
 
 def change(old: str | None, new: str | None, path: str = "a.py") -> TextChange:
@@ -98,15 +98,17 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
 @pytest.mark.parametrize(
     ("scope", "words"),
     [
-        (GrantScope("terminal", ("git commit *",)), "run commands that begin with “git commit”"),
+        (
+            GrantScope("terminal", ("git commit *",)),
+            "run “git commit” with any arguments (covers nothing else that a command does)",
+        ),
         (
             GrantScope("terminal", ("make *", "npm run b *")),
-            "run commands that begin with “make” or “npm run b”",
+            "run “make” or “npm run b” with any arguments (covers nothing else that a command does)",
         ),
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
-            "run exactly “ls *.py” and overwrite a b with a command's output"
-            " (the command itself may still ask)",
+            f"run exactly “ls *.py” and overwrite a b with {PRINTED}",
         ),
         (
             GrantScope("terminal", ("> a", ">> a")),

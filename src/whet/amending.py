@@ -1,6 +1,6 @@
 """Let a person edit a call before it runs: choose the editable text, and build the call from the edited text.
 
-Knows no screen and no page. The new call is checked, judged and bound to an approval like any other call.
+Knows no screen and no page. The new call is checked, judged and asked about like any other call.
 """
 
 from __future__ import annotations

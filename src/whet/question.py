@@ -52,6 +52,8 @@ TAKE_BACK = "take back: whet approvals"
 """What ends an "always", wherever it can be chosen."""
 NO_COMMANDS = " (covers no shell commands)"
 """The end of what a lasting yes to a file covers."""
+NOTHING_ELSE = " (covers nothing else that a command does)"
+"""The end of what a lasting yes to a part of a command covers."""
 LABELS: dict[RowKind, str] = {"folder": "Runs in", "reason": "Why asked", "undo": "To undo"}
 """What stands before the notes of each kind, in every interface."""
 
@@ -179,31 +181,27 @@ def count_folded_lines(row: Row) -> int:
 
 
 def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
-    """Return the commands that patterns cover: by how they begin, word for word, and files of output.
+    """Return the commands that patterns cover: by their first words, and files of output.
     `is_call`: only the same command in the same folder."""
-    begins = [f"“{unescape(text.removesuffix(' *'))}”" for text in patterns if has_wildcard(text)]
+    begins = [unescape(text.removesuffix(" *")) for text in patterns if has_wildcard(text)]
     same = [unescape(text) for text in patterns if not has_wildcard(text)]
     outputs = [text for text in same if _OUTPUT.match(text)]
     same = [text for text in same if not _OUTPUT.match(text)]
-    parts = [f"run commands that begin with {' or '.join(begins)}"] if begins else []
+    parts = [f"run {' or '.join(f'“{text}”' for text in begins)} with any arguments"] if begins else []
     if same:
         is_short = len(same) == 1 and len(same[0]) <= _MAX_QUOTED_CHARS
         text = f"exactly “{same[0]}”" if is_short else "exactly this command"
         parts.append(f"run {text}{' in this folder' if is_call else ''}")
     if outputs:
-        parts.append(_describe_outputs(outputs, is_all=not parts))
-    return " and ".join(parts)
+        parts.append(_describe_outputs(outputs))
+    return " and ".join(parts) + (NOTHING_ELSE if begins or outputs else "")
 
 
-def _describe_outputs(outputs: Sequence[str], *, is_all: bool) -> str:
-    """Return which files get the output of which commands. `is_all`: nothing else of the
-    command needs a permission."""
+def _describe_outputs(outputs: Sequence[str]) -> str:
+    """Return which files get the output of any command."""
     verbs = dict.fromkeys("add to" if ">>" in text.partition(" ")[0] else "overwrite" for text in outputs)
     files = dict.fromkeys(text.partition(" ")[2] for text in outputs)
-    source = "a command's output (the command itself may still ask)"
-    if is_all:
-        source = "the output of this command or any that needs no yes of its own (covers no other edits)"
-    return f"{' or '.join(verbs)} {' and '.join(files)} with {source}"
+    return f"{' or '.join(verbs)} {' and '.join(files)} with any command's output"
 
 
 def _describe_files(patterns: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from whet.approval.policy import PolicyGrant
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.contract.events import Notice
-from whet.contract.protocols import Answer, GrantScope
+from whet.contract.protocols import Answer, GrantScope, Reply
 from whet.sandbox.backend import ConfinementSettings
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.denial import Denial
@@ -43,7 +43,7 @@ class Holding(Confinement):
 
 
 def confined(
-    tmp_path: Path, *answers: Answer | None, kept: Kept | None = None, **settings: object
+    tmp_path: Path, *answers: Answer | Reply | None, kept: Kept | None = None, **settings: object
 ) -> tuple[Bench, Holding]:
     jails = Holding(tmp_path / "home")
     return Bench(tmp_path, Someone(*answers), kept, _parts(jails), **settings), jails
@@ -214,6 +214,18 @@ def test_an_opening_for_good_is_kept_for_the_workspace(tmp_path: Path) -> None:
     assert jails.policy(bench.workspace, "s1", "c1").may_write(tmp_path / "other/g")
 
 
+def test_an_edited_command_is_let_out_only_after_its_own_question(tmp_path: Path) -> None:
+    edited = Reply("once", arguments={"command": "curl https://b.example/x; touch ~/other/g"})
+    bench, jails = confined(tmp_path, edited, "no", edited, "once")
+    assert bench.sh("curl https://a.example/x").verdict == "deny"
+    assert not jails.policy(bench.workspace, "s1", "c1").may_write(tmp_path / "other/g")
+    assert bench.sh("curl https://a.example/x").verdict == "allow"
+    openings = [request.opening for request in bench.person.asked]
+    assert openings == ["reach a.example", "reach b.example, write ~/other"] * 2
+    policy = jails.policy(bench.workspace, "s1", "c1")
+    assert policy.may_write(tmp_path / "other/g") and not policy.allows(Opening("reach", "a.example"))
+
+
 @pytest.mark.parametrize("settings", [{"mode": "auto"}, {"allow": ("terminal(python3 *)",)}])
 @pytest.mark.parametrize("looks", ["ls", "stat", "find", "wc -c", "realpath"])
 @pytest.mark.parametrize("place", ["~/.ssh", "~/.aws/credentials", "~/.config", "~/project"])
@@ -240,10 +252,7 @@ def test_no_reading_gives_a_command_all_rights(tmp_path: Path) -> None:
 def test_what_runs_outside_lasts_for_one_call_whatever_else_it_wants() -> None:
     inside = (Opening("reach", "a.b"), Opening("write", "/x"))
     assert not JailedCall((), inside).leaves
-    words = (
-        "let this or any other command in the sandbox reach a.b and write /x,"
-        " if nothing else about it needs a yes"
-    )
+    words = "let any command in the sandbox reach a.b and write /x (covers nothing else that a command does)"
     assert JailedCall((), inside).scopes == (GrantScope("sandbox", ("reach a.b", "write /x"), words=words),)
     outside = JailedCall(inside, (*inside, Opening("run", UNCONFINED)))
     assert outside.leaves and outside.needs_person and outside.scopes == ()

@@ -64,6 +64,8 @@ def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
     page.click("#asked .fold summary")
     page.eval("document.querySelector('#asked [name=draft]').value = 'touch changed'")
     page.click("#asked .change button")
+    page.until("document.querySelector('#asked .question')?.textContent.includes('you edited it')")
+    page.click("#asked button[value=once]")
     page.until("document.querySelector('#asked .question .added')?.textContent.includes('+a')")
     page.click("#asked button[value=once]")
     page.until(

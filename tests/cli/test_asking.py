@@ -58,6 +58,8 @@ def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None
         for shown in ("Whet wants to change the file sums.py", "echo before"):
             tty.wait_for(shown, "Enter alone is no:")
             tty.type("e")
+            tty.wait_for("this is your version", "Enter alone is no:")
+            tty.type("1\r")
         tty.wait_for("All done.")
         told = results(server)
     assert "return a + b" in (folder / "sums.py").read_text()

@@ -13,6 +13,7 @@ from whet.terminal.diff_view import PaintedRow, paint_rows
 from whet.terminal.pager import find_pager, is_long
 from whet.terminal.permission_question import TerminalDecision, shorten_choice
 from whet.terminal.themes import find_theme
+from whet.terminal.typed_keys import TypedKeys
 from whet.terminal.wording import columns, cut_middle
 from whet.typed_answer import answers_alone, grants_alone, read_line
 
@@ -133,18 +134,24 @@ def test_what_else_can_be_typed_takes_one_row_of_80_columns_each(
     decision = TerminalDecision(request(), find_theme("dark", NONE), has_keys=has_keys)
     lines = [prefix + text for prefix, text in decision.other_answers()]
     assert lines == [
-        f"  or {edit:8}  edit the proposed file; a saved change is like 1, else asks again",
+        f"  or {edit:8}  edit the proposed file; then it asks again about what you saved",
         f"  or always    like 2, also in {later} of this very folder",
         f"  or always 3  like 3, also in {later} of this very folder",
         "  or else      any other text is a no; the model reads it as the reason",
     ]
 
 
-def test_a_deletion_offers_nothing_to_edit() -> None:
+def test_a_deletion_offers_nothing_to_edit_and_says_what_tab_does() -> None:
     gone = TextChange("a.py", "/w/a.py", "x\n", None, "h")
     decision = TerminalDecision(request(changes=(gone,)), find_theme("dark", NONE))
-    assert [prefix.split()[1] for prefix, _ in decision.other_answers()] == ["always", "always", "else"]
+    rows = {prefix.split()[1]: text for prefix, text in decision.other_answers()}
+    assert rows["Tab"] == "does nothing here: there is no text to edit"
     assert read_line("e", decision.options()).words == "e"
+    answers: list[str] = []
+    TypedKeys(decision.options(), answers.append).press("\t")
+    assert answers == []
+    lines = TerminalDecision(request(changes=(gone,)), find_theme("dark", NONE), has_keys=False)
+    assert [prefix.split()[1] for prefix, _ in lines.other_answers()] == ["always", "always", "else"]
 
 
 @each("width", [28, 35, 75, 95])

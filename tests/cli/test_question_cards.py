@@ -21,7 +21,7 @@ PARTS = {
     "how long it lasts": r"\n  2  Yes, and until you quit this chat ",
     "for good": r"like 2, also in reopened or new chats of this very folder|\.git/hooks",
     "the no, and what Enter and Esc do": r"\n› 3  No: (nothing is changed|it does not run) \(Enter and Esc",
-    "changing it": r"or Tab +edit the (proposed (file|diff)|command); a saved change |wants to delete",
+    "changing it": r"or Tab +(edit the (proposed (file|diff)|command); then it asks|does nothing here: )",
     "a reason": r"or else +any other text is a no; the model reads it as the reason",
     "where to type": r"Type a number or a word, then Enter. Enter alone is no:",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from tests.support import each
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
+from whet.contract.tools import ToolContext
 from whet.memory import notes, skill_changes
 from whet.memory.desk import LearningService
 from whet.memory.notes import EntryChange
@@ -21,6 +23,7 @@ from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutc
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger
 from whet.store.ledger import LedgerRow, hash_text
+from whet.tools.learning import change_skill
 
 HAND = Origin("user")
 MAIN = "---\nname: commit\ndescription: How we commit.\n---\nFirst run make check.\nThen commit.\n"
@@ -226,7 +229,19 @@ def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
     assert head == "May I patch your own skill 'commit'?" and rows[1:3] == ["--- SKILL.md", "+++ SKILL.md"]
     changed = [row for row in rows[3:] if row[0] in "+-"]
     assert "-Then commit." in changed and "+- “Then commit and push, please.”" in asked.text  # what is saved
-    assert change(world, msgspec.structs.replace(patch, confirmed=True), origin).state == "active"
+    questions: list[str] = []
+    answers = iter([None, "no", "", "yes please", "yes"])
+
+    async def ask(question: str, choices: Sequence[str]) -> str | None:
+        questions.append(question)
+        return next(answers)
+
+    ctx = ToolContext(session, "t", "c1", Path(), print, ask)
+    outcomes = [asyncio.run(change_skill(ctx, world.desk, patch, origin)) for _ in range(5)]
+    assert [outcome.state for outcome in outcomes] == ["refused"] * 4 + ["active"]
+    assert all(
+        text.startswith(asked.text) and "any other answer changes nothing" in text for text in questions
+    )
 
 
 def test_a_person_means_the_skill_as_it_is_now(world: World) -> None:

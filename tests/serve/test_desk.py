@@ -343,6 +343,8 @@ def test_a_question_is_answered_where_the_work_is(board: Api, person: httpx2.Cli
     edited = {**fields, "draft": "touch mine &&\r\ntouch too", "answer": "once"}
     done = person.post(path, data=edited)
     assert done.status_code == 303 and done.headers["location"] == f"{page}#end"
+    path, fields = _form(asked("you edited it"), page)
+    assert person.post(path, data={**fields, "answer": "once"}).status_code == 303
     path, fields = _form(asked("touch two"), page)
     assert person.post(path, data={**fields, "answer": "no", "reason": "not that one"}).status_code == 303
     shown = ended(person, page)

@@ -142,7 +142,10 @@ async def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         "opening": "the network",
         "digest": "d",
         "keeps": (True, False),
-        "covers": ("run commands that begin with “ls”", "run exactly “ls -l”"),
+        "covers": (
+            "run “ls” with any arguments (covers nothing else that a command does)",
+            "run exactly “ls -l”",
+        ),
         "undo": "not possible",
         "draft": "ls -l",
     }

@@ -275,11 +275,14 @@ class PolicyGate:
         return [*stored, *self.session_grants.list_grants(self.root_of(call.session_id))]
 
     async def _ask(self, case: GateCase, ruling: Ruling, emit: Emit) -> Decision:
-        """Ask until the person decides. If the person's edit can't run, report that and ask again."""
+        """Ask until the person decides. An edit is no answer: the edited call is asked about. If it can't
+        run, report that and ask again about the call that was shown."""
+        written = case.call.arguments
         can_restore = self._can_restore is None or await self._can_restore(Path(case.call.workspace))
         while True:
             changes = await preview_changes(case.call)
-            request = build_request(case, ruling, changes, is_recorded=can_restore)
+            is_edited = case.call.arguments != written
+            request = build_request(case, ruling, changes, is_recorded=can_restore, is_edited=is_edited)
             details = (request.tool, request.subject, request.reasons, list_edits(changes))
             emit(ApprovalAsked(request.call_id, *details))
             shown_content = _content_of(case.call)
@@ -296,22 +299,25 @@ class PolicyGate:
                 await self._store_grant(case, reply, request.scopes, emit)
                 self._record_run(case, with_missing=True)
                 allowed = Decision("allow", "person", digest=request.digest, changes=changes)
+                if is_edited:
+                    allowed = msgspec.structs.replace(allowed, arguments=case.call.arguments)
                 return _emit_decision(case.call, allowed, emit)
-            decision = await self._decide_edited(case, reply.arguments, emit)
-            if decision is not None:
-                return _emit_decision(case.call, decision, emit)
+            edited = await self._judge_edited(case, reply.arguments, emit)
+            if isinstance(edited, Decision):
+                return _emit_decision(case.call, edited, emit)
+            case, ruling = edited or (case, ruling)
 
-    async def _decide_edited(
+    async def _judge_edited(
         self, case: GateCase, arguments: dict[str, object], emit: Emit
-    ) -> Decision | None:
-        """Decide on a call that the person edited. The edit counts as approval, but rules and the service
-        still apply.
+    ) -> tuple[GateCase, Ruling] | Decision | None:
+        """Return a call that the person edited with why it is asked about, or the service's decision on it.
 
-        Returns None if the edited call can't run or is denied; the person has been notified.
+        It is asked about even if nothing else requires a question: the person has not seen yet what it would
+        write or reach. Returns None if it can't run or is denied; the person has been notified.
         """
         call = msgspec.structs.replace(case.call, arguments=arguments)
         try:
-            changes = await preview_changes(call)
+            await preview_changes(call)
             edited = await self._add_jail_needs(self._case(call), emit)
             ruling = await self._judge(edited)
             confirm = _make_confirm_case(self._service, edited)
@@ -324,10 +330,7 @@ class PolicyGate:
         if confirm is not None and self._service is not None:
             decision = await _ask_service(self._service, confirm, emit)
             return msgspec.structs.replace(decision, arguments=arguments)
-        self._record_run(edited, with_missing=True)
-        return Decision(
-            "allow", "person", digest=digest_of(call, changes), changes=changes, arguments=arguments
-        )
+        return edited, Ruling("ask") if ruling.verdict == "allow" else ruling
 
     async def _store_grant(
         self, case: GateCase, reply: Reply, scopes: Sequence[GrantScope], emit: Emit

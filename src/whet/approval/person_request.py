@@ -20,6 +20,7 @@ from whet.contract.protocols import (
     GateCall,
     GrantScope,
 )
+from whet.question import NOTHING_ELSE
 from whet.sandbox.policy import Opening
 from whet.visible import list_hidden_codes, visible
 
@@ -59,7 +60,7 @@ class JailedCall(msgspec.Struct, frozen=True):
             return ()
         patterns = tuple(f"{opening.kind} {opening.target}" for opening in self.wanted)
         needs = " and ".join(opening.words for opening in self.wanted)
-        words = f"let this or any other command in the sandbox {needs}, if nothing else about it needs a yes"
+        words = f"let any command in the sandbox {needs}{NOTHING_ELSE}"
         return (GrantScope(OPENS, patterns, words=words),)
 
 
@@ -91,6 +92,7 @@ _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
 _LOST = "files are not recorded here: /rewind can't bring back what it changes"
+_EDITED = "you edited it: this is your version"
 _MAX_CODES = 4
 NOBODY_NOTICE = "denied: nobody was there to ask"
 
@@ -120,10 +122,15 @@ def deny_for_person(words: str) -> Decision:
 
 
 def build_request(
-    case: GateCase, ruling: Ruling, changes: tuple[TextChange, ...], *, is_recorded: bool = True
+    case: GateCase,
+    ruling: Ruling,
+    changes: tuple[TextChange, ...],
+    *,
+    is_recorded: bool = True,
+    is_edited: bool = False,
 ) -> ApprovalRequest:
     """Return the question about a call, with the grants that its answer can store. `is_recorded`: a rewind
-    restores the files of the workspace."""
+    restores the files of the workspace. `is_edited`: the person wrote the call's arguments."""
     call, action = case.call, case.action
     reasons = action.reasons or ((ruling.reason,) if ruling.reason else ())
     if call.asks and call.asks not in reasons:
@@ -138,6 +145,8 @@ def build_request(
         reasons = (describe_mode(call.tool, has_changes=bool(changes)),)
     if openings:
         reasons = (*reasons, describe_sandbox(openings))
+    if is_edited:
+        reasons = (*reasons, _EDITED)
     if codes := _hidden_codes(call, changes):
         reasons = (
             *reasons,

@@ -355,7 +355,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 class Reply(msgspec.Struct, frozen=True):
     """A person's whole answer: for which of the request's scopes, in which words ("no, because ..."), and
-    with which arguments in place of those that were shown."""
+    with which arguments to ask again in place of those that were shown."""
 
     answer: Answer
     scope: int = 0

@@ -60,8 +60,8 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 
 
 class QuestionReply(msgspec.Struct, frozen=True):
-    """An answer: the word, the reason of a denial, the scope of a lasting approval, and the arguments to run
-    instead of those shown, or the draft as the person edited it.
+    """An answer: the word, the reason of a denial, the scope of a lasting approval, and the arguments to ask
+    about instead of those shown, or the draft as the person edited it.
 
     `digest`, if set, is that of the question that the person was shown.
     """

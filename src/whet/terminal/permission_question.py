@@ -16,6 +16,7 @@ from whet.question import (
     FOLDED_ROWS,
     LABELS,
     NO_COMMANDS,
+    NOTHING_ELSE,
     QuestionText,
     Row,
     build_question,
@@ -33,7 +34,7 @@ FACT_PREFIXES = {kind: f"  {label + ':':<10} " for kind, label in LABELS.items()
 _TAKE_BACK_PREFIX = f"  {'Take back:':<10} "
 SHOWN_PREFIX = f"  {'Shown:':<10} "
 _LASTING, _AGAIN = "Yes, and until ", " don't ask again to "
-_EDITED = {"new text": "proposed file", "diff": "proposed diff", "call's arguments": "call, as JSON"}
+_EDITED = {"new text": "proposed file", "diff": "proposed diff", "call's arguments": "call as JSON"}
 _SHORT_LASTING = "Yes, lasting: "
 _SHELL_FILE = "command.sh"
 _FIRST_SCOPE = 2
@@ -44,7 +45,7 @@ def shorten_choice(text: str, width: int) -> str:
     of them differ."""
     if not text.startswith(_LASTING):
         return cut(text, width)
-    scope = text.partition(_AGAIN)[2].removesuffix(NO_COMMANDS)
+    scope = text.partition(_AGAIN)[2].removesuffix(NO_COMMANDS).removesuffix(NOTHING_ELSE)
     return _SHORT_LASTING + cut_middle(scope, width - len(_SHORT_LASTING))
 
 
@@ -91,6 +92,8 @@ class TerminalDecision:
             noun, effect = "command", "it does not run"
         elif "url" in tags:
             noun, effect = "page", "the page is not read"
+        elif "path" in tags:
+            noun, effect = "file", "the file is not read"
         rows = [("  1  ", f"Yes, once: only this {noun}; it allows nothing later")]
         scopes = [describe_scope(scope) for scope in self.request.scopes]
         rows += [
@@ -107,10 +110,11 @@ class TerminalDecision:
         answers = [("v", "show all of it, then ask again")] if self.is_long else []
         noun = find_editable(self.request).noun
         edit = "Tab" if self._has_keys else "edit"
-        counts = "is 1, at once" if self.is_long else "is like 1"
         if self._can_edit:
-            text = f"edit the {_EDITED.get(noun, noun)}; a saved change {counts}, else asks again"
+            text = f"edit the {_EDITED.get(noun, noun)}; then it asks again about what you saved"
             answers.append((edit, text))
+        elif self._has_keys:
+            answers.append((edit, "does nothing here: there is no text to edit"))
         later = "reopened or new chats" if self._has_keys else "later runs"
         for option in self._always_options:
             number = option.name.partition(" ")[2] or _FIRST_SCOPE

@@ -25,7 +25,7 @@ from whet.terminal.permission_question import (
     TerminalDecision,
     shorten_choice,
 )
-from whet.terminal.person import resolve_choice
+from whet.terminal.person import hint_for, resolve_choice
 from whet.terminal.render import Painter
 from whet.terminal.signs import Fragment, Marks
 from whet.terminal.typed_keys import TypedKeys
@@ -178,7 +178,8 @@ class PickQuestion(TerminalQuestion):
     takes, Esc takes none.
 
     `typed_text` gives the text of the input line. Each choice is a line and a preview that is shown for the
-    one that is pointed at. If the choice `decides` something, typing does not narrow: the line is the answer.
+    one that is pointed at. If the choice `decides` something, all previews are shown, typing does not narrow,
+    the line is the answer, and Enter alone takes the last choice, which must be the safe one.
     """
 
     def __init__(
@@ -195,7 +196,7 @@ class PickQuestion(TerminalQuestion):
         self._typed_text = typed_text
         self._decides = decides
         self.line: str = ""
-        self._at = 0
+        self._at = len(choices) - 1 if decides else 0
         own = [_OWN_NUMBER.match(line) for line, _ in choices]
         self._has_own_numbers = bool(own) and all(own)
         self._numbers = [match[1] if match and all(own) else str(at) for at, match in enumerate(own, 1)]
@@ -224,15 +225,17 @@ class PickQuestion(TerminalQuestion):
         super().give(None if answer is None or not matches else str(matches[at]))
 
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
-        """Return the title, the choices around the selected one, and its preview."""
+        """Return the title, the choices around the selected one, and its preview; all previews if the choice
+        decides something and there is room."""
+        rows = self._list_rows(width, height, has_all=self._decides)
+        return rows if len(rows) <= height else self._list_rows(width, height, has_all=False)
+
+    def _list_rows(self, width: int, height: int, *, has_all: bool) -> list[list[Fragment]]:
         matches = self.matches
         self._at = max(0, min(self._at, len(matches) - 1))
-        rows: list[list[Fragment]] = [[("bold", wording.clip(self._title, width))]]
-        preview: list[str] = []
-        if matches:
-            preview = wrap_lines(wording.printable(self._choices[matches[self._at]][1]), max(width - 4, 8))[
-                :3
-            ]
+        title = wrap_lines(self._title, width) if has_all else [wording.clip(self._title, width)]
+        rows: list[list[Fragment]] = [[("bold", line)] for line in title]
+        preview = self._preview(matches[self._at], width) if matches else []
         max_rows = max(height - 3 - len(preview), 3)
         first = max(0, min(self._at - max_rows // 2, len(matches) - max_rows))
         for at in range(first, min(first + max_rows, len(matches))):
@@ -241,14 +244,22 @@ class PickQuestion(TerminalQuestion):
             number = "" if self._has_own_numbers else f"{self._numbers[matches[at]]}. "
             line = wording.cut(number + label, width - 2)
             rows.append([("class:sign" if is_selected else "", f"{'>' if is_selected else ' '} {line}")])
-            if is_selected:
-                rows += [[("class:dim", f"    {text}")] for text in preview if text.strip()]
+            if is_selected or has_all:
+                rows += [[("class:dim", f"    {text}")] for text in self._preview(matches[at], width)]
         if not matches:
             rows.append([("class:dim", "  nothing fits")])
-        ways = "a number or words" if self._decides else "a number, or type to narrow"
-        hint = f"{len(matches)} of {len(self._choices)} · {ways} · Enter takes · Esc leaves"
+        hint = (
+            f"{len(matches)} of {len(self._choices)} · a number, or type to narrow · Enter takes · Esc leaves"
+        )
+        if self._decides:
+            hint = "a number or words, then Enter · Enter alone takes what > marks, Esc the last"
         rows += [[("class:dim", line)] for line in wrap_lines(hint, width)]
         return rows
+
+    def _preview(self, choice: int, width: int) -> list[str]:
+        """Return the first rows of a choice's preview."""
+        lines = wrap_lines(wording.printable(self._choices[choice][1]), max(width - 4, 8))[:3]
+        return [line for line in lines if line.strip()]
 
 
 class QuestionScreen(Protocol):
@@ -384,7 +395,8 @@ class TerminalPerson:
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask for a line. A number picks a choice; Esc returns None."""
         options = [(f"  {number}. ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
-        answer = await self._terminal.ask(TerminalQuestion([("", wording.printable(question)), *options]))
+        asked = [("", wording.printable(question)), *options]
+        answer = await self._terminal.ask(TerminalQuestion(asked, hints=[("", hint_for(choices))]))
         if answer is None:
             return None
         answer = resolve_choice(answer.strip(), choices)

@@ -199,7 +199,8 @@ class LineScreen:
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
         """Show the list with numbers, and read one; any other line is returned."""
         drop_typed_ahead()
-        return picked_choice(await self._line_for(title, choices), choices)
+        rows = [(f"{line}: {preview}", "") for line, preview in choices]
+        return picked_choice(await self._line_for(title, rows), choices)
 
     async def _line_for(self, title: str, choices: Sequence[tuple[str, str]]) -> str:
         rows = [title, *(f"{number:>3}  {line}" for number, (line, _) in enumerate(choices, 1))]

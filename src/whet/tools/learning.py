@@ -14,6 +14,7 @@ from whet.memory.requests import SkillRequest, WriteOutcome
 from whet.typed_answer import AnswerOption, read_line
 
 _YES = AnswerOption("yes")
+_EFFECT = "yes changes it for every later session (whet undo takes it back); any other answer changes nothing"
 
 
 def output(outcome: WriteOutcome) -> ToolOutput:
@@ -28,7 +29,7 @@ async def change_skill(
     outcome = await service.hand_in(request, origin)
     if outcome.state != "needs_yes":
         return outcome
-    answer = await ctx.ask(outcome.text, ["yes", "no"])
+    answer = await ctx.ask(f"{outcome.text}\n\n{_EFFECT}", ["yes", "no"])
     if answer is not None and read_line(answer, (_YES,)).option == _YES.name:
         return await service.hand_in(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"

@@ -169,7 +169,7 @@ class KeyActions:
         """Put the plan that was made to the person; only a choice carries it out; words go to the model."""
         chat = self._chat
         now = await planning.read_plan(chat.services, chat.session.id)
-        picked = await self._decide("Carry this plan out?", mode.CHOICES)
+        picked = await self._decide(mode.QUESTION, mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
             chat.put_back("\n".join(["/plan steps", *(step.text for step in now.steps)]))
             return

@@ -6,13 +6,16 @@ the person decides on the plan. Keys and menus are handled elsewhere.
 
 from __future__ import annotations
 
-from whet.app.modes import MODES
+from whet.app.modes import ABOUT, MODES
 
+QUESTION = (
+    "Carry this plan out? The mode lasts until you change it (Shift-Tab) or quit; /rewind takes edits back"
+)
 CHOICES = (
-    ("Go ahead, ask me before each edit", "mode ask"),
-    ("Go ahead, ask only before what is dangerous", "mode auto"),
-    ("Change the steps, then /plan go", "/plan steps"),
-    ("Keep planning: say what should be different", "mode plan"),
+    ("Go ahead in mode ask", ABOUT["ask"]),
+    ("Go ahead in mode auto", ABOUT["auto"]),
+    ("Change the steps", "nothing runs; the input line gets them, and /plan go approves them"),
+    ("Keep planning", "nothing runs; words that you type instead go to the model"),
 )
 
 

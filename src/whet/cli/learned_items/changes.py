@@ -43,6 +43,10 @@ NOT_SHOWN = "nothing was accepted: this needs a terminal, or --digest for what y
 digest_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--digest", default="", help="The digest of exactly this, for scripts; then nothing is asked."
 )
+_ACCEPT = (
+    "yes brings exactly this into force, for every new session (take it back: {}). Anything else, Enter alone"
+    " too, leaves it waiting."
+)
 _COMMANDS_OF_TOOLS = {SKILLS_LIST: "`whet skills list`", SKILL_VIEW: "`whet skills show NAME`"}
 
 
@@ -113,10 +117,13 @@ def accept_shown(
     if not digest:
         if not asks:
             raise ConfigError(NOT_SHOWN, hint="without --json it is shown, with its digest")
-        print_long("\n".join(f"change {row.id}: {summary(row)}\n{text}\n" for row, text in shown))
+        head = "change {}, not in force yet: {}\n{}\n"
+        print_long("\n".join(head.format(row.id, summary(row), text) for row, text in shown))
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(NOT_SHOWN, hint=f"the same command with --digest {expected}")
-        if not ask_yes("Accept exactly this? yes or no"):
+        undo = ", ".join(f"whet undo {row.id}" for row in rows)
+        click.echo(wrap_text(_ACCEPT.format(undo)), err=True)
+        if not ask_yes("yes or no"):
             raise click.Abort()
 
     return with_learning(home, lambda learning: learning.accept_all([row.id for row in rows]))
