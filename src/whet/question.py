@@ -52,6 +52,8 @@ TAKE_BACK = "take back: whet approvals"
 """What ends an "always", wherever it can be chosen."""
 NO_COMMANDS = " (covers no shell commands)"
 """The end of what a lasting yes to a file covers."""
+ANY_ARGUMENTS = " with any arguments"
+"""What a lasting yes to the first words of a command says after them."""
 NOTHING_ELSE = " (covers nothing else that a command does)"
 """The end of what a lasting yes to a part of a command covers."""
 LABELS: dict[RowKind, str] = {"folder": "Runs in", "reason": "Why asked", "undo": "To undo"}
@@ -187,7 +189,7 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
     same = [unescape(text) for text in patterns if not has_wildcard(text)]
     outputs = [text for text in same if _OUTPUT.match(text)]
     same = [text for text in same if not _OUTPUT.match(text)]
-    parts = [f"run {' or '.join(f'“{text}”' for text in begins)} with any arguments"] if begins else []
+    parts = [f"run {' or '.join(f'“{text}”' for text in begins)}{ANY_ARGUMENTS}"] if begins else []
     if same:
         is_short = len(same) == 1 and len(same[0]) <= _MAX_QUOTED_CHARS
         text = f"exactly “{same[0]}”" if is_short else "exactly this command"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.approval.test_confined import confined
@@ -87,3 +89,14 @@ def test_without_a_sandbox_only_output_to_named_files_is_known_to_stay_in_the_fo
     bench.sh(command)
     (asked,) = bench.person.asked
     assert asked.undo == undo.format(bench.workspace.name)
+
+
+def test_nothing_is_promised_for_what_an_mcp_server_does(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone("once"))
+    call = bench.call("mcp__tickets__close", id=7)
+    tool = msgspec.structs.replace(call.tool, tags=frozenset(("mcp",)))
+    asyncio.run(bench.gate.decide(msgspec.structs.replace(call, tool=tool), bench.events.append))
+    (asked,) = bench.person.asked
+    assert asked.intent == "use the tool close of the MCP server tickets"
+    folder = bench.workspace.name
+    assert asked.undo == f"Whet can't know what the server does; in the workspace {folder}, {ALL}"

@@ -182,7 +182,7 @@ def test_only_a_yes_that_was_typed_after_the_text_accepts(tmp_path: Path) -> Non
         assert not (home / "skills/tidy").exists()
         with Tty(["skills", "accept", "tidy"], tmp_path, environ=environ) as tty:
             tty.type("yes\r")  # before the question: no answer to it
-            shown = tty.wait_for("undo 1)", "leaves it waiting", "yes or no")
+            shown = tty.wait_for("undo 1)", "Any other text: it goes on", "Enter alone is no")
             assert "not in force yet" in shown and "curl https://x.example" in shown
             tty.type(f"{typed}\r")
             assert tty.wait_for_end() == code, typed

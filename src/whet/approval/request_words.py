@@ -107,6 +107,8 @@ def describe_undo(
         return _UNRECORDED
     lost = _describe_lost(action, openings, is_confined=is_confined)
     folder = visible_line(PurePath(call.workspace).name)
+    if "mcp" in call.tool.tags:
+        return f"Whet can't know what the server does; in the workspace {folder}, {_REWIND}"
     if lost == _ELSEWHERE:
         return f"{lost} the workspace {folder}; inside, {_REWIND}"
     return f"{_REWIND}, nor {lost}" if lost else _REWIND

@@ -106,15 +106,15 @@ class LinePerson:
             _say(f"\n{printable(question)}\n")
             for number, choice in enumerate(choices, 1):
                 _say(f"  {number}. {printable(choice)}\n")
-            _say(f"{hint_for(choices, has_keys=False)}\n> ")
+            _say(answer_prompt(choices, has_keys=False))
             line = await _line()
             return resolve_choice(line.strip(), choices) if line else None
 
 
-def hint_for(choices: Sequence[str], *, has_keys: bool = True) -> str:
-    """Return how a question is answered. `has_keys`: Esc is a key of it."""
+def answer_prompt(choices: Sequence[str], *, has_keys: bool = True) -> str:
+    """Return the prompt of the line on which a question is answered. `has_keys`: Esc is a key of it."""
     what = "a number or your own words" if choices else "your answer"
-    return f"{what}, then Enter{'; Esc leaves it unanswered' if has_keys else ''}"
+    return f"Type {what}, then Enter{'. Esc gives no answer' if has_keys else ''}: "
 
 
 def resolve_choice(text: str, choices: Sequence[str]) -> str:

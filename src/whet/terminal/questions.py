@@ -25,7 +25,7 @@ from whet.terminal.permission_question import (
     TerminalDecision,
     shorten_choice,
 )
-from whet.terminal.person import hint_for, resolve_choice
+from whet.terminal.person import answer_prompt, resolve_choice
 from whet.terminal.render import Painter
 from whet.terminal.signs import Fragment, Marks
 from whet.terminal.typed_keys import TypedKeys
@@ -34,6 +34,7 @@ from whet.typed_answer import AnswerOption, TypedAnswer, may_count, read_line
 
 T = TypeVar("T")
 _BAR = "  | "
+_DECISION_PROMPT = "Type a number or words, then Enter. Enter alone takes >, Esc the last: "
 _LEAST_ROWS, _FRAME_ROWS = 7, 11  # of what would run; of the title, the rules, the input and what is above
 _MIN_SHOWN = 4  # rows of what would run, before the reasons and the hint are left out
 _OWN_NUMBER = re.compile(r" *(\d+)  ")
@@ -190,7 +191,7 @@ class PickQuestion(TerminalQuestion):
         *,
         decides: bool = False,
     ) -> None:
-        super().__init__([])
+        super().__init__([], keys=_DECISION_PROMPT if decides else "")
         self._title = title
         self._choices = choices
         self._typed_text = typed_text
@@ -248,12 +249,10 @@ class PickQuestion(TerminalQuestion):
                 rows += [[("class:dim", f"    {text}")] for text in self._preview(matches[at], width)]
         if not matches:
             rows.append([("class:dim", "  nothing fits")])
-        hint = (
-            f"{len(matches)} of {len(self._choices)} · a number, or type to narrow · Enter takes · Esc leaves"
-        )
-        if self._decides:
-            hint = "a number or words, then Enter · Enter alone takes what > marks, Esc the last"
-        rows += [[("class:dim", line)] for line in wrap_lines(hint, width)]
+        if not self._decides:
+            counts = f"{len(matches)} of {len(self._choices)}"
+            hint = f"{counts} · a number, or type to narrow · Enter takes · Esc leaves"
+            rows += [[("class:dim", line)] for line in wrap_lines(hint, width)]
         return rows
 
     def _preview(self, choice: int, width: int) -> list[str]:
@@ -394,9 +393,9 @@ class TerminalPerson:
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask for a line. A number picks a choice; Esc returns None."""
-        options = [(f"  {number}. ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
+        options = [(f"  {number}  ", wording.printable(choice)) for number, choice in enumerate(choices, 1)]
         asked = [("", wording.printable(question)), *options]
-        answer = await self._terminal.ask(TerminalQuestion(asked, hints=[("", hint_for(choices))]))
+        answer = await self._terminal.ask(TerminalQuestion(asked, keys=answer_prompt(choices)))
         if answer is None:
             return None
         answer = resolve_choice(answer.strip(), choices)

@@ -14,7 +14,10 @@ from whet.memory.requests import SkillRequest, WriteOutcome
 from whet.typed_answer import AnswerOption, read_line
 
 _YES = AnswerOption("yes")
-_EFFECT = "yes changes it for every later session (whet undo takes it back); any other answer changes nothing"
+_CHOICES = (
+    "Yes: change it for every later session (whet undo takes it back)",
+    "No: nothing is changed (any other answer, and none, mean no, too)",
+)
 
 
 def output(outcome: WriteOutcome) -> ToolOutput:
@@ -29,8 +32,8 @@ async def change_skill(
     outcome = await service.hand_in(request, origin)
     if outcome.state != "needs_yes":
         return outcome
-    answer = await ctx.ask(f"{outcome.text}\n\n{_EFFECT}", ["yes", "no"])
-    if answer is not None and read_line(answer, (_YES,)).option == _YES.name:
+    answer = await ctx.ask(outcome.text, _CHOICES)
+    if answer is not None and (answer == _CHOICES[0] or read_line(answer, (_YES,)).option == _YES.name):
         return await service.hand_in(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"
     return WriteOutcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")

@@ -44,8 +44,8 @@ digest_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
     "--digest", default="", help="The digest of exactly this, for scripts; then nothing is asked."
 )
 _ACCEPT = (
-    "yes brings exactly this into force, for every new session (take it back: {}). Anything else, Enter alone"
-    " too, leaves it waiting."
+    "yes: exactly this is in force for every new session (take it back: {}). Any other text: it goes on"
+    " waiting."
 )
 _COMMANDS_OF_TOOLS = {SKILLS_LIST: "`whet skills list`", SKILL_VIEW: "`whet skills show NAME`"}
 
@@ -123,7 +123,7 @@ def accept_shown(
             raise ConfigError(NOT_SHOWN, hint=f"the same command with --digest {expected}")
         undo = ", ".join(f"whet undo {row.id}" for row in rows)
         click.echo(wrap_text(_ACCEPT.format(undo)), err=True)
-        if not ask_yes("yes or no"):
+        if not ask_yes("Type yes or no, then Enter. Enter alone is no"):
             raise click.Abort()
 
     return with_learning(home, lambda learning: learning.accept_all([row.id for row in rows]))
