@@ -45,6 +45,7 @@ OUTSIDE = {
     "whet/goals/roles.py": "git, with the same settings overridden",
     "whet/sandbox/hosts.py": "pip and npm, from / and not from the workspace, to read their settings",
     "whet/app/learning/reviews.py": "whet worker itself",
+    "whet/cli/successor.py": "a fork of this process, which runs nothing else",
     "whet/terminal/clipboard.py": "the desktop's clipboard, for the person's own key",
     "whet/terminal/rewriting.py": "the person's own EDITOR",
     "whet/cli/mcp_servers/browser.py": "npm, when a person adds a browser",

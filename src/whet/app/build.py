@@ -96,11 +96,11 @@ class App:
         """The reviews of this process."""
         return self.services.reviews.get()
 
-    async def leave_reviews(self) -> None:
-        """Stop the reviews of this process, and start a detached worker for those that are due. Never
-        raises."""
+    async def leave_reviews(self, start_worker: Callable[[Home], object] | None = None) -> None:
+        """Stop the reviews of this process, and start a detached worker for those that are due, or have
+        `start_worker` do so. Never raises."""
         if self.services.reviews.created is not None or self._may_have_due_review():
-            await self.reviews.leave()
+            await self.reviews.leave(start_worker)
 
     def _may_have_due_review(self) -> bool:
         from whet.store import reviews  # noqa: PLC0415 - the first answer comes before them

@@ -13,7 +13,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from whet.agent.session import Session, receipt_of
 from whet.app.conversations.sessions import SessionOpener
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
 from whet.cli.main import run_on_loop
+from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import (
@@ -83,7 +84,14 @@ def _run_question(options: ChatOptions) -> int:
     paths = (*options.images, *mentioned)
     question = _question(options, folder, notices)
     images = _load_images(paths, folder, settings.approval.deny) if paths else []
-    return run_on_loop(_run(options, settings, question, images, notices))
+    homes: list[Home] = []  # the home, if a worker should run its reviews
+    try:
+        return run_on_loop(_run(options, settings, question, images, notices, homes.append))
+    finally:
+        if homes:
+            from whet.cli.successor import continue_as_worker  # noqa: PLC0415 - few questions are reviewed
+
+            continue_as_worker(homes[0])
 
 
 def _find_mentioned(question: str, folder: Path) -> tuple[Sequence[Path], list[str]]:
@@ -160,6 +168,7 @@ async def _run(
     question: str,
     images: list[ImagePart],
     notices: Sequence[str],
+    start_worker: Callable[[Home], object],
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     line_person = _make_line_person(settings.ui.theme) if is_interactive else None
@@ -177,7 +186,7 @@ async def _run(
         for notice in notices:
             report.emit(Notice(notice, must_show=True))
         code = await _answer(report, session.user_message(question, images), line_person)
-        await app.leave_reviews()
+        await app.leave_reviews(start_worker)
         return code
 
 

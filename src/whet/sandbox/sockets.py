@@ -41,6 +41,14 @@ def _find_cover(path: Path) -> Path | None:
         return None
 
 
+def parse_socket_names(text: str) -> list[str]:
+    """Return the names in the kernel's list of sockets, each once. Most sockets have none: their rows end
+    with the inode, which may be padded."""
+    rows = (line.split(maxsplit=6) for line in text.split("\n")[1:])
+    names = (row[6].partition(" ")[2] for row in rows if len(row) > 6)
+    return [*dict.fromkeys(filter(None, names))]
+
+
 def _bound_paths(workspace: Path) -> Iterator[Path]:
     """Yield the paths that sockets are bound to.
 
@@ -48,10 +56,9 @@ def _bound_paths(workspace: Path) -> Iterator[Path]:
     """
     try:
         with open(_LIST, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()[1:]
+            names = parse_socket_names(file.read())
     except OSError:
         return
-    names = dict.fromkeys(path for line in lines if (path := line.split(" ", 7)[-1].strip()))
     relative = [name for name in names if not name.startswith(("/", "@"))]
     yield from (Path(name) for name in names if name.startswith("/"))
     for folder in _folders(workspace) if relative else ():

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import apsw
 import msgspec
@@ -46,6 +46,8 @@ _JOBS = (reviews.KIND,)
 _PAUSE_S = 0.25
 _LONGEST_WAIT_S = 300.0
 PATIENCE_S = 150.0
+WORKER_ARGUMENTS = ("worker", "--drain", "--patience", f"{PATIENCE_S:g}")
+"""The arguments of `whet` for a detached worker."""
 
 
 class ReviewParts(msgspec.Struct, frozen=True):
@@ -153,15 +155,15 @@ class ReviewRunner:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def leave(self) -> None:
-        """Stop, and start a detached worker for the due jobs. Never raises."""
+    async def leave(self, start_worker: Callable[[Home], object] | None = None) -> None:
+        """Stop, and start a detached worker for the due jobs, or have `start_worker` do so. Never raises."""
         await self.aclose()
         needs = self._needs
         if self.settings.worker != "auto" or self.settings.writes == "off":
             return
         try:
             if needs.database.read_now(lambda db: jobs.is_due(db, _JOBS, needs.clock)):
-                start_detached_worker(needs.home)
+                (start_worker or start_detached_worker)(needs.home)
         except (OSError, StoreError) as error:
             log.warning("no worker could be started (%s); the next one runs what waits", error)
 
@@ -225,12 +227,11 @@ def _queue_review(
 
 def start_detached_worker(home: Home) -> None:
     """Start `whet worker` for a home: it outlives this process and its terminal and logs to a file."""
-    home.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
     environ = {**os.environ, "WHET_HOME": str(home.root)}
     environ.pop("WHET_PROFILE", None)
-    with (home.logs / "worker.log").open("ab") as output:
+    with open_worker_log(home) as output:
         subprocess.Popen(
-            [sys.executable, "-m", "whet", "worker", "--drain", "--patience", f"{PATIENCE_S:g}"],
+            [sys.executable, "-m", "whet", *WORKER_ARGUMENTS],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -238,3 +239,9 @@ def start_detached_worker(home: Home) -> None:
             env=environ,
             start_new_session=True,
         )
+
+
+def open_worker_log(home: Home) -> BinaryIO:
+    """Open the file that a detached worker writes its output to."""
+    home.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return (home.logs / "worker.log").open("ab")
