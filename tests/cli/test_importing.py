@@ -135,6 +135,18 @@ def test_an_imported_session_goes_on_with_tools_of_ours(tmp_path: Path, home: Pa
 
 
 @pytest.mark.slow
+def test_a_review_of_an_imported_session_needs_a_turn_of_its_own(tmp_path: Path, home: Path) -> None:
+    theirs = a_home(tmp_path / "theirs")
+    assert run(["import", "hermes", str(theirs), "--only", "sessions"], tmp_path)[0] == 0
+    code, out, err = run(["review", "run", "--session", "20260101_000000_abc"], tmp_path)
+    assert (code, out) == (1, "")
+    assert err == (
+        "error: this session was imported and has no turn of its own yet\n"
+        "hint: whet chat --session ID continues it; then it can be reviewed\n"
+    )
+
+
+@pytest.mark.slow
 def test_a_folder_that_is_no_home_is_an_error_with_a_hint(tmp_path: Path) -> None:
     code, out, err = run(["import", "hermes", str(tmp_path)], tmp_path)
     assert (code, out) == (1, "")

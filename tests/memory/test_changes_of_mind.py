@@ -43,7 +43,33 @@ def test_a_number_that_answers_the_assistants_question_is_no_newer_value() -> No
     assert isinstance(given, GateVerdict) and reply not in given.text, given
 
 
-@pytest.mark.parametrize("reply", ["no", "No, forget it.", "nein"])
+def test_a_question_between_does_not_hide_the_newer_name() -> None:
+    said, reply = "Send the drafts to Marguerite.", "no wait, Joelle handles drafts now"
+    talk: list[Step] = [User(said), Say("Noted."), User("Which one first?"), Say("The short one.")]
+    given = verdict([*talk, User(reply), *LATER], "x", said)
+    assert isinstance(given, GateVerdict) and given.text.index(said) < given.text.index(reply), given
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer", "is_kept"),
+    [
+        ("great, thanks a lot", "You're welcome! Tell me what comes next.", False),
+        ("but not in May", "ok", True),
+        ("but not in May", "Understood, never in May then.", True),
+        ("hm, rather Bo", "The courier is Bo from now on.", True),
+    ],
+)
+def test_a_message_that_the_assistant_passed_over_is_no_part_of_a_statement(
+    reply: str, answer: str, is_kept: bool
+) -> None:
+    said = "Our courier is Bring."
+    given = verdict([User(said), Say("Noted."), User(reply), Say(answer)], "x", said)
+    assert isinstance(given, GateVerdict) and (reply in given.text) is is_kept, given
+
+
+@pytest.mark.parametrize(
+    "reply", ["no", "No, forget it.", "nein", "No, do not do that.", "Nein, mach das nicht."]
+)
 def test_a_mere_no_takes_the_statement_back(reply: str) -> None:
     said = "The demo is on Tuesday."
     assert "took that back" in str(verdict([User(said), Say("Noted."), User(reply), *LATER], "x", said))

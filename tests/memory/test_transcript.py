@@ -67,7 +67,10 @@ def test_a_later_sentence_of_the_same_subject_takes_the_earlier_one_back(
     [
         ("No!", True),
         ("nope, not at all", True),
-        ("no no no no no", False),
+        ("no no no no no", True),
+        ("No, do not do that.", True),
+        ("non, ne fais pas ça", True),
+        ("no, the one of Bo is", False),
         ("wrong", True),
         ("Nothing more", False),
         ("错", True),
@@ -163,7 +166,8 @@ def test_a_short_reply_on_the_same_subject_belongs_to_what_was_said(reply: str, 
     found = seen.find_passage("Send it to Ines")
     assert found is not None
     said = seen.find_reply(found)
-    assert (said.unit if said else "") == (reply if comes_along else "")
+    last = "Ines it is." if reply.endswith("?") else ""  # a question is passed over
+    assert (said.unit if said else "") == (reply if comes_along else last)
     shown = session(User("Go."), shell("cat a", "Send it to Ines."), User(reply))
     found = shown.find_passage("Send it to Ines")
     assert found is not None and shown.find_reply(found) is None

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from whet.cli.imports.command import importing
 from whet.config.paths import Home
+from whet.memory import typed
 from whet.moving import claude_code, codex
 from whet.moving.lines import JsonLines
 from whet.moving.pairing import Ending, parse_ending
@@ -30,6 +31,19 @@ def said(kind: str, content: Any, **more: Any) -> dict[str, Any]:
     message = {"role": kind, "content": content, **more.pop("message", {})}
     base = {"type": kind, "sessionId": "s-1", "cwd": "/home/u/shop", "timestamp": "2026-03-01T10:00:00.000Z"}
     return base | {"message": message} | more
+
+
+def test_a_summary_by_a_model_is_no_word_of_the_person(tmp_path: Path) -> None:
+    summary = "The conversation continues. <summary>So far.</summary> The user wants each branch pushed."
+    path = lines(
+        tmp_path / "s-1.jsonl", said("user", summary, isCompactSummary=True), said("user", "fine, go on")
+    )
+    past, _ = claude_code.read(path)
+    assert past is not None
+    written, typed_text = (row.message.text for row in past.messages)
+    assert "The user wants each branch pushed." in written
+    assert (typed.split(written)[0], typed.split(typed_text)[0]) == ("", "fine, go on")
+    assert past.about.title == "fine, go on"
 
 
 def test_claude_code_blocks_become_messages(tmp_path: Path) -> None:
@@ -354,7 +368,8 @@ def test_lines_that_claude_code_wrote_again_count_once_and_abandon_nothing(tmp_p
     )
     assert session is not None
     texts = [row.message.text for row in session.messages]
-    assert (texts, bad) == (["first question", "first answer", "A summary.", "second question"], 0)
+    tagged = "<earlier-conversation>\nA summary.\n</earlier-conversation>"
+    assert (texts, bad) == (["first question", "first answer", tagged, "second question"], 0)
 
 
 @pytest.mark.parametrize("fields", [{}, {"parentUuid": None}, {"parentUuid": None, "uuid": None}])

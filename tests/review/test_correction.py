@@ -26,6 +26,7 @@ def edit(path: str, old: str, new: str) -> TurnCall:
         ("No, the tests run with ./check, not pytest.", [ran("./check")], [ran("pytest")]),
         ("Nein, die Tests laufen mit ./check hier.", [ran("./check")], [ran("pytest")]),
         ("テストは ./check で実行してください", [ran("./check")], [ran("pytest")]),
+        ("The labels are always A6, not A5.", [ran("lp a6 2")], [ran("lp a5 1")]),
         (
             "that is the old host, sorry",
             [ran("./push qa-4.lan --all now")],

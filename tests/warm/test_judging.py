@@ -240,6 +240,12 @@ def test_an_objection_is_to_the_turn_before_and_to_what_worked_in_it() -> None:
         ("wait for the build, then deploy", False),
         ("hey can you also run the linter", False),
         ("stop words go into stop.txt", False),
+        ("oh no not on prod!!", True),
+        ("that was the wrong folder", True),
+        ("I told you never to commit", True),
+        ("We had a rule about commits. Undo it.", True),
+        ("Perfect. No more for today.", False),
+        ("so no news yet", False),
     ],
 )
 def test_a_word_that_also_begins_a_task_objects_only_by_itself(message: str, is_objection: bool) -> None:
@@ -335,6 +341,13 @@ def test_an_edit_after_a_message_that_replaces_what_was_written_objects() -> Non
     assert outcomes(wrote, "shorter", edit("b", "y", "z"), edit("a", "first words", "words"))[0] == "ok"
     assert outcomes(wrote, "shorter", look("a"), edit("a", "first words", "words"))[0] == "objected"
     assert outcomes(wrote, "more", edit("a", "first words", "first words and more"))[0] == "ok"
+    assert outcomes(wrote, "change first words to words too", edit("a", "first words", "words"))[0] == "ok"
+    assert outcomes(wrote, "not first words", edit("a", "first words", "words"))[0] == "objected"
+
+
+def test_a_look_at_another_place_is_no_other_way_of_the_first_look() -> None:
+    assert outcomes(run("ls old"), "never mind the old folder", run("ls new")) == ["ok", "ok"]
+    assert outcomes(run("./put old"), "not the old folder", run("./put new")) == ["objected", "ok"]
 
 
 @pytest.mark.parametrize(
@@ -388,6 +401,8 @@ def taken_back(old: Step, new: Step, *between: dict[str, Any]) -> bool:
         ("git commit -m x", "git revert HEAD", True),
         ("git commit -m x", "git reset --soft HEAD~1", True),
         ("git commit -m x", "git log", False),
+        ("kubectl scale deploy web --replicas=5", "kubectl rollout undo deploy/web", True),
+        ("kubectl scale deploy web --replicas=5", "kubectl rollout undo deploy/api", False),
         ("git status", "git revert HEAD", False),
         ("git checkout -b feature/a", "git branch -D feature/a", True),
         ("git checkout -b feature/a", "git branch -D feature/b", False),

@@ -61,6 +61,13 @@ def alone(command: str, result: str | None, code: int | None = 0, kind: str = ""
         ("make | tail", "a.c:1:2: error: no", 0, "failed"),
         ("./make", "a.c:1:2: error of a kind", 0, "ok"),
         ("cat a | tail", "a.c:1:2: error: no", 0, "ok"),
+        ("sh save.sh", "save: cannot write to /mnt/nas: No space left on device", 0, "failed"),
+        ("ssh a uptime; echo", "ssh: connect to host a port 22: Connection timed out", 0, "failed"),
+        ("sh save.sh", "retry after: connection timed out, as expected", 0, "ok"),
+        ("./manage migrate; true", "db.utils.OperationalError: no such table: a", 0, "failed"),
+        ("sh queue.sh", "  SendInvoice ........ 12ms FAIL", 0, "failed"),
+        ("jq .a p.json || :", "jq: parse error: Invalid numeric literal at line 1", 0, "failed"),
+        ("jq .a p.json", "jq: parse error of an old run", 0, "ok"),
     ],
 )
 def test_a_command_by_its_exit_code_and_words(command: str, result: str, code: int, outcome: str) -> None:

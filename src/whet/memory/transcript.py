@@ -30,9 +30,10 @@ _NOTHING_CHARS = 8
 _SHORT_REPLY = 6
 _RELATED_REPLY = 12
 _BARE_REPLY = 4
+_OWN_WORDS = 3
 _MAX_REPLIES = 3
 _NO = re.compile(
-    r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|不|错|錯|违|違|いいえ|ちがう)(?!\w)"
+    r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|never\s?mind|不|错|錯|违|違|いいえ|ちがう)(?!\w)"
 )
 
 
@@ -119,23 +120,33 @@ class QuotableTranscript:
     def find_reply(self, passage: Passage) -> Passage | None:
         """Return the person's next message if it is short and about the same: "to Tomas, not to Ines".
 
-        It is if it shares a word or has another value, or if the assistant neither asked for it nor did
-        anything about it.
+        It is if it shares a word or has another value, or if the assistant neither asked for it, nor did
+        anything about it, nor answered it with something else. A question between them does not count.
         """
         mine = passage.source
-        replies = (s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user")
-        reply = next(replies, None) if mine.role == "user" and passage.tier == "user" else None
-        if reply is None or units.is_question(reply.text) or self._is_series(reply):
+        messages = [s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user"]
+        reply = next((message for message in messages if not units.is_question(message.text)), None)
+        if reply is None or mine.role != "user" or passage.tier != "user" or self._is_series(reply):
             return None
         between = [other for other in self.sources if mine.seq < other.seq < reply.seq]
         is_done = any(other.tool for other in self.sources if mine.turn <= other.turn <= reply.turn)
         is_answer = self._is_answer(mine, reply)
-        is_talk = bool(between) and not is_done and not is_answer
+        is_talk = bool(between) and reply is messages[0] and not is_done and not is_answer
         is_related = bool(set(content_words(passage.unit)) & set(content_words(reply.text)))
         is_related = is_related or (not is_answer and _names_other_value(reply.folded, passage.unit))
         limit = _RELATED_REPLY if is_related and not is_done else _SHORT_REPLY
-        is_kept = (is_related or is_talk) and _is_short(reply.folded, limit)
+        is_near = is_related or (is_talk and not self._is_passed_over(passage.unit, reply))
+        is_kept = is_near and _is_short(reply.folded, limit)
         return Passage(reply.text, reply, reply.text, "user") if is_kept else None
+
+    def _is_passed_over(self, statement: str, reply: SourceText) -> bool:
+        """Return whether the assistant answered a message in words of its own, none of which the message or
+        the statement has: "thanks" ends the topic."""
+        answer = next((s for s in self.sources if s.seq > reply.seq), None)
+        if answer is None or answer.role != "assistant":
+            return False
+        words = set(content_words(answer.text))
+        return len(words) >= _OWN_WORDS and words.isdisjoint(content_words(f"{statement} {reply.text}"))
 
     def _is_series(self, message: SourceText) -> bool:
         """Return whether the next message is the same one with another number, as tasks in a row are."""
@@ -158,7 +169,8 @@ class QuotableTranscript:
         messages = [other for other in later if other.tier == other.role == "user"]
         reply = self.find_reply(passage)
         if reply is not None and _adds_to(unit, reply.unit, claim):
-            messages = messages[1:]  # another value, or another thing's: the note shows both
+            # another value, or another thing's: the note shows both
+            messages = [other for other in messages if other is not reply.source]
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
@@ -180,8 +192,8 @@ class QuotableTranscript:
         A bare value that answers a question of the assistant's is about that question.
         """
         folded = reply.folded.strip(" .!,")
-        if len(folded.split()) <= _BARE_REPLY and _is_short(folded) and _NO.match(folded):
-            return True
+        if _is_short(folded) and _NO.match(folded):
+            return len(folded.split()) <= _BARE_REPLY or _says_only_no(passage.unit, reply.text)
         if not _is_short(folded) or not _names_other_value(folded, passage.unit) or self._is_series(reply):
             return False
         return not self._is_answer(passage.source, reply) or bool(
@@ -356,6 +368,8 @@ def _adds_to(old: str, new: str, claim: str) -> bool:
     before, after = join_words(old).split(), join_words(new).split()
     if (len(after) > _BARE_REPLY and before[:1] == after[:1]) or _changes_part(old, new):
         return True
+    if is_rejection(new) and _find_names(new).difference(before):
+        return True  # somebody else, or another thing
     return _names_other_value(fold(new), old) and not _means_older(claim, old, new)
 
 
@@ -368,6 +382,23 @@ def _changes_part(old: str, new: str) -> bool:
     no = _NO.match(folded)
     before, after = set(join_words(old).split()), set(join_words(folded[no.end() :] if no else "").split())
     return bool(before & after and after - before)
+
+
+def _says_only_no(old: str, new: str) -> bool:
+    """Return whether a message that begins with a "no" says nothing in the place of a statement: it shares no
+    word with it, and names no value or name. "No, do not do that." is one."""
+    folded = fold(new).strip(" .!,")
+    no = _NO.match(folded)
+    rest = set(join_words(folded[no.end() :] if no else folded).split())
+    is_empty = rest.isdisjoint(join_words(old).split()) and not _find_names(new) and not units.is_packed(new)
+    return no is not None and is_empty
+
+
+def _find_names(text: str) -> set[str]:
+    """Return the words of a text, but for its first, that hold a digit or begin with a capital letter."""
+    words = re.findall(r"\w+", text)[1:]
+    named = (word for word in words if word[0].isupper() or re.search(r"\d", word))
+    return {word.lower() for word in named if word != "I"}
 
 
 def _find_replacement(unit: str, text: str) -> str:

@@ -92,10 +92,17 @@ class TranscriptBuilder:
         """Record that the model saw messages from the next one, or from index `seen_from`, onwards."""
         self._seen_from = len(self.said) if seen_from is None else seen_from
 
+    def _tag_summary(self, index: int, past: PastMessage) -> PastMessage:
+        """Put a summary in a user's place into tags: a model wrote it, so no lesson may quote it as typed."""
+        if index not in self._summaries or past.message.role != "user":
+            return past
+        content = f"<earlier-conversation>\n{past.message.text}\n</earlier-conversation>"
+        return msgspec.structs.replace(past, message=msgspec.structs.replace(past.message, content=content))
+
     def build_session(self, new_session: NewSession) -> PastSession | None:
         """Return the finished session, or None if it has no user message. Without a title it is named after
         its first user message that is not a summary."""
-        paired = pair(self.said)
+        paired = pair([self._tag_summary(index, past) for index, past in enumerate(self.said)])
         rows = paired.messages
         if not any(row.message.role == "user" for row in rows):
             return None

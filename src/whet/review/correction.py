@@ -1,10 +1,10 @@
 """Decide whether the person corrected a turn, from the position of their message and the calls that followed.
 
 No words are looked up, so every language is treated alike. A later message that states something is a
-correction if its turn repeated the former turn's work in another way, or used a program that the message
-names in place of another. What the person had asked for by name was no mistake: then it is the next task.
-If its turn only looked and answered, it may correct what was done before it; where nothing was done, only if
-it names a new value on the same subject.
+correction if its turn repeated the former turn's work in another way, or used a program or an argument that
+the message names in place of another. What the person had asked for by name was no mistake: then it is the
+next task. If its turn only looked and answered, it may correct what was done before it; if nothing was done,
+only if it names a new value on the same subject.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def find_correction(
     stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
     is_short = len(stated.split()) < _MIN_WORDS and len(PACKED.findall(stated)) < _MIN_PACKED_CHARS
     is_next = partial(_is_next_number, stated=stated, asked=asked)
-    if not is_short and any(_is_redone(call, item, asked, is_next) for call in calls for item in before):
+    named = {part.strip("./-") for part in _PART.findall(stated.lower())}
+    pairs = [(call, item) for call in calls for item in before]
+    if not is_short and any(
+        _is_redone(call, item, asked, is_next) or _is_exchanged(call, item, named) for call, item in pairs
+    ):
         return "redone"
     chosen = [item for item in before if not _is_asked(_find_program(item), asked)]
     if _is_replaced(calls, chosen, stated, is_short=is_short):
@@ -99,6 +103,17 @@ def _is_redone(
     if left and all(_is_asked(part, asked) and not any(part in more for more in added) for part in left):
         return False
     return not is_next(left, added) and len(new & old) >= _ALIKE * max(len(new), len(old))
+
+
+def _is_exchanged(call: TurnCall, earlier: TurnCall, named: Collection[str]) -> bool:
+    """Return whether a message names a part of an earlier call and the part that took its place in the same
+    program's call: "A6, not A5"."""
+    program = _find_program(call)
+    if call.name != earlier.name or not program or program != _find_program(earlier):
+        return False
+    new, old = (set(_PART.findall(item.arguments.lower())) for item in (call, earlier))
+    left, added = ({part for part in parts if len(part) > 1} for parts in (old - new, new - old))
+    return not left.isdisjoint(named) and not added.isdisjoint(named)
 
 
 def _is_replaced(

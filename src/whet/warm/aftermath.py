@@ -31,17 +31,22 @@ _COMMAND_ARGUMENTS = _PAGING_ARGUMENTS | {"command", "workdir", "stdin", "pty"}
 _OPTION_PREFIXES = ("-", ">", "<", "|", "&", "2>")
 _TOO_SHORT_COMMANDS = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
 _TARGET_ARGUMENTS = ("path", "file_path", "url", "name", "file", "uri")
+_REJECTION = (
+    r"that(?:'s| is| was) (?:not|(?:the )?wrong|incorrect)|this is (?:not|wrong)|not what i"
+    r"|(?:that|this|it|you) (?:did|does|do)(?:n[’']t| not) (?!matter|need|have)|why did you\b"
+    r"|i (?:said|told you|asked)\b.*\b(?:not|never)\b|i did(?:n't| not) (?:ask|want|say)"
+    r"|you (?:should not|shouldn't|were not supposed|broke|deleted the wrong)"
+    r"|undo\b|revert\b|roll (?:it |that )?back|put (?:it|that) back|don't do that"
+    r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う"
+)
+"""The beginning of a sentence that rejects what was done."""
 _OBJECTION = (
-    r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
+    r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:[aeou]h+|h?m+)\W+)?"
+    r"(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
     r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more))[,.!:; ]"
     # With an object these begin the next task: "stop the timer", "wait for the build".
     r"|(?:stop|wrong|wait|hey|argh|ugh)\b\s*(?:[,.!:;-]|(?:no|not|that|nein|non)\b|$)"
-    r"|that(?:'s| is| was) (?:not|wrong|incorrect)|this is (?:not|wrong)|not what i"
-    r"|(?:that|this|it|you) (?:did|does|do)(?:n[’']t| not) (?!matter|need|have)|why did you\b"
-    r"|i (?:said|told you|asked)\b.*\bnot\b|i did(?:n't| not) (?:ask|want|say)"
-    r"|you (?:should not|shouldn't|were not supposed|broke|deleted the wrong)"
-    r"|undo\b|revert\b|roll (?:it |that )?back|put (?:it|that) back|don't do that"
-    r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う)"
+    rf"|{_REJECTION})|[.!?]\s+(?:{_REJECTION})"
 )
 _COMPLAINT = late_pattern(
     r"(?i)\b(?:no|not|never|nope|cannot|\w+n[’']t|wrong|instead|still|nicht|kein\w*|falsch"
@@ -86,6 +91,7 @@ class OutcomeJudge:
         self._previous: list[JudgedCall] = []
         self._settled: list[JudgedCall] = []
         self._complains = False
+        self._request = ""
 
     def add(self, item: StoredCall | UserWords) -> None:
         """Add the next call, or the next message of the person."""
@@ -121,6 +127,7 @@ class OutcomeJudge:
         """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
         if not self._turn or self._turn[-1].call.turn == message.turn:
             return
+        self._request = message.text
         self._complains = _COMPLAINT.search(message.text[:_COMPLAINT_CHARS]) is not None
         if is_objection(message.text):
             for judged in self._turn:
@@ -185,10 +192,12 @@ class OutcomeJudge:
             writes[-2].outcome, writes[-2].reason = "undone", "a later call put back what it replaced"
 
     def _find_replaced_edit(self, new: JudgedCall) -> None:
-        """Find an objection: the first edit after a message replaces text that the previous turn wrote."""
+        """Find an objection: the first edit after a message replaces text that the previous turn wrote. A
+        message that names that text and complains of nothing is the next task."""
         changed = any("edits" in tags_of(judged.call.name) for judged in self._turn[-_MAX_EARLIER:])
         for old in () if changed or "edits" not in tags_of(new.call.name) else self._previous[-_MAX_EARLIER:]:
-            if old.outcome == "ok" and replaces_text(old.arguments, new.arguments):
+            is_next = not self._complains and _is_named(str(new.arguments.get("old_string")), self._request)
+            if old.outcome == "ok" and replaces_text(old.arguments, new.arguments) and not is_next:
                 old.outcome, old.reason = "objected", "the person had it replaced"
 
     def _find_redone_call(self, new: JudgedCall) -> None:
@@ -212,8 +221,8 @@ class OutcomeJudge:
 
 
 def is_objection(text: str) -> bool:
-    """Return whether a message begins by rejecting what was done before it."""
-    return re.match(_OBJECTION, text[:300], re.I) is not None
+    """Return whether a message rejects what was done before it, in how it or one of its sentences begins."""
+    return re.search(_OBJECTION, text[:300], re.I) is not None
 
 
 def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
@@ -275,6 +284,10 @@ def failure_text(call: StoredCall) -> str:
     return call.error_kind.replace("_", " ") if call.error_kind else "its result says so"
 
 
+def _is_named(text: str, request: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", request) is not None
+
+
 def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
     """Return whether a call is an earlier one with other words in some places, or continues its edit."""
     before, after = old.arguments, new.arguments
@@ -284,7 +297,10 @@ def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
     if wrote and before.get("path") == after.get("path"):
         return wrote in str(after.get("old_string") or "")
     first, second = (set(re.findall(r"[\w./-]+", _argument_text(arguments))) for arguments in (before, after))
-    return len(first & second) >= _MIN_SHARED_WORDS * max(len(first), len(second))
+    shared = first & second
+    return [*shared] not in _TOO_SHORT_COMMANDS and len(shared) >= _MIN_SHARED_WORDS * max(
+        len(first), len(second)
+    )
 
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:

@@ -7,7 +7,10 @@ here.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+from functools import cache
 
 import msgspec
 
@@ -36,6 +39,7 @@ _BEGINS_FAILED = late_pattern(
     r"(?i)^[^\w(\"]*(?:[#(]?[\w./@~:-]+\)?:?\s+){0,2}?\(?"
     r"(?:fatal|error|fehler|erreur|errore|panic|failed|failures?|\w+ error|\w+error|cannot|can't|could not"
     r"|couldn't|unable to|access denied|permission denied|conflict)(?:\)|:|!|\[|\s+(?:to|in|near|at|\())"
+    r"|^(?-i:[a-z]\w*\.[\w.]*(?:Error|Exception)): |^(?-i:FAIL)\b"
     r"|^SQLSTATE\[|^error \d+ \(\w+\)|^\s*! \[(?:remote )?rejected\]|: undefined: |^\S+:\s+cannot find"
 )
 # A line whose end, or whose count, says it (`ssh: connect to host a: Connection refused`):
@@ -43,7 +47,7 @@ _ENDS_FAILED = late_pattern(
     r"(?i)^.{0,200}\b(?:failed|failure|denied|refused|not found|no such file or directory|already in use"
     r"|already exists|cannot open)\b[.:!*\s]*(?:$| \([\w .:-]*\)| -- |: )"
     r"|^[^\w]*(?:found )?[1-9]\d* (?:errors?|problems?)\b|\[[1-9]\d* errors?\]"
-    r"|\b[A-Za-z]+ (?-i:FAILED)\b|\bExited \([1-9]\d*\)|\bcan't [a-z]+\.$|\bcould not find\b"
+    r"|\w (?-i:FAIL(?:ED)?)\b|\bExited \([1-9]\d*\)|\bcan't [a-z]+\.$|\bcould not find\b"
 )
 _PLAIN_END = late_pattern(
     r"(?i)\b(?:0|no) (?:errors?|failures?|failed|problems?)\b|\bwarn(?:ing)?\b|retry|as expected"
@@ -102,9 +106,16 @@ def find_reported_failure(text: str) -> str:
 
 def _says_failed(line: str, *, begins: bool = False) -> bool:
     line = line[:400]
-    if _BEGINS_FAILED.search(line) is None and (begins or _ENDS_FAILED.search(line) is None):
-        return False
-    return _PLAIN_END.search(line) is None
+    ends = (not begins and _ENDS_FAILED.search(line) is not None) or line.rstrip(" .").rpartition(": ")[
+        2
+    ].lower() in _system_errors()
+    return (ends or _BEGINS_FAILED.search(line) is not None) and _PLAIN_END.search(line) is None
+
+
+@cache
+def _system_errors() -> frozenset[str]:
+    """Return the messages of the system's errors in lower case, such as "no space left on device"."""
+    return frozenset(os.strerror(code).lower() for code in errno.errorcode)
 
 
 def find_http_error(program: str, command: str, text: str) -> str:

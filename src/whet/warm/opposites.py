@@ -101,7 +101,9 @@ def _takes_back(old: list[str], new: list[str], was_used: bool) -> bool:
         ]
         if not objects:
             return verb in _WHOLE
-        return objects[-1] in plain[0] or objects[-1].lower() in before
+        # `deploy/web` is what the earlier call named as `deploy web`
+        is_named = set(objects[-1].split("/")) <= set(plain[0])
+        return is_named or objects[-1] in plain[0] or objects[-1].lower() in before
     return False
 
 

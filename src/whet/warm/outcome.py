@@ -133,7 +133,7 @@ def _judge_command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome
     elif _ran_tests(command, text):
         return "ok", "the tests ran and report failures"
     trouble = find_error_line(text) if text else ""
-    if not trouble and not shows:
+    if not trouble and (not shows or is_masked(command)):
         edges = text[-_EDGES_CHARS:]
         trouble = find_http_error(first, command, text) or (
             find_masked_error(edges) if is_masked(command) else find_reported_failure(edges)

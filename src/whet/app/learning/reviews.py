@@ -204,7 +204,13 @@ def _queue_review(
     turn = turns.find_last_turn(connection, key)
     if not turn:
         raise NotFound("nothing was finished in this session yet", hint="say something first")
-    offered = {spec.name for spec in read_specs(sessions.read_prefix(connection, session_id)[1].encode())}
+    tools_json = sessions.read_prefix(connection, session_id)[1]
+    if not tools_json:
+        raise ConfigError(
+            "this session was imported and has no turn of its own yet",
+            hint="whet chat --session ID continues it; then it can be reviewed",
+        )
+    offered = {spec.name for spec in read_specs(tools_json.encode())}
     able = reviewable_kinds(offered)
     kinds: tuple[Kind, ...] = tuple(
         kind for kind in KINDS if kind in able and (not chosen_kinds or kind in chosen_kinds)
