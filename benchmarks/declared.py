@@ -62,6 +62,7 @@ DIFFERS = {
     "context-host": "`model.window_tokens` 128,000 named; `context.engine` each of four in one row",
     "learning": _LEARNING,
     "learning-long": _LEARNING,
+    "learning-project": _LEARNING,
     "gate": _MEMORY,
     "learning-gate": _MEMORY,
     "learning-generated": _MEMORY,
@@ -83,4 +84,8 @@ DIFFERS = {
 }
 
 # Modules that a benchmark runs as a command of the program.
-COMMANDS = {"learning": (play.__name__,), "learning-long": (play.__name__,)}
+COMMANDS = {
+    "learning": (play.__name__,),
+    "learning-long": (play.__name__,),
+    "learning-project": (play.__name__,),
+}
