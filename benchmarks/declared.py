@@ -34,6 +34,7 @@ _OFF = "`sandbox.mode` off"
 
 _LEARNING = (
     "`review.free_tokens` 1,000,000,000 and `review.turns` 1 in the arms no-budget and no-gate, "
+    "`model.window_tokens` 4,000,000 in the arm conversation, "
     "`approval.mode` auto, `tools.toolsets` terminal, web and the arm's, `tools.web_allow_private` on"
 )
 DIFFERS = {
