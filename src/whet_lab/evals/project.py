@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -62,7 +63,9 @@ def write_project(folder: Path) -> None:
     (folder / ".gitignore").write_text("__pycache__/\npython\nops*\nAGENTS.md\n", "utf-8")
     _git(folder, 0, "init", "-q")
     for day, module in enumerate(_MODULES, start=1):
-        shutil.copyfile(Path(os.__file__).parent / f"{module}.py", source / f"{module}.py")
+        spec = find_spec(module)
+        assert spec is not None and spec.origin is not None, module
+        shutil.copyfile(spec.origin, source / f"{module}.py")
         _git(folder, day, "add", "-A")
         _git(folder, day, "commit", "-q", "-m", f"Add {module}")
 
