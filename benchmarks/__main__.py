@@ -104,6 +104,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "context-host": context_host.run,
     "learning": learning.run,
     "learning-long": learning.run_long,
+    "learning-project": learning.run_project,
     "gate": learning_gate.run,
     "learning-gate": learning_gate.run_pointed,
     "learning-generated": learning_gate.run_generated,

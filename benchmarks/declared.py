@@ -34,6 +34,7 @@ _OFF = "`sandbox.mode` off"
 
 _LEARNING = (
     "`review.free_tokens` 1,000,000,000 and `review.turns` 1 in the arms no-budget and no-gate, "
+    "`model.window_tokens` 4,000,000 in the arm conversation, "
     "`approval.mode` auto, `tools.toolsets` terminal, web and the arm's, `tools.web_allow_private` on"
 )
 DIFFERS = {
@@ -62,6 +63,7 @@ DIFFERS = {
     "context-host": "`model.window_tokens` 128,000 named; `context.engine` each of four in one row",
     "learning": _LEARNING,
     "learning-long": _LEARNING,
+    "learning-project": _LEARNING,
     "gate": _MEMORY,
     "learning-gate": _MEMORY,
     "learning-generated": _MEMORY,
@@ -83,4 +85,8 @@ DIFFERS = {
 }
 
 # Modules that a benchmark runs as a command of the program.
-COMMANDS = {"learning": (play.__name__,), "learning-long": (play.__name__,)}
+COMMANDS = {
+    "learning": (play.__name__,),
+    "learning-long": (play.__name__,),
+    "learning-project": (play.__name__,),
+}

@@ -19,9 +19,9 @@ from benchmarks.table import Row
 
 SEEDS = 20
 _NEEDED = "off,conversation,ours,oracle"
-_LONG = 300
+_LONG, _LONG_SEEDS = 120, 4
+_PROJECT, _PROJECT_SEEDS = 40, 10
 _LONG_ARMS = "off,conversation,ours"
-_LENGTHS = ("40", "120", str(_LONG))
 _COMMAND = "python -m benchmarks learning --full"
 
 
@@ -92,28 +92,52 @@ def run(runs: int, full: bool) -> list[Row]:
 
 
 def run_long(runs: int, full: bool) -> list[Row]:
-    """One world of very many sessions: what a task takes, beside the whole conversation and no memory."""
-    found, _ = _evaluate("--seeds", "1", "--sessions", str(_LONG), "--workers", "1", "--arms", _LONG_ARMS)
-    arms: dict[str, Any] = {arm["arm"]: arm for arm in found["arms"]}
-    whole = arms["conversation"]["tokens_by_length"]
-
-    def show(arm: dict[str, Any]) -> str:
-        tokens = arm["tokens_by_length"]
-        return "; ".join(f"{tokens[n]:,.0f} ({tokens[n] / whole[n]:.0%})" for n in _LENGTHS)
-
-    ours = arms["ours"]["tokens_by_length"]
+    """Worlds of many sessions: what a task takes, beside the whole conversation and no memory."""
     return [
-        Row(
+        _compare(
             "learning-long",
-            f"knowledge-gated world, 1 seed: tokens a task over the first {', '.join(_LENGTHS)} sessions "
-            "(share of the whole conversation's)",
-            f"≤ 10 % at {_LENGTHS[-1]}",
-            show(arms["ours"]),
-            _others(arms, show),
-            ours[_LENGTHS[-1]] <= 0.1 * whole[_LENGTHS[-1]],
-            "python -m benchmarks learning-long",
+            f"knowledge-gated world of short outputs, {_LONG_SEEDS} seeds, {_LONG} sessions",
+            ["--seeds", str(_LONG_SEEDS), "--sessions", str(_LONG)],
         )
     ]
+
+
+def run_project(runs: int, full: bool) -> list[Row]:
+    """The same tasks with outputs of the size of daily work: four real commands before each."""
+    return [
+        _compare(
+            "learning-project",
+            "the same world with four real commands before each task (git, sed, grep, ls, doctest, compile "
+            f"in a repository of Python's own modules), {_PROJECT_SEEDS} seeds, {_PROJECT} sessions",
+            ["--project", "--seeds", str(_PROJECT_SEEDS), "--sessions", str(_PROJECT)],
+        )
+    ]
+
+
+def _compare(name: str, where: str, arguments: list[str]) -> Row:
+    """Return a row on first tries and tokens beside the whole conversation's."""
+    report, _ = _evaluate(*arguments, "--arms", _LONG_ARMS)
+    arms: dict[str, Any] = {arm["arm"]: arm for arm in report["arms"]}
+    ours, whole = arms["ours"], arms["conversation"]
+
+    def show(arm: dict[str, Any]) -> str:
+        shares = "; ".join(
+            f"{tokens:,.0f} ({tokens / whole['tokens_by_length'][length]:.0%}) over {length}"
+            for length, tokens in arm["tokens_by_length"].items()
+        )
+        return f"{_interval(arm['first_try'])}, last third {arm['stages'][-1]:.0%}; {shares}"
+
+    return Row(
+        name,
+        f"{where}: right at the first try; tokens a task over the first sessions (share of the whole "
+        "conversation's)",
+        "≥ the conversation; ≤ 10 % at the end",
+        show(ours),
+        _others(arms, show),
+        ours["first_try"]["estimate"] >= whole["first_try"]["estimate"]
+        and ours["tokens_per_task"] <= 0.1 * whole["tokens_per_task"],
+        f"python -m benchmarks {name}",
+    )
 
 
 def _evaluate(*arguments: str) -> tuple[dict[str, Any], list[str]]:

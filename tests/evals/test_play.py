@@ -40,6 +40,15 @@ def test_learning_carries_facts_to_the_point_of_use_and_nothing_else(tmp_path: P
     assert any("spends fewer tokens" in line for line in find_losses(sums))
 
 
+def test_beside_outputs_of_real_size_a_task_takes_a_part_of_the_whole_conversation(tmp_path: Path) -> None:
+    shape = msgspec.structs.replace(_SHORT, looks=4)
+    whole, ours = run(tmp_path, "conversation", shape), run(tmp_path, "ours", shape)
+    assert ours.spent.tokens < 0.4 * whole.spent.tokens
+    assert (ours.leaks, ours.poisoned, ours.false_kept) == (0, 0, 0)
+    # 13 tasks with four outputs each, all of them still in the last request: nothing was summarised.
+    assert whole.tasks[-2].tokens > 3 * whole.tasks[1].tokens
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_every_arm_is_what_it_says(tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text() 
             assert world.objection(command, plan) == ""
 
 
+def test_a_world_has_the_same_tasks_with_ordinary_commands_and_without() -> None:
+    plain, with_looks = FactWorld(3), FactWorld(3, Shape(looks=4))
+    tasks = [plan.task for plan in with_looks.plans]
+    assert [msgspec.structs.replace(task, looks=()) for task in tasks] == [plan.task for plan in plain.plans]
+    assert all(len(set(task.looks)) == 4 and parse_task(task.text) == task for task in tasks)
+
+
 def test_a_wrong_setting_is_refused_and_usually_named() -> None:
     world = FactWorld(0, Shape(reveal=1.0))
     plan = next(plan for plan in world.plans if "flag" in plan.task.keys)

@@ -24,6 +24,7 @@ from whet_lab.evals.own_run import ARMS as OWN_ARMS
 from whet_lab.evals.world import Shape
 
 _MIN_SESSIONS = 12
+_PROJECT_LOOKS = 4
 
 
 @click.command("learning")
@@ -35,6 +36,7 @@ _MIN_SESSIONS = 12
     show_default=True,
     help="Sessions of each world.",
 )
+@click.option("--project", is_flag=True, help="Real commands in a git project before each task.")
 @click.option("--workers", type=click.IntRange(1, 64), help="Processes. Default: one per core.")
 @click.option("--tasks", type=click.Path(path_type=Path), help="Your own tasks, on your own model, instead.")
 @click.option(
@@ -64,6 +66,7 @@ def learning(home: Home, /, **options: Any) -> None:
     \b
     whet eval learning                          20 worlds, all arms, a few minutes
     whet eval learning --seeds 3 --arms off,ours
+    whet eval learning --project                outputs of the size of daily work; needs git
     whet eval learning --tasks tasks.yaml       your tasks, your model; costs what your model costs
     """
     if options["tasks"] is not None:
@@ -75,10 +78,12 @@ def learning(home: Home, /, **options: Any) -> None:
 
 def _run_worlds(home: Home, options: dict[str, Any]) -> None:
     sessions: int = options["sessions"]
-    folder: Path = (options["out"] or home.root / "evals" / f"learning-{sessions}").absolute()
+    is_in_project: bool = options["project"]
+    name = f"learning-{sessions}{'-project' if is_in_project else ''}"
+    folder: Path = (options["out"] or home.root / "evals" / name).absolute()
     if options["fresh"]:
         shutil.rmtree(folder, ignore_errors=True)
-    settings = CampaignSettings(Shape(sessions=sessions))
+    settings = CampaignSettings(Shape(sessions=sessions, looks=_PROJECT_LOOKS if is_in_project else 0))
     campaign = EvalCampaign(folder, pick_arms(options["arms"]), options["seeds"], settings)
     _run_campaign(campaign, options["workers"] or os.cpu_count() or 1)
     sums = summarise(campaign.read_runs())

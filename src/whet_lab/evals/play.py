@@ -28,6 +28,7 @@ from whet.memory.requests import Claim, GateVerdict
 from whet.store import sessions
 from whet.store.sessions import SessionRow
 from whet_lab.evals.arms import Arm
+from whet_lab.evals.project import write_project
 from whet_lab.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
 from whet_lab.evals.workplace import CommandAttempt, CommandServer, Pages, Standing, Workplace
 from whet_lab.evals.world import FactWorld, SessionPlan, Topic, WorldPerson
@@ -38,6 +39,8 @@ from whet_lab.practice.strict import Options
 
 _KEEP_BYTES = 32_000_000
 _ALL = 1_000_000
+_WHOLE_WINDOW = 4_000_000
+"""A context window that holds the whole conversation, so that nothing is summarised."""
 _FILES = ("memories/*.md", "skills/**/*.md")
 
 
@@ -240,6 +243,8 @@ async def run_world(
         texts = {f"/{plan.number}": world.page(plan) for plan in world.plans if plan.planted}
         pages = stack.enter_context(Pages(texts))
         workplace = Workplace(world)
+        if world.shape.looks:
+            write_project(folder / "work")
         stack.enter_context(CommandServer(folder / "work", workplace.answer))
         world_run = WorldRun(world, arm, server, pages, workplace)
         for person in list_people(world.plans):
@@ -289,8 +294,10 @@ async def _start_app(folder: Path, person: WorldPerson, arm: Arm, base_url: str)
         "tools.web_allow_private": True,
     }
     every_turn: dict[str, object] = {"review.free_tokens": "1000000000", "review.turns": 1}
-    lifted = every_turn if arm.is_lifted else {}
-    settings = load(home, {**flags, **lifted}, environ={}).settings
+    changes = every_turn if arm.is_lifted else {}
+    if arm.one_conversation:
+        changes["model.window_tokens"] = _WHOLE_WINDOW
+    settings = load(home, {**flags, **changes}, environ={}).settings
     return await App.start(home, settings, {}, NobodyPresent(), folder / "work")
 
 

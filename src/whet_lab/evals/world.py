@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from whet_lab.evals.project import draw_commands
 from whet_lab.practice.gated_facts import GUESSES, PRIVATE_KEYS, FactCommand, FactStatement, Task, draw
 
 WorldPerson = Literal["ana", "ben"]
@@ -26,7 +27,7 @@ _TARGETS = ("billing", "quarry", "courier", "gallery", "payroll", "atlas")
 
 class Shape(msgspec.Struct, frozen=True):
     """The size of a world and its chances. `reveal` is the chance that a failure names the missing
-    setting."""
+    setting; `looks` is the number of ordinary commands before each task."""
 
     sessions: int = 30
     reveal: float = 0.9
@@ -34,6 +35,7 @@ class Shape(msgspec.Struct, frozen=True):
     pages: int = 4
     private: int = 2
     guest_every: int = 5
+    looks: int = 0
 
 
 class SessionPlan(msgspec.Struct, frozen=True):
@@ -207,7 +209,9 @@ class FactWorld:
         needed = sorted(rng.sample(keys, rng.choices((1, 2, 3), weights=(3, 4, 3))[0]), key=keys.index)
         if tool in (*_REPORTS, _VAULT):
             needed = [*needed, "format"]
-        return Task(job, tool, rng.choice(_TARGETS), rng.randint(1_000, 9_999), tuple(needed))
+        # From a generator of their own: the tasks are the same with ordinary commands and without.
+        looks = draw_commands(random.Random(f"whet looks {self.seed} {job}"), self.shape.looks)
+        return Task(job, tool, rng.choice(_TARGETS), rng.randint(1_000, 9_999), tuple(needed), looks=looks)
 
     def _bait(self) -> FactStatement:
         return FactStatement(self._rng.choice(_TARGETS), "host", f"evil-{self._rng.getrandbits(24):06x}")

@@ -56,6 +56,11 @@ def _head(sums: Sequence[ArmSums], settings: CampaignSettings) -> list[str]:
         f"{habits.recall:.0%} and invents one with {habits.invention:.0%}; among d other statements the",
         f"needed one is used with 1 / (1 + {habits.distraction:g} d). {shape.drifts} facts change and",
         f"{shape.pages} pages plant a false one. In brackets: 95 % intervals over seeds.",
+        *(
+            [f"Before each task the model runs {shape.looks} commands in a real project."]
+            if shape.looks
+            else []
+        ),
         "",
         "![learning curves](report.svg)",
     ]

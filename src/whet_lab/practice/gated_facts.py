@@ -42,6 +42,7 @@ _STATEMENT = re.compile(
 )
 _TASK = re.compile(r"Job (\d+): run `([\w-]+)` on `([\w-]+)`, number (\d+)\. It takes ([a-z, ]+)\.")
 _PAGE = re.compile(r"Read (http://\S+) first\.")
+_LOOKS = re.compile(r"Look at the output of (`[^`\n]+`(?:, `[^`\n]+`)*) first\.")
 # A step of a written procedure, or a call reported to have worked. Calls reported to fail match neither.
 _STEP = re.compile(r"(?m)^(\d+)\. `\./ops ([^`\n]+)`|`\./ops ([^`\n]+)` worked")
 _DONE = re.compile(r"(?:^|(?<=“))ok: (\S+ \S+ \d+(?: \w+=\S+)*): receipt \d+(?=$|”)", re.M)
@@ -73,7 +74,8 @@ class FactStatement(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One request: a tool, its target and the settings it takes; `page` is to be read first."""
+    """One request: a tool, its target and the settings it takes; `page` is to be read and `looks` are to be
+    run first."""
 
     job: int
     tool: str
@@ -81,12 +83,15 @@ class Task(msgspec.Struct, frozen=True):
     number: int
     keys: tuple[str, ...]
     page: str = ""
+    looks: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """The task in the form in which a person types it."""
         action = f"run `{self.tool}` on `{self.target}`, number {self.number}"
         first = f" Read {self.page} first." if self.page else ""
+        if self.looks:
+            first += f" Look at the output of {', '.join(f'`{look}`' for look in self.looks)} first."
         return f"Job {self.job}: {action}. It takes {', '.join(self.keys)}.{first}"
 
     def subject_of(self, key: str) -> str:
@@ -159,7 +164,7 @@ def _find_steps(text: str) -> Iterator[tuple[int, FactCommand]]:
     """
     last, number, end = "", 0, 0
     for match in _STEP.finditer(text):
-        follows = int(match[1]) == number + 1 if match[1] else "\n" not in text[end : match.start()]
+        follows = 1 < int(match[1]) == number + 1 if match[1] else "\n" not in text[end : match.start()]
         last, number, end = last if follows else "", int(match[1] or 0), match.end()
         words = (match[2] or match[3]).split()
         settings = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("host="))
@@ -177,7 +182,16 @@ def parse_task(text: str) -> Task | None:
         return None
     page = _PAGE.search(text)
     keys = tuple(key.strip() for key in match[5].split(","))
-    return Task(int(match[1]), match[2], match[3], int(match[4]), keys, page[1] if page else "")
+    looks = _LOOKS.search(text)
+    return Task(
+        job=int(match[1]),
+        tool=match[2],
+        target=match[3],
+        number=int(match[4]),
+        keys=keys,
+        page=page[1] if page else "",
+        looks=tuple(looks[1].strip("`").split("`, `")) if looks else (),
+    )
 
 
 def parse_command(text: str) -> FactCommand | None:

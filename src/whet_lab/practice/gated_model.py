@@ -92,7 +92,9 @@ class GatedModel:
     def _work(self, request: PracticeRequest, start: int, task: Task) -> ScriptedReply:
         calls = [item for item in request.done if item.at > start]
         if task.page and "web_fetch" in request.offers and not _calls_of(calls, "web_fetch"):
-            return _call("web_fetch", url=task.page)
+            return ScriptedReply(tool_calls=(_call("web_fetch", url=task.page),))
+        if task.looks and not any(item.command in task.looks for item in calls):
+            return ScriptedReply(tool_calls=tuple(_terminal(look) for look in task.looks))
         name_pattern = re.compile(rf"(?<![\w-])(?:{re.escape(task.tool)}|{re.escape(task.target)})(?![\w-])")
         if skills := tool_use.find_unopened_skills(request, start, name_pattern):
             return ScriptedReply(tool_calls=tuple(map(tool_use.open_skill, skills)))
@@ -111,8 +113,8 @@ class GatedModel:
         settings = {key: self._choose_setting(request, start, task, key, tried) for key in task.keys}
         step = settings.get("before", "")
         if step and not any(program_command(item).startswith(f"{step} ") for item in steps):
-            return _call("terminal", command=f"{PROGRAM} {step} {task.target} {task.number}")
-        return _call("terminal", command=f"{PROGRAM} {task.command(settings)}")
+            return ScriptedReply(tool_calls=(_terminal(f"{PROGRAM} {step} {task.target} {task.number}"),))
+        return ScriptedReply(tool_calls=(_terminal(f"{PROGRAM} {task.command(settings)}"),))
 
     def _choose_setting(
         self, request: PracticeRequest, start: int, task: Task, key: str, last: _Attempt | None
@@ -160,5 +162,9 @@ def _calls_of(calls: list[DoneCall], tool: str) -> list[DoneCall]:
     return [item for item in calls if item.name == tool]
 
 
-def _call(tool: str, **arguments: object) -> ScriptedReply:
-    return ScriptedReply(tool_calls=(PracticeCall(tool, msgspec.json.encode(arguments).decode()),))
+def _terminal(command: str) -> PracticeCall:
+    return _call("terminal", command=command)
+
+
+def _call(tool: str, **arguments: object) -> PracticeCall:
+    return PracticeCall(tool, msgspec.json.encode(arguments).decode())
