@@ -750,6 +750,12 @@ echo x >> ~root/.bashrc
 rsync -a src/ ~/copy
 echo x >> ~/.ssh/authorized_keys
 echo x > .git/hooks/pre-commit
+echo x > .envrc
+echo x >> .vscode/tasks.json
+cp a .mcp.json
+mv a .claude/settings.json
+tee .idea/workspace.xml < a
+sed -i s/a/b/ mise.toml
 echo x > ~/.whet/config.yaml
 echo x > ../outside.txt
 echo x > /home/u/a.txt

@@ -284,7 +284,8 @@ def test_what_is_not_there_is_named(folder: Path, arguments: list[str], said: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "expected"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)],
 )
 def test_a_signal_ends_the_turn_durably_and_its_processes(
     folder: Path, number: int, expected: int, monkeypatch: pytest.MonkeyPatch

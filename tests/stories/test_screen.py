@@ -64,11 +64,12 @@ STORY: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("</calls> Enter", ("/calls N",)),
     ("<run long> Enter", ("│ up",)),
     ("Escape", ("cancelled", "sleep 99 +stopped")),
+    ("</copy> Enter", ("copied 10 characters",)),  # of the last answer, before the turn that was stopped
     ("<ramble> Enter", ("Long Long",)),
     ("C-c", ("cancelled",)),
     ("<and now> Enter", (r"After the stop\.",)),
     ("BTab", ("mode ask",)),
-    ("<clear up> Enter", (r"rm -rf a\.txt", r"No  \(Enter, Esc\)")),
+    ("<clear up> Enter", (r"rm -rf a\.txt", r"No: it does not run")),
     ("n", ("denied", "you said no", r"You said no\.")),
     ("<!ls> Enter", (r"a\.txt",)),
     ("<what was that> Enter", (r"I saw your listing\.",)),

@@ -11,12 +11,19 @@ import json
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
-from whet.approval.paths import WRITING, absolute_path, resolve_links, within, zone_of
+from whet.approval.paths import (
+    RUN_BY_OTHERS,
+    WRITING,
+    absolute_path,
+    is_run_by_others,
+    resolve_links,
+    within,
+    zone_of,
+)
 from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
 from whet.approval.scopes import escape_pattern
 from whet.contract.protocols import GateCall
@@ -135,13 +142,8 @@ def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:
     if writes:
         level, reason = WRITING[zone_of(full, scope.workspace, scope)]
         level = "normal" if level == "safe" else level
-        from whet.sandbox.system_folders import starts_programs  # noqa: PLC0415  only writing needs it
-
-        locations = {(full, scope.workspace), (target, resolve_links(scope.workspace) or scope.workspace)}
-        if level == "normal" and any(
-            starts_programs(Path(path_text), Path(top)) for path_text, top in locations
-        ):
-            level, reason = "dangerous", "changes what git, an editor, a shell or an agent runs"
+        if level == "normal" and is_run_by_others(full, scope):
+            level, reason = "dangerous", RUN_BY_OTHERS
     else:
         # Imported here because it takes 3 ms with its tables, and the start of a session judges no call.
         from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415

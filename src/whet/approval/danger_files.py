@@ -11,7 +11,16 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from whet.approval.paths import WRITING, Zone, absolute_path, is_vital, within, zone_of
+from whet.approval.paths import (
+    RUN_BY_OTHERS,
+    WRITING,
+    Zone,
+    absolute_path,
+    is_run_by_others,
+    is_vital,
+    within,
+    zone_of,
+)
 from whet.approval.risk import CommandSetting, Finding, Lasting
 from whet.late import late_pattern
 from whet.shell.options import has_option, operands
@@ -30,7 +39,12 @@ def judge_write(word: Word, setting: CommandSetting) -> Finding:
     """Judge writing to the file that `word` names."""
     if word.dynamic and (not word.prefix or ".." in word.text):
         return "dangerous", "can't tell where it writes"
-    level, reason = WRITING[zone_of(word.prefix if word.dynamic else word.text, setting.cwd, setting.scope)]
+    path, cwd, scope = word.prefix if word.dynamic else word.text, setting.cwd, setting.scope
+    zone = zone_of(path, cwd, scope)
+    level, reason = WRITING[zone]
+    full = absolute_path(path, cwd) if zone == "workspace" else None
+    if full is not None and is_run_by_others(full, scope):
+        level, reason = "dangerous", RUN_BY_OTHERS
     return level, f"{reason}: {word.plain}" if reason else ""
 
 

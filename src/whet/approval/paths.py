@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Literal
 
 from whet.approval.risk import Level, RiskScope
@@ -59,6 +60,8 @@ WRITING: dict[Zone, tuple[Level, str]] = {
     "outside": ("dangerous", "writes outside the workspace"),
     "unknown": ("dangerous", "can't tell where it writes"),
 }
+RUN_BY_OTHERS = "changes what git, an editor, a shell or an agent runs"
+"""Why writing to a file is dangerous for which `is_run_by_others` holds."""
 
 
 def absolute_path(path: str, cwd: str | None) -> str | None:
@@ -111,6 +114,18 @@ def is_whets_own(path: str, scope: RiskScope) -> bool:
     if not within(path, scope.whet_home):
         return False
     return not (within(path, scope.workspace) and is_persons_folder(scope.workspace, scope.whet_home))
+
+
+def is_run_by_others(full: str, scope: RiskScope) -> bool:
+    """Return whether git, an editor, a shell or an agent runs what a file of the workspace holds; `full` is
+    its absolute path, or leads to it by a link."""
+    from whet.sandbox.system_folders import starts_programs  # noqa: PLC0415  only writing needs it
+
+    locations = {
+        (full, scope.workspace),
+        (resolve_links(full) or full, resolve_links(scope.workspace) or scope.workspace),
+    }
+    return any(starts_programs(Path(path), Path(top)) for path, top in locations)
 
 
 def is_plain_device(full: str) -> bool:

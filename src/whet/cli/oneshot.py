@@ -25,7 +25,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session, receipt_of
 from whet.app.conversations.sessions import SessionOpener
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
-from whet.cli.main import run_on_loop
+from whet.cli.main import ENDING_SIGNALS, run_on_loop
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, WhetError
@@ -222,7 +222,7 @@ async def _turns(report: OneShotReport, message: Message) -> None:
 
 
 async def _answer(report: OneShotReport, message: Message, person: LinePerson | None) -> int:
-    """Run the turn under Ctrl-C, SIGTERM and SIGHUP; a second signal ends the program at once."""
+    """Run the turn under Ctrl-C and the signals that end a program; a second one ends it at once."""
     loop = asyncio.get_running_loop()
     turn = asyncio.ensure_future(_turns(report, message))
     stopped_by: list[int] = []
@@ -236,7 +236,7 @@ async def _answer(report: OneShotReport, message: Message, person: LinePerson | 
     if person is not None:
         person.stop = partial(stop, signal.SIGINT)
     # The handlers stay until the loop closes: a signal after the answer must not leave processes behind.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, *ENDING_SIGNALS):
         if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup ignores that
             loop.add_signal_handler(number, stop, number)
     try:

@@ -28,7 +28,7 @@ from whet.contract.texts import parse_typed_number, plural
 from whet.log import mask
 from whet.store import compactions, forks, grants, outcomes, sessions, turns, warm
 from whet.store.helper_rows import helper_usage
-from whet.store.parts import last_exchange, list_parts, typed_text
+from whet.store.parts import AnswerPart, list_parts, typed_text
 from whet.store.transcript import is_cut_off
 from whet.terminal import wording
 from whet.terminal.pasted_text import fold_pastes
@@ -326,7 +326,8 @@ async def edit_plan(chat: ChatControl, argument: str) -> None:
 
 async def copy_answer(chat: ChatControl, argument: str) -> None:
     """Copy the last answer to the clipboard."""
-    text = last_exchange(list_parts(chat.session.log.messages))[1]
+    parts = list_parts(chat.session.log.messages)
+    text = next((part.text for part in reversed(parts) if isinstance(part, AnswerPart) and part.text), "")
     if not text:
         raise NotFound("nothing has been answered in this session yet")
     data = base64.b64encode(mask(text).encode()).decode()

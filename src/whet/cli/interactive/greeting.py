@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from whet.app.modes import read_mode
 from whet.contract.texts import plural
 from whet.sandbox.engine_cache import read_status
+from whet.sandbox.policy import shorten
 from whet.store import lesson_counts, turns
 from whet.store.facts import build_receipt
 from whet.store.parts import list_entry_parts
@@ -87,7 +88,5 @@ def _fit(width: int, *variants: str) -> str:
 
 def _path_variants(path: Path, width: int) -> tuple[str, str]:
     """Return a path in full, with ~ for the home folder, and its end."""
-    text = printable(str(path))
-    home = str(Path.home())
-    text = "~" + text[len(home) :] if home != "/" and text.startswith(home) else text
+    text = printable(shorten(str(path)))
     return text, "…" + text[-(width - 1) :]

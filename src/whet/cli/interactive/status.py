@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -18,6 +17,7 @@ from whet.app.modes import read_mode
 from whet.app.services import Services
 from whet.cli.interactive import jobs
 from whet.contract.events import Event, ReviewFinished, ReviewQueued, StepFinished
+from whet.sandbox.policy import shorten
 from whet.terminal.plan import count_done
 from whet.terminal.wording import clip, columns, count, printable
 
@@ -112,10 +112,7 @@ class StatusBoard:
         self._is_learned = False
         self._branch = read_branch(services.workspace)
         self._sandbox = "no sandbox" if services.settings.sandbox.mode == "off" else ""
-        home, workspace = str(Path.home()), str(services.workspace)
-        self._folder = (
-            "~" + workspace[len(home) :] if home != "/" and workspace.startswith(home) else workspace
-        )
+        self._folder = shorten(str(services.workspace))
 
     def record_event(self, event: Event) -> None:
         """Record the tokens that a step used, and the reviews that were queued and have ended."""
