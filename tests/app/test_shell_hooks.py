@@ -168,6 +168,13 @@ def test_a_hook_after_a_call_can_object_and_its_failure_breaks_nothing(work: Pat
     assert end.reason == "answered" and "exit 9" in said[1]
 
 
+@pytest.mark.slow
+def test_the_model_reads_a_hooks_objection_to_a_call_that_failed(work: Path):
+    hooks = {"lint": hook("PostToolUse", "echo look first >&2; exit 2")}
+    _, said, _ = turn(work, hooks, calls(("patch", '{"path":"a.txt","old_string":"x","new_string":"y"}')))
+    assert "a.txt" in said[1] and said[1].endswith("[A hook objects: look first]")
+
+
 MEET = "touch {0}.here; while [ ! -e {1}.here ]; do sleep 0.01; done; {2}"
 
 

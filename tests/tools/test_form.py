@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.calls import Desk
+from whet.contract.errors import BadInput
 
 TEXTS = {
     "utf-8": "# Größe, 数, имя\n",
@@ -73,6 +74,19 @@ def _check_search(desk: Desk, forms: Sequence[tuple[str, str, str, int, bool]]) 
     for name, form in zip(names, forms, strict=True):
         assert f"{name}\n1|{TEXTS[form[0]].strip()}\n" in text, form
     assert kept == [(desk.workspace / name).read_bytes() for name in names]
+
+
+def test_a_gbk_file_refuses_a_character_that_only_gb18030_has(desk: Desk) -> None:
+    path = desk.workspace / "a.txt"
+    path.write_bytes(TEXTS["gb18030"].encode("gbk"))
+    assert "read as GBK]" in desk.text("read_file", path="a.txt")
+    with pytest.raises(BadInput, match="gbk, which can't hold '\U0001f600'"):
+        desk.call("patch", path="a.txt", old_string="标题", new_string="\U0001f600")
+    assert path.read_bytes() == TEXTS["gb18030"].encode("gbk")
+    path.write_bytes(f"{TEXTS['gb18030']}\U0001f600\n".encode("gb18030"))
+    assert "read as GB18030]" in desk.text("read_file", path="a.txt")
+    desk.call("patch", path="a.txt", old_string="标题", new_string="\U0001f600")
+    assert path.read_bytes().decode("gb18030").count("\U0001f600") == 2
 
 
 @pytest.mark.parametrize("number", range(0, len(FORMS), 29))

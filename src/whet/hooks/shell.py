@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from whet.agent.plan_call import error_output
 from whet.agent.session import Session, TurnObserver
 from whet.config.paths import Home
 from whet.config.permission_settings import HookEvent, HookSettings
@@ -108,8 +109,7 @@ class ShellHooks:
             try:
                 output = await tool.run(context, arguments)
             except ToolError as error:
-                await self._run_after_tool(tool.name, arguments, error.message)
-                raise
+                output = error_output(error)
             remark = await self._run_after_tool(tool.name, arguments, output.text)
             return msgspec.structs.replace(output, text=f"{output.text}\n\n{remark}") if remark else output
 

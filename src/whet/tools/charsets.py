@@ -39,7 +39,8 @@ def guess_charset(data: bytes, *, is_whole: bool) -> str:
     candidates = sorted(_rate_candidates(sample), reverse=True)
     for _, name in candidates:
         if _fits(name, data, is_whole=is_whole):
-            return name
+            is_gbk = is_whole and name == "gb18030" and _fits("gbk", data, is_whole=True)
+            return "gbk" if is_gbk else name
     has_windows_signs = re.search(rb"[\x80-\x9f]", data) is not None
     return "cp1252" if has_windows_signs and _fits("cp1252", data, is_whole=is_whole) else "latin-1"
 

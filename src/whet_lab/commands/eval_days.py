@@ -25,7 +25,7 @@ from whet_lab.evals.correction_days import (
     "lengths",
     type=click.IntRange(1, 200),
     multiple=True,
-    help="A day of so many turns; repeat it. Default: 1 to 50, about two minutes of CPU.",
+    help="A day of so many turns; repeat it. Default: 1 to 50, about a minute of CPU.",
 )
 @click.option(
     "--server",
