@@ -27,7 +27,7 @@ from whet.memory.reader import MemoryReader, entry_id
 from whet.memory.requests import MemoryRequest
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
-from whet.store.ledger import State
+from whet.store.ledger import NewRow, Quote, State
 
 GROUPS = {"memory": memory, "skills": skills, "undo": undo, "forget": forget, "review": review}
 
@@ -64,6 +64,21 @@ def test_remember_read_explain_and_take_back(whet: Any, home: Path) -> None:
     assert "Tuesdays" in (home / "memories" / "MEMORY.md").read_text("utf-8")
     again = whet("undo 2")
     assert "taken back already" in str(again.exception)
+
+
+def test_a_change_is_shown_in_full_with_its_details_in_one_column(whet: Any, home: Path) -> None:
+    (home / "memories").mkdir(parents=True)
+    lines = "\n".join(f"  line {number}" for number in range(60))
+    (home / "memories" / "MEMORY.md").write_text(f"# Memory\n\n- first\n{lines}\n", "utf-8")
+    whet("memory show")
+    shown = whet("memory log 1").output
+    assert "+ first" in shown and "+ line 59" in shown
+    evidence = (Quote("said " * 30, "s", 1, "user"),)
+    row = NewRow("memory", "memory", "add", "active", Origin("user"), after="x", evidence=evidence)
+    database = StateDatabase.open(home / "state.db", SystemClock())
+    database.write_now(lambda db: ledger.insert_row(db, row, reviewed.AT))
+    database.close()
+    assert "\n  quote   “said said" in whet("memory log 2").output
 
 
 def test_install_quarantines_what_looks_dangerous(whet: Any, home: Path, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ async def request_review(chat: ChatControl, argument: str) -> None:
         chat.say("review queued; `whet worker --drain` runs it (review.worker is off)", "dim")
     else:
         chat.services.reviews.get().wake()
-        chat.say("reviewing this conversation; what comes of it is shown here", "dim")
+        chat.say("reviewing this conversation; /learned shows what came of it", "dim")
 
 
 async def undo_turn(chat: ChatControl, argument: str) -> None:

@@ -156,14 +156,12 @@ def change_lines(row: LedgerRow) -> list[str]:
     if row.trust:
         lines.append(f"  trust   {row.trust}")
     if row.reason:
-        lines.append(wrap_text(printable(f"reason  {row.reason}"), indent=2))
+        lines.append(_labelled("reason", row.reason))
     for quote in row.evidence:
         speaker = f"{quote.role} {quote.tool}".strip()
-        lines.append(
-            wrap_text(printable(f"quote   “{quote.quote}” (message {quote.seq}, {speaker})"), indent=2)
-        )
+        lines.append(_labelled("quote", f"“{quote.quote}” (message {quote.seq}, {speaker})"))
     for sign, text in (("-", row.before), ("+", row.after)):
-        lines += [f"  {sign} {printable(line)}" for line in text.splitlines()[:40]]
+        lines += [f"  {sign} {printable(line)}" for line in text.splitlines()]
     if row.undoes:
         lines.append(f"  takes back change {row.undoes}")
     if row.undone_by:
@@ -175,6 +173,11 @@ def change_lines(row: LedgerRow) -> list[str]:
             f"  to bring it into force: whet {_GROUP[row.kind]} accept {row.id}; else: whet undo {row.id}"
         )
     return lines
+
+
+def _labelled(label: str, text: str) -> str:
+    """Return a label and a wrapped text in the column of the other details."""
+    return f"  {label:<8}{wrap_text(printable(text), indent=10).lstrip()}"
 
 
 def as_object(row: LedgerRow) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def show(home: Home, as_json: bool) -> None:
         if file.trouble:
             click.echo(wrap_text(f"problem: {file.trouble}. Sessions read what the ledger has of it."))
     if waiting_count := sum(counts.values()):
-        click.echo(f"{waiting_count} changes wait for you: whet memory log --waiting")
+        click.echo(f"{plural(waiting_count, 'change')} waiting for you: whet memory log --waiting")
 
 
 async def _state(learning: LearningService) -> tuple[list[NotesState], dict[str, int]]:
