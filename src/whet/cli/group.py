@@ -8,16 +8,20 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 
 import click
 from click.shell_completion import CompletionItem
 
 from whet.cli.command_table import COMMANDS, DEFAULT_COMMAND
+from whet.clock import use_zone
 from whet.config.fields import find_nearest
 from whet.config.paths import Home, find_home
+from whet.config.secrets import list_known_secrets
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import replace_surrogates
-from whet.log import mask
+from whet.log import mask, protect_later
 from whet.terminal.wording import printable
 
 COMPLETION_VARIABLE = "_WHET_COMPLETE"
@@ -137,6 +141,8 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
     home = find_home(profile)
     _homes[:] = [home]
     ctx.obj = home
+    protect_later(partial(list_known_secrets, home, os.environ))
+    use_zone(partial(_read_zone, home))
     if version:
         ctx.invoke(_command(ctx, "version"))
         ctx.exit()
@@ -144,6 +150,15 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
         command = _command(ctx, DEFAULT_COMMAND)
         with command.make_context(DEFAULT_COMMAND, [], parent=ctx) as inner:
             command.invoke(inner)
+
+
+def _read_zone(home: Home) -> str:
+    """Return the owner's time zone, or an empty string if it is not set or the settings can't be read."""
+    from whet.config.load import load  # noqa: PLC0415 - only commands that show times need it
+
+    with suppress(WhetError):
+        return load(home, environ=os.environ).settings.agent.time_zone
+    return ""
 
 
 def _command(ctx: click.Context, name: str) -> click.Command:
