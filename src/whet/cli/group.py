@@ -68,8 +68,11 @@ class CommandTable(LateGroup):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options; an unknown option begins the default command: `whet --continue`.
 
-        -p with several words, which name no profile, asks them: `whet -p "fix the bug"`.
+        -p with several words, which name no profile, asks them: `whet -p "fix the bug"`. `whet help COMMAND`
+        is `whet COMMAND --help`.
         """
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         options = {
             name: option for option in self.get_params(ctx) for name in (*option.opts, *option.secondary_opts)
         }
@@ -244,6 +247,13 @@ def _usage(error: click.UsageError, arguments: list[str]) -> int:
 
         hint = find_meaning(error.ctx.info_name or "", OTHER_MEANINGS, questions) or hint
     elif error.ctx is not None and error.ctx.parent and isinstance(group := error.ctx.command, click.Group):
-        hint = f"{error.ctx.command_path} has: {', '.join(group.list_commands(error.ctx))}"
+        from whet.app.peer_words import find_subcommand  # noqa: PLC0415 - only a wrong call needs it
+
+        path, names = error.ctx.command_path, group.list_commands(error.ctx)
+        name = str(getattr(error, "command_name", ""))  # an older click does not say it
+        hint = f"{path} has: {', '.join(names)}"
+        if meaning := find_subcommand(name, names):
+            error = click.UsageError(f"there is no command {name!r} in {path}", error.ctx)
+            hint = f"`{path} {meaning}`; {hint}"
     fail(error.format_message(), hint)
     return 2
