@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 from pathlib import Path
 
@@ -30,3 +31,31 @@ def test_a_full_disk_drops_records_without_a_traceback(
     for name in log.PACKAGES:
         logging.getLogger(name).error("this can't be written")
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("value", ["correct-horse-battery", "geheim~Wörter?+/=ja", "a>b?c>d?e>f?g>h?i"])
+@pytest.mark.parametrize("head", ["", "x", "KEY=", "Bearer "])
+@pytest.mark.parametrize("end", ["", "\n", "&x"])
+def test_a_known_secret_is_masked_in_base64_wherever_it_begins(value: str, head: str, end: str) -> None:
+    data = f"{head}{value}{end}".encode()
+    texts = [base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()]
+    assert all(log.mask(text) == text for text in texts)
+    log.protect([value])
+    for text in texts:
+        shown = log.mask(f"see {text} there")
+        assert log.MASK in shown and len(shown) <= len(f"see {log.MASK} there") + 16
+    word = base64.b64encode(b"another text of some length").decode()
+    assert log.mask(word) == word
+
+
+def test_secrets_are_asked_for_when_the_first_text_is_masked() -> None:
+    asked: list[str] = []
+
+    def list_values() -> list[str]:
+        asked.append("once")
+        return ["correct-horse-battery"]
+
+    log.protect_later(list_values)
+    assert asked == []
+    assert log.mask("correct-horse-battery") == log.mask("correct-horse-battery") == log.MASK
+    assert asked == ["once"]

@@ -9,6 +9,7 @@ import io
 import os
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from whet.late import late_pattern
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-_owner_zone = ""
+_owner_zone: str | Callable[[], str] = ""
 _ZONE_RULE = late_pattern(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d{1,3}(?::\d\d){0,2}")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -73,17 +74,25 @@ def encode_base32(number: int, width: int) -> str:
     return "".join(reversed(digits))
 
 
-def use_zone(name: str) -> None:
-    """Set the owner's time zone for this process; an empty string means the machine's. It must exist."""
+def use_zone(name: str | Callable[[], str]) -> None:
+    """Set the owner's time zone for this process, or a function that returns it when a time is first shown;
+    an empty string means the machine's. It must exist."""
     global _owner_zone
     _owner_zone = name
+
+
+def _read_owner_zone() -> str:
+    if not isinstance(_owner_zone, str):
+        use_zone(_owner_zone())
+    assert isinstance(_owner_zone, str)
+    return _owner_zone
 
 
 def local_zone() -> str:
     """Return the owner's or this machine's time zone: a name, or a rule as in TZ (CET-1CEST,M3.5.0,M10.5.0/3)
     if it has none; UTC if it is unknown."""
-    if _owner_zone:
-        return _owner_zone
+    if zone := _read_owner_zone():
+        return zone
     variable = os.environ.get("TZ", "").removeprefix(":")
     named = name_zone_file(Path(variable)) if variable.startswith("/") else variable
     for name in filter(None, (named, name_zone_file(Path("/etc/localtime")))):
@@ -130,13 +139,26 @@ def read_zone(name: str) -> ZoneInfo:
 
 def local_time(moment: datetime, zone: str = "") -> datetime:
     """Return a time in a zone, or in the owner's if none is named. The zone must exist."""
-    zone = zone or _owner_zone
+    zone = zone or _read_owner_zone()
     if not zone and set(time.tzname) == {"UTC"}:
         return moment.astimezone(UTC)
     if zone:
         return moment.astimezone(read_zone(zone))
     local, named = moment.astimezone(), moment.astimezone(read_zone(local_zone()))
     return named if named.utcoffset() == local.utcoffset() else local
+
+
+def local_minute(moment: str) -> str:
+    """Return a stored time (ISO, UTC) in the owner's time zone, as 2026-11-21 14:05. Other text stays."""
+    try:
+        return local_time(datetime.fromisoformat(moment)).strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return moment[:16]
+
+
+def local_day(moment: str) -> str:
+    """Return the owner's day of a stored time (ISO, UTC), as 2026-11-21."""
+    return local_minute(moment)[:10]
 
 
 def midnight_before(moment: datetime) -> datetime:

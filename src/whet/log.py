@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable
+from base64 import b64encode
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,25 +38,49 @@ SHAPES = (
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
 )
 MIN_KEY_CHARS = 15
+_URL_SAFE = str.maketrans("+/", "-_")
 _protected: set[str] = set()
+_sources: list[Callable[[], Iterable[str]]] = []
 
 
 def protect(values: Iterable[str]) -> None:
-    """Mask these values wherever they occur from now on, also as JSON writes them, and as JSON within JSON
-    does (a call's arguments in an export). Values shorter than 8 characters are not masked."""
+    """Mask these values wherever they occur from now on, also as JSON writes them, as JSON within JSON does
+    (a call's arguments in an export), and in base64. Values shorter than 8 characters are not masked."""
     for value in values:
         if len(value) >= 8:
             escaped = json.dumps(value, ensure_ascii=False)[1:-1]
             _protected.update((value, escaped, json.dumps(escaped, ensure_ascii=False)[1:-1]))
+            _protected.update(_base64_forms(value))
+
+
+def protect_later(source: Callable[[], Iterable[str]]) -> None:
+    """Ask `source` for values to mask when the first text is masked."""
+    _sources[:] = [source]
 
 
 def forget_secrets() -> None:
     """Stop masking the loaded values, for a process that changes to another home."""
     _protected.clear()
+    _sources.clear()
+
+
+def _base64_forms(value: str) -> set[str]:
+    """Return how base64 writes a value wherever it begins in what is encoded, without the characters that
+    depend on what is before or after it. Empty if that is too short to be told from a word."""
+    data = value.encode("utf-8", "surrogateescape")
+    forms: set[str] = set()
+    for skipped in range(3):
+        text = b64encode(bytes(skipped) + data).decode("ascii")
+        whole = (skipped + len(data)) * 4 // 3  # the last of these takes bits of the value alone
+        core = text[-(-skipped * 4 // 3) : whole]
+        forms.update((core, core.translate(_URL_SAFE)) if len(core) >= MIN_KEY_CHARS else ())
+    return forms
 
 
 def mask(text: str) -> str:
     """Return `text` with every known secret and every run shaped like a key replaced."""
+    while _sources:
+        protect(_sources.pop()())
     for value in sorted(_protected, key=len, reverse=True):
         if value in text:
             text = text.replace(value, MASK)

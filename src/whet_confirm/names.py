@@ -26,6 +26,8 @@ _TIME_DIGITS, _RANDOM_DIGITS = 7, 15
 _AS_DIGIT = bytes(_DIGITS[byte % 62] for byte in range(256))
 _UNEVEN = bytes(range(248, 256))  # dropped, so that all digits are equally likely
 REQUEST_ID = re.compile(r"[0-9A-Za-z]{22}")
+SHORTEST_S = 30
+"""The least time in which people have to decide on a request."""
 GATE_PREFIX = "tool:"
 """Begins the action of a call that a gate holds: a hook or a gateway. It waits for each answer, so it can't
 flood people as fast as a caller that only submits, and an agent makes many calls of one tool in an hour."""

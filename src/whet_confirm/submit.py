@@ -13,7 +13,7 @@ import msgspec
 from whet_confirm import rates, requests
 from whet_confirm.canonical import canonical, stored_digest
 from whet_confirm.ledger import Tx
-from whet_confirm.names import GATE_PREFIX, action_key, is_high_risk, new_request_id
+from whet_confirm.names import GATE_PREFIX, SHORTEST_S, action_key, is_high_risk, new_request_id
 from whet_confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
 from whet_confirm.records import Caller, ConfirmRequest
 from whet_confirm.risk import RiskReadings
@@ -22,7 +22,7 @@ from whet_confirm.running_grants import RunningGrant, asks_one_person, count_use
 WINDOW_S = 3600
 _GATE_FACTOR = 100
 DEFAULT_TIMEOUT_S = 300
-SHORTEST_S, CONTRACT_LONGEST_S = 30, 3600
+CONTRACT_LONGEST_S = 3600
 _WHITELIST_ENDS = "SELECT coalesce(max(expires_at), 0.0) FROM whitelist NOT INDEXED WHERE revoked_at IS NULL"
 
 _WHITELIST_ROWS = (

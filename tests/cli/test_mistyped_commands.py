@@ -53,7 +53,14 @@ def test_a_peer_s_word_means_the_same_in_the_chat_if_it_is_a_command_of_the_shel
         (["run", "fix the tests"], '`whet "fix the tests"` does one task'),
         (["undo"], "`whet rewind` takes files and turns back"),
         (["sandbox", "docker"], "whet sandbox has: "),
-        (["mcp", "install"], "whet mcp has: "),
+        (["mcp", "install"], "`whet mcp add`; whet mcp has: "),
+        (["sessions", "rm", "x"], "`whet sessions delete`; whet sessions has: "),
+        (["skills", "uninstall", "x"], "`whet skills retire`; "),
+        (["agents", "kill", "x"], "`whet agents stop`; "),
+        (["model", "use", "x"], "`whet model set`; "),
+        (["goal", "fix the tests"], '`whet goal start "fix the tests"`; '),
+        (["sessions", "help"], "`whet sessions --help`; "),
+        (["sandbox", "ls"], "hint: whet sandbox has: "),
     ],
 )
 def test_a_call_that_lacks_a_part_names_what_was_meant(
@@ -61,6 +68,12 @@ def test_a_call_that_lacks_a_part_names_what_was_meant(
 ) -> None:
     code, _, err = run(arguments, tmp_path)
     assert code == 2 and hint in err, err
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["help", "sessions"], ["help", "sessions", "list"]])
+def test_help_before_a_command_is_the_help_of_that_command(tmp_path: Path, arguments: list[str]) -> None:
+    code, out, _ = run(arguments, tmp_path)
+    assert (code, out) == run([*arguments[1:], "--help"], tmp_path)[:2] and "Usage: whet" in out
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,34 @@ def test_show_says_which_and_why(home: Path) -> None:
     assert facts["origins"]["model"] == "environment WHET_MODEL_MODEL"
 
 
+def test_show_asks_a_local_server_for_its_window(home: Path) -> None:
+    class Ollama(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"models":[{"name":"q3:latest","context_length":12345}]}'
+            self.send_response(200 if self.path == "/api/ps" else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Ollama)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "config.yaml").write_text(
+            f"model:\n  provider: ollama\n  model: q3\n  base_url: {url}\n", "utf-8"
+        )
+        shown = run(home, "show").output
+        facts = as_json(home, "show")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "window    12,345 tokens" in shown and facts["model"]["window_tokens"] == 12_345
+
+
 def test_show_and_set_print_the_price_that_is_charged(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "own_prices", {})
     columns = "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd"

@@ -106,6 +106,7 @@ def test_nothing_is_written_when_the_value_is_not_allowed(home: Path) -> None:
     place = written(home, MINE)
     for key, value, part in [
         ("agent.max_steps", "none", "at least 1"),
+        ("confirm.timeout_s", "29", "at least 30"),
         ("model.format", "xml", "chat_completions"),
         ("model.modle", "x", "is not a setting"),
     ]:

@@ -171,14 +171,14 @@ def test_removal_after_updates_restores_every_byte(tmp_path: Path, before: bytes
     file.parent.mkdir()
     if before is not None:
         file.write_bytes(before)
-    for options in ([], ["--timeout", "900", "--match", "Bash"], ["--timeout", "5"]):
+    for options in ([], ["--timeout", "900", "--match", "Bash"], ["--timeout", "35"]):
         done = adopt(tmp_path, agent, *options)
         assert done.code == 0, done.err
     text = file.read_bytes()
     assert text.startswith(b"\xef\xbb\xbf") == (before or b"").startswith(b"\xef\xbb\xbf")
     json.loads(text.decode("utf-8-sig"))
     assert text.count(b"confirm hook --agent") == 1
-    assert b"--timeout 5 " in text and b"--match" not in text
+    assert b"--timeout 35 " in text and b"--match" not in text
     assert "the setting" not in adopt(tmp_path, agent, "--check").out
     assert adopt(tmp_path, agent, "--remove").code == 0
     assert (file.read_bytes() if file.exists() else None) == before
@@ -324,3 +324,11 @@ def test_the_real_program_is_held(server: Running, tmp_path: Path, agent: str) -
     if shutil.which(PROGRAMS[agent].program) is None:
         pytest.skip(f"{PROGRAMS[agent].program} is not installed")
     assert find_fault(server, agent, tmp_path / "home") == ""
+
+
+@pytest.mark.parametrize("command", [("adopt", "claude-code"), ("gateway",)])
+def test_less_time_than_the_service_gives_people_is_refused(tmp_path: Path, command: tuple[str, ...]) -> None:
+    rest = ("--", "true") if command == ("gateway",) else ()
+    home = {"HOME": str(tmp_path), "WHET_HOME": str(tmp_path / "whet")}
+    done = forked.run(("confirm", *command, "--timeout", "29", *rest), tmp_path, environ=home)
+    assert done.code == 2 and "29 is not in the range x>=30" in done.err

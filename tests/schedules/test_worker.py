@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from tests.app.helper_runs import helper, mind, shell, steps
 from tests.schedules.rig import HOUR_S, MINUTE_S, Bench, does, says
 from tests.support import beat, list_jobs
 from whet.clock import SystemClock
@@ -313,3 +316,27 @@ def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_follow
     assert any("can't be written" in note for note in notes)
     assert link.is_symlink()
     assert real.read_text() in ("one\n", "two\n")
+
+
+@pytest.mark.slow
+def test_edits_that_no_one_merged_are_named_in_the_result(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHET_APPROVAL_MODE", "auto")
+    (work := tmp_path / "work").mkdir()
+    subprocess.run(
+        "git init -q && git -c user.name=n -c user.email=n@localhost commit -q --allow-empty -m a",
+        shell=True,
+        cwd=work,
+        check=True,
+    )
+    task = helper(steps([shell("echo new > new.txt")]), worktree=True, background=True)
+    with PracticeServer(responder=mind) as server:
+        bench = Bench(home, work, server)
+        with closing(bench.database):
+            bench.add(prompt=steps([task]))
+            bench.clock.advance(10 * MINUTE_S)
+            [run] = bench.drain()
+    assert run.result == "answered" and run.text.startswith("Over.")
+    for text in (run.note, run.text):
+        assert "'s edits are not merged, but in " in text and f"--resume {run.session_id} -q" in text

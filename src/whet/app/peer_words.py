@@ -221,6 +221,17 @@ OTHER_MEANINGS: dict[str, str] = {
 }
 
 
+# Verbs that tools use for the same; of each row, a group of our commands has one at most.
+_SAME_VERBS = (
+    "start add install new create register enable init",
+    "delete remove rm del drop erase retire revoke reject uninstall unset forget logout disable",
+    "list ls all index",
+    "show view open cat info describe get print status inspect details read",
+    "stop kill cancel end abort terminate pause",
+    "set use select switch choose pick",
+)
+
+
 def find_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) -> str:
     """Return what `table` says of a word, or "". `words` are the word and what was typed after it."""
     wanted = {word, word.lower()}
@@ -228,6 +239,18 @@ def find_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) ->
     rest = " ".join(words[1:]).replace('"', "'")
     hint = hint.replace("WORD ...", f"{word} {rest or '...'}")
     return hint.replace('"..."', f'"{rest}"') if rest else hint
+
+
+def find_subcommand(name: str, names: Collection[str]) -> str:
+    """Return what a group of commands has for a word of the same meaning, with the word if it is a text to
+    begin with, or ""."""
+    if name == "help":
+        return "--help"
+    if " " in name:
+        verb = next((verb for verb in _SAME_VERBS[0].split() if verb in names), "")
+        return f'{verb} "{name}"' if verb else ""
+    verbs = next((group.split() for group in _SAME_VERBS if name in group.split()), [])
+    return next((verb for verb in verbs if verb in names), "")
 
 
 def find_near_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) -> str:

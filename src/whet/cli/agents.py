@@ -10,7 +10,7 @@ import apsw
 import click
 
 from whet.cli import stored
-from whet.cli.transcript import begin_text
+from whet.cli.transcript import begin_text, load_ui
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
@@ -66,7 +66,7 @@ def show(home: Home, session: str, as_json: bool) -> None:
     messages = stored.read(home, lambda db: list(iter_messages(db, row.id, last=_SHOWN_MESSAGES)))
     lines = [f"{row.state}{f': {row.detail}' if row.detail else ''}  {row.title or '(no title)'}"]
     lines.append(f"in {row.workspace}" + (f", process {row.pid}" if row.pid else ""))
-    past = begin_text()
+    past = begin_text(load_ui(home))
     past.add(list_parts(messages))
     lines.append(past.read_end(_SHOWN_ROWS).strip("\n"))
     lines += _next_steps(row)

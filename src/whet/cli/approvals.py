@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 
 from whet.cli import stored
+from whet.clock import local_day
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.store import grants
@@ -41,7 +42,7 @@ def list_(home: Home, as_json: bool) -> None:
         Column("tool", lambda grant: grant.tool),
         Column("pattern", lambda grant: printable(grant.pattern), grows=True),
         Column("where", lambda grant: grant.workspace or "everywhere", grows=True, rank=1),
-        Column("since", lambda grant: grant.created[:10], rank=2),
+        Column("since", lambda grant: local_day(grant.created), rank=2),
     ]
     none = "Nothing was allowed for good. Rules are in: whet config get approval.allow"
     emit_rows(rows, shape, {"grants": rows}, none=none, as_json=as_json)

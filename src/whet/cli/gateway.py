@@ -19,7 +19,7 @@ from whet.cli.gateway_outbox import outbox
 from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.cli.main import run_on_loop
 from whet.cli.serve import serve_beside
-from whet.clock import SystemClock, iso
+from whet.clock import SystemClock, iso, local_day, local_time
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
@@ -174,9 +174,9 @@ def pair_list(home: Home, as_json: bool) -> None:
         emit_json({"paired": rows.people, "waiting": rows.pairing_requests})
         return
     for row in rows.people:
-        click.echo(f"{row.channel}  {row.user}  {visible(row.name, 60)}  since {row.since[:10]}")
+        click.echo(f"{row.channel}  {row.user}  {visible(row.name, 60)}  since {local_day(row.since)}")
     for row in rows.pairing_requests:
-        until = datetime.fromtimestamp(row.expires_ms / 1000, UTC).strftime("%H:%M UTC")
+        until = local_time(datetime.fromtimestamp(row.expires_ms / 1000, UTC)).strftime("%H:%M")
         click.echo(
             f"{row.channel}  {row.user}  {visible(row.name, 60)}  waits, its code is good until {until}"
         )

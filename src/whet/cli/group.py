@@ -8,16 +8,20 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 
 import click
 from click.shell_completion import CompletionItem
 
 from whet.cli.command_table import COMMANDS, DEFAULT_COMMAND
+from whet.clock import use_zone
 from whet.config.fields import find_nearest
 from whet.config.paths import Home, find_home
+from whet.config.secrets import list_known_secrets
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import replace_surrogates
-from whet.log import mask
+from whet.log import mask, protect_later
 from whet.terminal.wording import printable
 
 COMPLETION_VARIABLE = "_WHET_COMPLETE"
@@ -64,8 +68,11 @@ class CommandTable(LateGroup):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options; an unknown option begins the default command: `whet --continue`.
 
-        -p with several words, which name no profile, asks them: `whet -p "fix the bug"`.
+        -p with several words, which name no profile, asks them: `whet -p "fix the bug"`. `whet help COMMAND`
+        is `whet COMMAND --help`.
         """
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         options = {
             name: option for option in self.get_params(ctx) for name in (*option.opts, *option.secondary_opts)
         }
@@ -137,6 +144,8 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
     home = find_home(profile)
     _homes[:] = [home]
     ctx.obj = home
+    protect_later(partial(list_known_secrets, home, os.environ))
+    use_zone(partial(_read_zone, home))
     if version:
         ctx.invoke(_command(ctx, "version"))
         ctx.exit()
@@ -144,6 +153,15 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
         command = _command(ctx, DEFAULT_COMMAND)
         with command.make_context(DEFAULT_COMMAND, [], parent=ctx) as inner:
             command.invoke(inner)
+
+
+def _read_zone(home: Home) -> str:
+    """Return the owner's time zone, or an empty string if it is not set or the settings can't be read."""
+    from whet.config.load import load  # noqa: PLC0415 - only commands that show times need it
+
+    with suppress(WhetError):
+        return load(home, environ=os.environ).settings.agent.time_zone
+    return ""
 
 
 def _command(ctx: click.Context, name: str) -> click.Command:
@@ -229,6 +247,13 @@ def _usage(error: click.UsageError, arguments: list[str]) -> int:
 
         hint = find_meaning(error.ctx.info_name or "", OTHER_MEANINGS, questions) or hint
     elif error.ctx is not None and error.ctx.parent and isinstance(group := error.ctx.command, click.Group):
-        hint = f"{error.ctx.command_path} has: {', '.join(group.list_commands(error.ctx))}"
+        from whet.app.peer_words import find_subcommand  # noqa: PLC0415 - only a wrong call needs it
+
+        path, names = error.ctx.command_path, group.list_commands(error.ctx)
+        name = str(getattr(error, "command_name", ""))  # an older click does not say it
+        hint = f"{path} has: {', '.join(names)}"
+        if meaning := find_subcommand(name, names):
+            error = click.UsageError(f"there is no command {name!r} in {path}", error.ctx)
+            hint = f"`{path} {meaning}`; {hint}"
     fail(error.format_message(), hint)
     return 2

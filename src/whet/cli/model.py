@@ -31,7 +31,7 @@ from whet.contract.protocols import ModelInfo, ModelReply, Provider
 from whet.contract.tools import ToolSpec
 from whet.log import mask
 from whet.providers.catalog import SERVERS, describe_model
-from whet.providers.connect import ServerProvider
+from whet.providers.connect import ServerProvider, learn_windows
 from whet.providers.dialect_memory import (
     describe_dialect,
     find_dialect_faults,
@@ -51,6 +51,7 @@ def show(home: Home, as_json: bool) -> None:
     loaded = _load(home)
     learn_prices(home, SystemClock())
     with _connect_provider(home, loaded) as provider:
+        run_on_loop(_learn_window(provider))
         info = provider.info
     origins = {key: loaded.origins[f"model.{key}"] for key in ("provider", "model", "base_url")}
     if as_json:
@@ -105,6 +106,11 @@ def list_(home: Home, as_json: bool) -> None:
         return click.echo("The server lists no models; `whet model set NAME` takes any name.")
     for name in names:
         click.echo(f"{'*' if name == current else ' '} {printable(name)}")
+
+
+async def _learn_window(provider: Provider) -> None:
+    async with aclosing(provider):
+        await learn_windows(provider)
 
 
 async def _ask(provider: Provider) -> list[str]:

@@ -28,7 +28,7 @@ from whet.cli.launch import ChatOptions, Output, load_settings, open_session, st
 from whet.cli.main import ENDING_SIGNALS, run_on_loop
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.errors import ConfigError, WhetError
+from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import (
     ApprovalAsked,
     ConfirmationAsked,
@@ -128,8 +128,14 @@ def _expand_command(question: str, root: Path, workspace: Path) -> str:
     Raises NotFound if it calls a command that does not exist here."""
     from whet.app.conversations import own_commands, slash  # noqa: PLC0415 - few questions are commands
 
-    text = own_commands.expand_command(question, root, workspace)
     typed = slash.parse(question.partition("\n")[0])
+    text = own_commands.expand_command(question, root, workspace)
+    if text != question and typed is not None:
+        from whet.cli.interactive.slash_commands import is_built_in  # noqa: PLC0415 - few questions are commands
+
+        if is_built_in(typed[0]):  # in the chat it goes before a file, too
+            problem = f"/{typed[0]} is a command of the chat; a file of that name is not called"
+            raise NotFound(problem, hint=f"rename the file; `whet`, then /{typed[0]}; //{typed[0]} is text")
     if text == question and typed is not None and not os.path.lexists(f"/{typed[0]}"):
         own_commands.refuse_typo(typed[0], root, workspace, is_alone=question.strip() == f"/{typed[0]}")
     return slash.unescape(text)

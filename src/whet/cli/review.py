@@ -21,7 +21,7 @@ from whet.cli import stored
 from whet.cli.learned_items.changes import accept_shown, digest_option, with_learning
 from whet.cli.learned_items.stats import describe_harm, proposals
 from whet.cli.main import run_on_loop
-from whet.cli.transcript import render
+from whet.cli.transcript import load_ui, render
 from whet.clock import SystemClock
 from whet.config.load import load
 from whet.config.paths import Home
@@ -130,7 +130,9 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
         return emit_json({**_facts(row), "writes": written, "messages": messages})
     lines = [*_head(row), *(_change_line(change) for change in written), ""]
     if child := row.review_session_id:
-        lines.append(stored.read(home, lambda db: render(db, sessions.get(db, child), full=full)))
+        lines.append(
+            stored.read(home, lambda db: render(db, sessions.get(db, child), load_ui(home), full=full))
+        )
     output.print_long("\n".join(lines))
 
 

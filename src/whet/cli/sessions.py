@@ -20,8 +20,9 @@ import msgspec
 from whet.app.deleted_sessions import forget_deleted_sessions
 from whet.cli import stored
 from whet.cli.interactive.forks import title_text
-from whet.cli.transcript import render
-from whet.clock import SystemClock, iso
+from whet.cli.search_hits import begin_of_day, mask_hit, print_hits
+from whet.cli.transcript import load_ui, render
+from whet.clock import SystemClock, iso, local_day
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, StoreFull, WhetError
@@ -39,8 +40,8 @@ from whet.store.ranking import SearchScope
 from whet.store.search import Hit
 from whet.store.sessions import SessionFilter, SessionRow
 from whet.terminal import output
-from whet.terminal.output import Column, emit, emit_json, home_and_json, style_text
-from whet.terminal.wording import count, cut, printable, printable_styled
+from whet.terminal.output import Column, emit, emit_json, home_and_json
+from whet.terminal.wording import count, printable, printable_styled
 
 T = TypeVar("T")
 _EVERYTHING = 1 << 30
@@ -138,7 +139,7 @@ def show(home: Home, session: str, full: bool, as_json: bool) -> None:
         whole = msgspec.structs.replace(row, usage=row.usage + helper_usage(db, session_id))
         if as_json:
             return whole, index.read_messages_around(db, session_id, 0, 0, _EVERYTHING), ""
-        return whole, [], render(db, whole, full=full)
+        return whole, [], render(db, whole, load_ui(home), full=full)
 
     row, messages, text = _read(home, work)
     if as_json:
@@ -162,11 +163,13 @@ def search(home: Home, words: tuple[str, ...], limit: int, **options: Any) -> No
     if has_store(home):
         with stored.open_database(home) as database:
             scope = SearchScope(
-                role=options["role"], since=options["since"], include_private=options["private"]
+                role=options["role"],
+                since=begin_of_day(options["since"]),
+                include_private=options["private"],
             )
             if options["session"]:
                 scope["session_id"] = database.read_now(lambda db: store.resolve_id(db, options["session"]))
-            hits = index.find_now(database, " ".join(words), limit, **scope)
+            hits = list(map(mask_hit, index.find_now(database, " ".join(words), limit, **scope)))
             unindexed = database.read_now(count_backlog)
     if options["as_json"]:
         return emit_json(
@@ -180,17 +183,7 @@ def search(home: Home, words: tuple[str, ...], limit: int, **options: Any) -> No
         click.echo(
             f"Nothing found for {' '.join(words)!r}. Try fewer or other words; private sessions: --private"
         )
-    for hit in hits:
-        title = hit.title or "(untitled)"
-        head = f"{hit.session_id}  {hit.when[:10]}  {hit.role}  {printable(title)}"
-        click.echo(style_text(cut(head, output.terminal_width()), "bold"))
-        click.echo(output.wrap_text(_highlight(printable(hit.snippet)), indent=2))
-
-
-def _highlight(snippet: str) -> str:
-    if not output.has_colour():
-        return snippet
-    return snippet.replace(index.MARK_OPEN, "\x1b[1;33m").replace(index.MARK_CLOSE, "\x1b[0m")
+    print_hits(hits)
 
 
 @sessions.command("export")
@@ -440,6 +433,6 @@ def stats(home: Home, as_json: bool) -> None:
         ("cache", f"{usage.cache_hit_ratio:.0%} of the prompt tokens were read from it"),
         ("cost", output.usage_cost(usage)),
         ("on disk", output.size(totals.size_bytes)),
-        ("since", totals.first[:10] or "-"),
+        ("since", local_day(totals.first) or "-"),
     ):
         click.echo(f"{label:<11} {text}")

@@ -25,6 +25,7 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, StoreError
+from whet.log import mask
 from whet.postgres.driver import needs_driver
 from whet.serve.team_questions import WorkerQuestions
 from whet.sqlite.lane import ScopedWork
@@ -202,10 +203,11 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
                 "session_id": session_id,
                 "text": answer,
                 "end_reason": ended.reason,
-                "error": ended.error,
+                "error": mask(ended.error),
                 "attempts": ended.attempts,
                 "worker": ended.owner,
-            }
+            },
+            masks=False,
         )
     else:
         click.echo(answer or ended.error)

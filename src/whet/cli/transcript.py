@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 
 import apsw
 
+from whet.clock import local_minute
+from whet.config.load import load
+from whet.config.paths import Home
+from whet.config.schema import UiSettings
+from whet.contract.errors import WhetError
 from whet.contract.texts import plural
 from whet.store import facts, replay, sessions
 from whet.store.parts import list_entry_parts
@@ -22,9 +29,16 @@ from whet.terminal.wording import count, printable
 _UNSTYLED = {"TERM": "dumb"}
 
 
-def render(connection: apsw.Connection, row: SessionRow, *, full: bool = False) -> str:
+def load_ui(home: Home) -> UiSettings:
+    """Return the settings of the display, or the defaults if the settings can't be read."""
+    with suppress(WhetError):
+        return load(home, environ=os.environ).settings.ui
+    return UiSettings()
+
+
+def render(connection: apsw.Connection, row: SessionRow, ui: UiSettings, *, full: bool = False) -> str:
     """Return the whole text of a session. `full` shows pastes, arguments and results of calls unabridged."""
-    past = begin_text(full=full)
+    past = begin_text(ui, full=full)
     key = sessions.key_of(connection, row.id)
     turns = replay.list_turns(connection, row.id, 0, SEQ_LIMIT)
     entries = replay.list_entries(connection, row.id, 1, SEQ_LIMIT)
@@ -38,15 +52,19 @@ def render(connection: apsw.Connection, row: SessionRow, *, full: bool = False) 
     return "\n".join([*_head(row), past.text.rstrip("\n") or "\nNothing was said yet."])
 
 
-def begin_text(*, full: bool = False) -> PastTurns:
+def begin_text(ui: UiSettings, *, full: bool = False) -> PastTurns:
     """Return an empty text for parts of a conversation; it has no colours if stdout is not a terminal."""
-    painter = Painter() if output.has_colour() else Painter(_UNSTYLED, markdown=False)
-    return PastTurns(painter, Marks(), output.terminal_width(), is_full=full)
+    if output.has_colour():
+        painter = Painter(markdown=ui.markdown, theme=ui.theme)
+    else:
+        painter = Painter(_UNSTYLED, markdown=False)
+    width = output.terminal_width()
+    return PastTurns(painter, Marks(), width, is_full=full, show_reasoning=ui.show_reasoning)
 
 
 def _head(row: SessionRow) -> Iterator[str]:
     yield style_text(printable(row.title) or "(untitled)", "bold")
-    parts = [row.id, row.started[:16].replace("T", " "), row.model or row.provider, row.workspace]
+    parts = [row.id, local_minute(row.started), row.model or row.provider, row.workspace]
     parts += [
         plural(row.turns, "turn"),
         f"{count(row.usage.total_tokens)} tokens",

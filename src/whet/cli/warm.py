@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.clock import SystemClock
+from whet.clock import SystemClock, local_day
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.texts import plural
@@ -261,8 +261,8 @@ def _say_template(template: Template, stale: list[str], effects: list[Effect | N
     )
     created = template.imported_at or template.created_at
     click.echo(
-        f"{'imported' if template.imported_at else 'built'} {created[:10]}; at most {template.max_examples} "
-        f"examples and {template.budget_tokens:,} tokens in a session"
+        f"{'imported' if template.imported_at else 'built'} {local_day(created)}; at most"
+        f" {template.max_examples} examples and {template.budget_tokens:,} tokens in a session"
     )
     rows = zip(template.examples, stale, effects, strict=True)
     for number, (example, reason, effect) in enumerate(rows, 1):
@@ -275,7 +275,7 @@ def _say_template(template: Template, stale: list[str], effects: list[Effect | N
         if effect is not None:
             click.echo(wrap_text(_effect(effect), indent=3))
         if why:
-            origin = f"session {example.session_id}, message {example.message_seq}, {example.at[:10]}"
+            origin = f"session {example.session_id}, message {example.message_seq}, {local_day(example.at)}"
             click.echo(wrap_text(f"chosen: {example.chosen_because}", indent=3))
             click.echo(wrap_text(f"from: {origin}; for: {printable(example.context_hint)}", indent=3))
             click.echo(wrap_text(f"result: {printable(example.result_summary[:200])}", indent=3))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from whet.contract.forms import Address, Count, Rules, Seconds, Variables
+from whet.contract.forms import Address, Rules, Seconds, Variables
 
 ApprovalMode = Literal["ask", "auto", "deny"]
 HookEvent = Literal["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop"]
@@ -62,9 +62,9 @@ class ConfirmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_env: Variables = "CONFIRMATION_TOKEN"
     """The variable that holds the agent's submit token; without it, the one that the first start of
     `whet confirm serve` left in this home."""
-    timeout_s: Count = 300
-    """How long a human has to decide; no decision by then is a denial. The service reads less than 30 as 30
-    and more than its own limit (3600) as that."""
+    timeout_s: Annotated[int, msgspec.Meta(ge=30)] = 300
+    """How long a human has to decide; no decision by then is a denial. The service's own limit (3600) ends
+    longer ones."""
     actions: Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "action"})] = ()
     """Rules such as `terminal(make release *) = publish_package`; `... = none` exempts. They come before
     the defaults."""

@@ -95,6 +95,17 @@ def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
     return merged
 
 
+def list_known_secrets(home: Home, environ: Mapping[str, str]) -> list[str]:
+    """Return the secrets of .env and the environment, without those in the system's keyring and none of a
+    .env that can't be read."""
+    try:
+        values = read_env(home).values
+    except ConfigError:
+        values = {}
+    pairs = (*values.items(), *environ.items())
+    return [value for name, value in pairs if is_secret_name(name) and value != IN_KEYRING]
+
+
 def is_secret_name(name: str) -> bool:
     """Return whether a variable's name suggests that its value is secret."""
     return _SECRET.search(name.upper()) is not None

@@ -22,7 +22,7 @@ from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.conversations.session_parts import SessionExtras
 from whet.app.conversations.sessions import SessionOpener
-from whet.app.helpers.follow_up_turns import run_with_followups
+from whet.app.helpers.follow_up_turns import list_unmerged, run_with_followups
 from whet.app.plugins import parts as plugin_parts
 from whet.app.services import Services
 from whet.beneath import explain_failure, replace_file
@@ -86,6 +86,9 @@ async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunR
             )
         session = await _open_session(app.sessions, schedule, run)
         outcome = await _run_turn(app.sessions, session, schedule, run)
+        if lines := await list_unmerged(app.sessions.helpers, session):
+            note, text = "; ".join(filter(None, (outcome.note, *lines))), "\n\n".join((outcome.text, *lines))
+            outcome = RunResult(outcome.result, note, text)
         return await _deliver(app.services, schedule, outcome)
     except (ConfigError, NotFound) as error:
         return _failure(error)

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import click
 import msgspec
 
-from whet.clock import Clock
+from whet.clock import Clock, local_time
 from whet.contract.messages import Usage
+from whet.log import mask
 from whet.terminal.wording import clip, columns, printable_styled
 
 _GAP = 2
@@ -52,14 +53,30 @@ class Column(Generic[R]):
     least: int = 12
 
 
-def emit_json(value: object) -> None:
-    """Print one JSON document and nothing else."""
+def emit_json(value: object, *, masks: bool = True) -> None:
+    """Print one JSON document and nothing else, with secrets masked unless `masks` is False."""
+    if masks:
+        value = _mask_texts(msgspec.to_builtins(value, str_keys=True))
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
+def _mask_texts(value: object) -> object:
+    """Return JSON's value with secrets masked in each text."""
+    match value:
+        case str():
+            return mask(value)
+        case list():
+            return [_mask_texts(item) for item in cast("list[object]", value)]
+        case dict():
+            return {key: _mask_texts(item) for key, item in cast("dict[str, object]", value).items()}
+        case _:
+            return value
+
+
 def emit(facts: object, text: str, *, as_json: bool) -> None:
-    """Print a command's result: `facts` as JSON, or `text`, without what could drive a terminal."""
-    emit_json(facts) if as_json else click.echo(printable_styled(text))
+    """Print a command's result: `facts` as JSON, or `text`, without what could drive a terminal. Secrets are
+    masked."""
+    emit_json(facts) if as_json else click.echo(printable_styled(mask(text)))
 
 
 def emit_rows(
@@ -95,7 +112,7 @@ def style_text(text: str, style: str) -> str:
 def table(items: Sequence[R], shape: Sequence[Column[R]], *, width: int = 0) -> str:
     """Lay out one line per item in at most `width` columns (0: the terminal's width)."""
     width = width or terminal_width()
-    rows = [[column.cell(item) for column in shape] for item in items]
+    rows = [[mask(column.cell(item)) for column in shape] for item in items]
     visible = _visible_columns(shape, rows, width)
     widths = {index: _natural(shape, rows, index) for index in visible}
     spare = width - sum(widths.values()) - _GAP * (len(visible) - 1)
@@ -155,7 +172,7 @@ def wrap_text(text: str, *, indent: int = 0, width: int = 0) -> str:
     """Break `text` at spaces into indented lines of at most `width` columns (0: `wrap_width()`)."""
     width = (width or wrap_width()) - indent
     lines = [""]
-    for word in text.split():
+    for word in mask(text).split():
         if lines[-1] and columns(lines[-1]) + 1 + columns(word) > width:
             lines.append("")
         lines[-1] += (" " if lines[-1] else "") + word
@@ -178,7 +195,7 @@ def age(moment: str, now: datetime) -> str:
         return f"{seconds // 3600:.0f} h ago"
     if seconds < 30 * 86_400:
         return f"{seconds // 86_400:.0f} d ago"
-    return then.astimezone().strftime("%Y-%m-%d")
+    return local_time(then).strftime("%Y-%m-%d")
 
 
 def size(size_bytes: int) -> str:
@@ -204,8 +221,10 @@ def usage_cost(usage: Usage) -> str:
     return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
 
 
-def print_long(text: str) -> None:
-    """Print `text`, through the pager if stdout is a terminal that it does not fit on."""
+def print_long(text: str, *, masks: bool = True) -> None:
+    """Print `text`, through the pager if stdout is a terminal that it does not fit on. Secrets are masked
+    unless `masks` is False."""
+    text = mask(text) if masks else text
     height = _terminal().lines
     if sys.stdout.isatty() and text.count("\n") >= height - 1:
         click.echo_via_pager(text)

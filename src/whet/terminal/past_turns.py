@@ -36,14 +36,22 @@ _MAX_EDIT_ROWS = 400
 
 class PastTurns:
     """Renders parts of a stored conversation for a terminal of `width` columns. `is_full`: pastes, arguments
-    and results whole."""
+    and results whole. `show_reasoning`: the model's visible reasoning, too."""
 
-    def __init__(self, painter: Painter, marks: Marks, width: int, *, is_full: bool = False) -> None:
+    def __init__(
+        self,
+        painter: Painter,
+        marks: Marks,
+        width: int,
+        *,
+        is_full: bool = False,
+        show_reasoning: bool = False,
+    ) -> None:
         self._written: list[str] = []
         self._now_s = 0.0
         self._is_full = is_full
         surface = Surface(self._written.append, lambda: None, lambda: width)
-        self._view = TerminalTurnView(surface, painter, marks)
+        self._view = TerminalTurnView(surface, painter, marks, show_reasoning=show_reasoning)
         self._view.now_s = lambda: self._now_s
 
     @property

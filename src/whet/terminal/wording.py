@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from whet.clock import local_minute
 from whet.contract.events import (
     ApprovalDecided,
     Compaction,
@@ -225,7 +226,8 @@ def review_line(finished: ReviewFinished) -> str:
         case "failed":
             return f"the review of {finished.session_id or 'a session'} failed: {note}"
         case "waiting":
-            return f"the review of {finished.session_id} is tried again at {finished.until[:16]}Z: {note}"
+            until = local_minute(finished.until)
+            return f"the review of {finished.session_id} is tried again at {until}: {note}"
 
 
 def _confirmation_lines(event: ConfirmationAsked) -> str:

@@ -133,7 +133,7 @@ def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | str |
             raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
         factor = change(database, where, lambda tx: factors.enrol(tx, name, by=actor_name()))
     if as_json:
-        return emit_json({"name": name, "secret": factor.secret, "uri": factor.uri})
+        return emit_json({"name": name, "secret": factor.secret, "uri": factor.uri}, masks=False)
     click.echo(" ".join(factor.secret[at : at + 4] for at in range(0, len(factor.secret), 4)))
     click.echo(factor.uri)
     click.echo("Type the first line into an authenticator app; it is not shown again.", err=True)
@@ -152,7 +152,7 @@ def _find_file(database: ConfirmDatabase, where: ServicePaths, token_id: str) ->
 
 def _show_secret(token_id: str, secret: str, as_json: bool) -> None:
     if as_json:
-        return emit_json({"id": token_id, "token": secret})
+        return emit_json({"id": token_id, "token": secret}, masks=False)
     click.echo(secret)
     click.echo(f"id {token_id}; it is not shown again.", err=True)
 

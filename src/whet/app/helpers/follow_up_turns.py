@@ -43,14 +43,22 @@ async def run_followups(
 
 
 async def report_unmerged(helpers: LatePart[HelperRuns], session: Session, emit: Emit) -> None:
-    """Emit a notice for each helper whose edits are only in its own working tree, as the program ends: where
-    they are, and what merges them."""
+    """Emit a notice for each helper whose edits are only in its own working tree, as the program ends."""
+    for line in await list_unmerged(helpers, session):
+        emit(Notice(line, must_show=True))
+
+
+async def list_unmerged(helpers: LatePart[HelperRuns], session: Session) -> list[str]:
+    """Return a line for each helper whose edits are only in its own working tree: where they are, and what
+    merges them."""
     if helpers.created is None:
-        return
+        return []
+    lines: list[str] = []
     for row in await helpers.created.helpers_of(session.id):
         if row.tree is None or row.merge is not None or not Path(row.tree.place).exists():
             continue
         line = f"{row.name}'s edits are not merged, but in {row.tree.place}"
         if row.can_merge:
             line += f'. To merge them: whet chat --resume {session.id} -q "process wait {row.name}"'
-        emit(Notice(line, must_show=True))
+        lines.append(line)
+    return lines

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from whet.clock import iso
 from whet.contract.errors import ConfigError
 from whet.contract.texts import parse_typed_number, plural
+from whet.log import mask
 from whet.store import forks
 from whet.store.forks import TreeRow
 from whet.terminal import wording
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def title_text(node: TreeRow) -> str:
     """Return a session's title; a fork's is indented below the session that it was copied from."""
     marks = "[archived] " * node.row.archived + "[private] " * node.row.private
-    title = marks + (wording.printable(node.row.title) or "(no title)")
+    title = marks + (wording.printable(mask(node.row.title)) or "(no title)")
     return f"└{'──' * (node.depth - 1)} {title}" if node.depth else title
 
 

@@ -74,7 +74,8 @@ async def _show_last_turn(chat: ChatControl) -> None:
     entries, turn = await chat.services.database.read(lambda db: list_last_turn(db, log.session.id))
     number = turn.number if turn is not None else 0
     receipt = await chat.services.database.read(lambda db: build_receipt(db, log.live.key, number))
-    past = PastTurns(chat.painter, chat.marks, chat.width())
+    is_shown = chat.services.settings.ui.show_reasoning
+    past = PastTurns(chat.painter, chat.marks, chat.width(), show_reasoning=is_shown)
     past.add(list_entry_parts(entries))
     if turn is not None:
         past.end_turn(log.session.id, turn, receipt)

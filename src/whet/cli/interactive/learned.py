@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from whet.clock import local_minute
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.contract.texts import parse_typed_number, plural
@@ -70,7 +71,7 @@ async def _show_row(chat: ChatControl, number: int) -> None:
 
 def _lines(row: LedgerRow) -> list[str]:
     """Return a change in full: its text, its reason and the quotes that it rests on."""
-    lines = [f"change {row.id}, {row.at[:16]}Z: {row.action} {row.kind} {row.item} ({row.state})", ""]
+    lines = [f"change {row.id}, {local_minute(row.at)}: {row.action} {row.kind} {row.item} ({row.state})", ""]
     lines += [f"- {line}" for line in row.before.splitlines()]
     lines += [f"+ {line}" for line in row.after.splitlines()]
     if row.reason:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from whet.cli.interactive.recorded_steps import changed_paths, open_rewinding
+from whet.cli.interactive.selection_lists import pick_point
 from whet.contract.errors import ConfigError
 from whet.contract.texts import parse_typed_number
 from whet.terminal.wording import exact
 
 if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
-    from whet.rewind.rewinding import Point, Rewinding
+    from whet.rewind.rewinding import Point
     from whet.store.rewinds import Parts
 
 _PARTS: dict[str, Parts] = {"files": "files", "conversation": "conversation", "both": "both"}
@@ -27,28 +29,13 @@ async def files_line(chat: ChatControl, turn: int) -> str:
     return f"its files were not restored; /rewind {turn} files does that, /diff {turn} shows them"
 
 
-async def changed_paths(chat: ChatControl) -> dict[int, int]:
-    """Return the number of paths that the recorded steps of each turn have changed.
-
-    A fork has no steps of the turns that it copied.
-    """
-    changed: dict[int, int] = {}
-    for step in await _rewinding(chat).steps():
-        if step.kind == "step":
-            changed[step.turn] = changed.get(step.turn, 0) + step.paths
-    return changed
-
-
 async def rewind_session(chat: ChatControl, arguments: str) -> None:
     """Go back to a point. Without one, let the person pick a message; if they pick none, list the points."""
     from whet.cli.interactive import rewind_report  # noqa: PLC0415 - with all that rewinding needs
 
-    rewinding = _rewinding(chat)
+    rewinding = open_rewinding(chat)
     words = [word.removeprefix("--") for word in arguments.split()]
     if not words:
-        # It imports the changed paths from here.
-        from whet.cli.interactive.selection_lists import pick_point  # noqa: PLC0415
-
         if await pick_point(chat):
             return
         lines = rewind_report.points(await rewinding.steps())
@@ -81,7 +68,7 @@ async def show_diff(chat: ChatControl, arguments: str) -> None:
     turn = parse_typed_number(arguments)
     if arguments and turn is None:
         raise ConfigError(f"{arguments[:40]!r} is not a turn", hint="/diff, or /diff 3")
-    rewinding = _rewinding(chat)
+    rewinding = open_rewinding(chat)
     turn = await rewinding.last_changed_turn() if turn is None else turn
     diffs = await rewinding.diff(turn) if turn else []
     if not diffs:
@@ -97,12 +84,6 @@ async def show_diff(chat: ChatControl, arguments: str) -> None:
 
 
 _STYLES = {"+": "green", "-": "red"}
-
-
-def _rewinding(chat: ChatControl) -> Rewinding:
-    from whet.rewind.rewinding import Rewinding  # noqa: PLC0415 - the chat starts without it
-
-    return Rewinding(chat.services.recordings.get(), chat.session.log, chat.services.workspace)
 
 
 def _parse_words(words: list[str]) -> tuple[Point | None, Parts, set[str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from whet.cli.interactive.rewind_commands import changed_paths
+from whet.cli.interactive.recorded_steps import changed_paths
 from whet.store import sessions
 from whet.store.export import iter_messages, iter_with_turns
 from whet.store.parts import ConversationPart, last_exchange, list_parts, typed_text

@@ -365,3 +365,8 @@ SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
         local=_TERMINAL,
     ),
 )
+
+
+def is_built_in(name: str) -> bool:
+    """Return whether a built-in command has this name or alias."""
+    return any(name == command.name or name in command.aliases for command in SLASH_COMMANDS)

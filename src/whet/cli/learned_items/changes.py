@@ -18,7 +18,7 @@ import msgspec
 
 from whet.cli import stored
 from whet.cli.main import run_on_loop
-from whet.clock import SystemClock
+from whet.clock import SystemClock, local_minute
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
@@ -118,7 +118,7 @@ def accept_shown(
         if not asks:
             raise ConfigError(NOT_SHOWN, hint="without --json it is shown, with its digest")
         head = "change {}, not in force yet: {}\n{}\n"
-        print_long("\n".join(head.format(row.id, summary(row), text) for row, text in shown))
+        print_long("\n".join(head.format(row.id, summary(row), text) for row, text in shown), masks=False)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(NOT_SHOWN, hint=f"the same command with --digest {expected}")
         undo = ", ".join(f"whet undo {row.id}" for row in rows)
@@ -148,7 +148,7 @@ def change_lines(row: LedgerRow) -> list[str]:
     """Return the details of a change: author, time, reason, quoted messages and replaced text."""
     origin = row.origin
     lines = [f"change {row.id}: {summary(row)} ({row.action.replace('_', ' ')}), {row.state}"]
-    lines.append(f"  by      {_WHO[origin.write_origin]}, {row.at}")
+    lines.append(f"  by      {_WHO[origin.write_origin]}, {local_minute(row.at)}")
     where = origin.parent_session_id or origin.session_id
     if where:
         reviewed = f", in review {origin.session_id}" if origin.parent_session_id else ""

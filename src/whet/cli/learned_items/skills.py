@@ -22,14 +22,16 @@ from whet.cli.learned_items.changes import (
 from whet.cli.learned_items.skill_cases import skills_check
 from whet.cli.learned_items.skill_improve import skills_improve
 from whet.cli.learned_items.stats import skills_retire, skills_stats
+from whet.clock import local_minute
 from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import parse_typed_number, plural
-from whet.memory import intake, skill_store
+from whet.memory import intake, skill_format, skill_store
 from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake
 from whet.memory.library import SkillInfo
 from whet.memory.settling import select_newest
+from whet.memory.skill_changes import hash_files
 from whet.plugins.install import clone, is_git
 from whet.store import learned, ledger
 from whet.store.learned import Mark, Use
@@ -105,12 +107,15 @@ def _about(info: SkillInfo) -> str:
 def show(home: Home, name: str, file: str, as_json: bool) -> None:
     """Show a skill as the agent reads it, or one of its files."""
 
-    async def read(learning: LearningService) -> skill_store.Load:
-        return skill_store.load(learning.library, name, file)
+    async def read(learning: LearningService) -> tuple[skill_store.Load, str]:
+        info = learning.library.find(name)
+        tree = hash_files(skill_format.read(info.folder)) if info is not None else ""
+        return skill_store.load(learning.library, name, file), tree
 
-    load = with_learning(home, read)
+    load, tree_hash = with_learning(home, read)
     if as_json:
-        return emit_json({"name": name, "file": load.file, "hash": load.hash, "text": load.text})
+        facts = {"name": name, "hash": tree_hash, "file": load.file, "file_hash": load.hash}
+        return emit_json({**facts, "text": load.text})
     print_long(printable(load.text))
 
 
@@ -140,7 +145,7 @@ def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) 
         return emit_json({"changes": [as_object(row) for row in rows], "uses": uses})
     click.echo(changes_table(rows) if rows else "No change of a skill is stored.")
     for use in uses:
-        click.echo(f"loaded {use.at} in session {use.session_id}: {use.file} {use.hash}")
+        click.echo(f"loaded {local_minute(use.at)} in session {use.session_id}: {use.file} {use.hash}")
 
 
 @skills.command("validate")

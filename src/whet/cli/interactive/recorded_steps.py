@@ -1,0 +1,28 @@
+"""The recorded steps of a chat's session, for /rewind, /diff and the list of points to go back to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whet.cli.interactive.chat_control import ChatControl
+    from whet.rewind.rewinding import Rewinding
+
+
+async def changed_paths(chat: ChatControl) -> dict[int, int]:
+    """Return the number of paths that the recorded steps of each turn have changed.
+
+    A fork has no steps of the turns that it copied.
+    """
+    changed: dict[int, int] = {}
+    for step in await open_rewinding(chat).steps():
+        if step.kind == "step":
+            changed[step.turn] = changed.get(step.turn, 0) + step.paths
+    return changed
+
+
+def open_rewinding(chat: ChatControl) -> Rewinding:
+    """Return what rewinds the chat's session."""
+    from whet.rewind.rewinding import Rewinding  # noqa: PLC0415 - the chat starts without it
+
+    return Rewinding(chat.services.recordings.get(), chat.session.log, chat.services.workspace)
