@@ -6,6 +6,7 @@ child, several runs after a warm-up, peer and Whet in turn so that a drifting ma
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -91,8 +92,11 @@ def run_in(folder: Path, command: list[str], **environment: str) -> Sample:
 
 
 def _children() -> set[int]:
-    texts = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
-    return {int(pid) for text in texts for pid in text.split()}
+    pids: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # that thread has ended
+            pids |= {int(pid) for pid in path.read_text().split()}
+    return pids
 
 
 def _reap_orphans(before: set[int]) -> float:
