@@ -78,7 +78,7 @@ def _first_command(folder: Path, runs: int) -> Row:
     spent: dict[str, list[_Spent]] = {kind: [] for kind in _FIRST}
     for _ in range(runs):
         for kind, command in _FIRST.items():
-            subprocess.run(["cp", "-al", folder / "linked", folder / "first"], check=True)
+            shutil.copytree(folder / "linked", folder / "first", symlinks=True, copy_function=_link_linked)
             replies = [Reply(tool="terminal", arguments={"command": command})] if command else []
             spent[kind].append(_session(folder, [*replies, Reply(["done"])]))
             for path in (folder / "first", folder / "first-home"):
@@ -177,6 +177,14 @@ def _make_linked(folder: Path) -> str:
         cached.write_text(f"value = {number}\n" * (number % 300))
         os.link(cached, name)
     return "os.link"
+
+
+def _link_linked(source: str, target: str) -> None:
+    """Link a file that has other names, and copy any other: a repository has files of its own."""
+    if os.lstat(source).st_nlink > 1:
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
 
 
 def _count(root: Path) -> tuple[int, int]:

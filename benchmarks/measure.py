@@ -6,13 +6,16 @@ child, several runs after a warm-up, peer and Whet in turn so that a drifting ma
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import resource
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 _PR_SET_CHILD_SUBREAPER = 36
 _ORPHANS_S = 1.0
+_LIMIT_S = 300.0
 
 
 @dataclass
@@ -50,7 +54,8 @@ def run(command: list[str], **environment: str) -> Sample:
 
 def run_in(folder: Path, command: list[str], **environment: str) -> Sample:
     """Run `command` in `folder` to its end and measure it, with all that it started and that ended within a
-    second: what a sandbox runs is not waited for by the program. Raises if it fails."""
+    second: what a sandbox runs is not waited for by the program. Raises RuntimeError if it fails, also if it
+    does not end in five minutes, as a peer does that has answered and then waits."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = _children()
     began = time.perf_counter()
@@ -62,7 +67,10 @@ def run_in(folder: Path, command: list[str], **environment: str) -> Sample:
         env=clean_environment(**environment),
         cwd=folder,
         text=True,
+        start_new_session=True,
     )
+    limit = threading.Timer(_LIMIT_S, os.killpg, (process.pid, signal.SIGKILL))
+    limit.start()
     out, err = "", ""
     assert process.stdout and process.stderr
     out = process.stdout.read()
@@ -70,6 +78,7 @@ def run_in(folder: Path, command: list[str], **environment: str) -> Sample:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     wall_s = time.perf_counter() - began
+    limit.cancel()
     process.stdout.close()
     process.stderr.close()
     if process.returncode:
@@ -83,8 +92,11 @@ def run_in(folder: Path, command: list[str], **environment: str) -> Sample:
 
 
 def _children() -> set[int]:
-    texts = [path.read_text() for path in Path("/proc/self/task").glob("*/children")]
-    return {int(pid) for text in texts for pid in text.split()}
+    pids: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # that thread has ended
+            pids |= {int(pid) for pid in path.read_text().split()}
+    return pids
 
 
 def _reap_orphans(before: set[int]) -> float:

@@ -32,8 +32,8 @@ class Reply:
 
 
 class TimedServer:
-    """Sends its replies in turn, then short texts. `came_s` and `ended_s` are the times of requests and of
-    the ends of answers."""
+    """Sends its replies in turn, then short texts; a review gets a short text at any time. `came_s` and
+    `ended_s` are the times of requests and of the ends of answers, without reviews."""
 
     def __init__(self, replies: Sequence[Reply]) -> None:
         self._replies = list(replies)
@@ -70,7 +70,9 @@ class TimedServer:
             if line.startswith(b"GET"):
                 connection.sendall(_GET % len(_MODELS) + _MODELS)
                 continue
-            stream.read(size)
+            if _is_review(stream.read(size)):
+                self._answer(connection, Reply(["done"]))
+                continue
             self.came_s.append(time.perf_counter())
             self._answer(connection, self._replies.pop(0) if self._replies else Reply(["done"]))
             self.ended_s.append(time.perf_counter())
@@ -89,3 +91,9 @@ class TimedServer:
 
 def _chunk(event: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+def _is_review(body: bytes) -> bool:
+    """Return whether a request is a review's, which a chat makes beside its turns."""
+    texts = [message["content"] for message in json.loads(body)["messages"] if message["role"] == "user"]
+    return str(texts[-1]).startswith("Self-improvement review")

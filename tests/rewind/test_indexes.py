@@ -71,3 +71,17 @@ def test_a_record_of_an_older_version_goes_on(tmp_path: Path) -> None:
         (tmp_path / "work" / "b").unlink()
         assert end_step(workspace, number) == [("b", 0, 1)]
         assert [item.path for item in workspace.left_out()] == ["large"]
+
+
+def test_a_state_that_ended_keeps_no_stamp_and_a_current_one_does(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(record_two_steps(tmp_path)))
+    stamps = "SELECT mtime_ns, ctime_ns, inode FROM entries WHERE kind = 'left_out'"
+    status = (tmp_path / "work" / "large").stat()
+    assert [*connection.execute(stamps)] == [(status.st_mtime_ns, status.st_ctime_ns, status.st_ino)]
+    workspace = Workspace(tmp_path / "work", tmp_path / "home", RecordLimits(100), SystemClock())
+    with closing(workspace):
+        number, _ = begin_step(workspace, "s", 2, 1)
+        (tmp_path / "work" / "large").unlink()
+        end_step(workspace, number)
+    assert [*connection.execute(stamps)] == [(0, 0, 0)]
+    connection.close()
