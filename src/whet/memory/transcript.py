@@ -210,7 +210,8 @@ class QuotableTranscript:
             unit = self._add_condition(source, units.sentence_at(source.text, *span))
             if typed.is_quotation(source.text, *span, unit.text):
                 return Passage(quote, source, unit.text, "untrusted", "you report what others said")
-            return Passage(quote, source, unit.text, "user")
+            heading = units.sentences(typed.find_heading(source.text, unit.start))[-1:]
+            return Passage(quote, source, " ".join([*heading, unit.text]), "user")
         if source.role != "tool":
             return Passage(quote, source, quote, source.tier, source.why)
         unit = units.line_at(source.text, *span)
@@ -368,9 +369,9 @@ def _adds_to(old: str, new: str, claim: str) -> bool:
     before, after = join_words(old).split(), join_words(new).split()
     if (len(after) > _BARE_REPLY and before[:1] == after[:1]) or _changes_part(old, new):
         return True
-    if is_rejection(new) and _find_names(new).difference(before):
-        return True  # somebody else, or another thing
-    return _names_other_value(fold(new), old) and not _means_older(claim, old, new)
+    if _names_other_value(fold(new), old):
+        return not _means_older(claim, old, new)
+    return is_rejection(new) and not _find_names(new).issubset(before)  # somebody else, or another thing
 
 
 def _changes_part(old: str, new: str) -> bool:
