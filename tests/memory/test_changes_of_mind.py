@@ -50,21 +50,11 @@ def test_a_question_between_does_not_hide_the_newer_name() -> None:
     assert isinstance(given, GateVerdict) and given.text.index(said) < given.text.index(reply), given
 
 
-@pytest.mark.parametrize(
-    ("reply", "answer", "is_kept"),
-    [
-        ("great, thanks a lot", "You're welcome! Tell me what comes next.", False),
-        ("but not in May", "ok", True),
-        ("but not in May", "Understood, never in May then.", True),
-        ("hm, rather Bo", "The courier is Bo from now on.", True),
-    ],
-)
-def test_a_message_that_the_assistant_passed_over_is_no_part_of_a_statement(
-    reply: str, answer: str, is_kept: bool
-) -> None:
-    said = "Our courier is Bring."
+@pytest.mark.parametrize("answer", ["ok", "Understood, only from June on then.", "I keep costs low."])
+def test_a_condition_stays_whatever_the_assistant_answers(answer: str) -> None:
+    said, reply = "Feel free to order office supplies.", "but not in May"
     given = verdict([User(said), Say("Noted."), User(reply), Say(answer)], "x", said)
-    assert isinstance(given, GateVerdict) and (reply in given.text) is is_kept, given
+    assert isinstance(given, GateVerdict) and reply in given.text, given
 
 
 @pytest.mark.parametrize(

@@ -339,6 +339,12 @@ def test_a_condition_stays_with_its_statement(said: str, has_calls: bool, kept: 
     assert isinstance(found, GateVerdict) and found.text == f"“{kept}”"
 
 
+def test_an_item_of_a_list_keeps_the_line_above_the_list() -> None:
+    said = "Read this. From the customer:\n- Bo may order\n- Cy may only look"
+    found = verdict([User(said), Say("ok")], "Cy may look", "Cy may only look")
+    assert isinstance(found, GateVerdict) and found.text == "“From the customer: - Cy may only look”"
+
+
 @pytest.mark.parametrize("newer", ["wait no, Thursday", "Pardon, jeudi.", "Doch erst am Donnerstag."])
 def test_a_change_of_mind_stays_with_its_statement(newer: str) -> None:
     older = "The demo is on Tuesday."

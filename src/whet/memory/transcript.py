@@ -30,7 +30,6 @@ _NOTHING_CHARS = 8
 _SHORT_REPLY = 6
 _RELATED_REPLY = 12
 _BARE_REPLY = 4
-_OWN_WORDS = 3
 _MAX_REPLIES = 3
 _NO = re.compile(
     r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|never\s?mind|不|错|錯|违|違|いいえ|ちがう)(?!\w)"
@@ -120,8 +119,8 @@ class QuotableTranscript:
     def find_reply(self, passage: Passage) -> Passage | None:
         """Return the person's next message if it is short and about the same: "to Tomas, not to Ines".
 
-        It is if it shares a word or has another value, or if the assistant neither asked for it, nor did
-        anything about it, nor answered it with something else. A question between them does not count.
+        It is if it shares a word or has another value, or if the assistant neither asked for it nor did
+        anything about it. A question between them does not count.
         """
         mine = passage.source
         messages = [s for s in self.sources if s.seq > mine.seq and s.tier == s.role == "user"]
@@ -135,18 +134,8 @@ class QuotableTranscript:
         is_related = bool(set(content_words(passage.unit)) & set(content_words(reply.text)))
         is_related = is_related or (not is_answer and _names_other_value(reply.folded, passage.unit))
         limit = _RELATED_REPLY if is_related and not is_done else _SHORT_REPLY
-        is_near = is_related or (is_talk and not self._is_passed_over(passage.unit, reply))
-        is_kept = is_near and _is_short(reply.folded, limit)
+        is_kept = (is_related or is_talk) and _is_short(reply.folded, limit)
         return Passage(reply.text, reply, reply.text, "user") if is_kept else None
-
-    def _is_passed_over(self, statement: str, reply: SourceText) -> bool:
-        """Return whether the assistant answered a message in words of its own, none of which the message or
-        the statement has: "thanks" ends the topic."""
-        answer = next((s for s in self.sources if s.seq > reply.seq), None)
-        if answer is None or answer.role != "assistant":
-            return False
-        words = set(content_words(answer.text))
-        return len(words) >= _OWN_WORDS and words.isdisjoint(content_words(f"{statement} {reply.text}"))
 
     def _is_series(self, message: SourceText) -> bool:
         """Return whether the next message is the same one with another number, as tasks in a row are."""
@@ -210,7 +199,8 @@ class QuotableTranscript:
             unit = self._add_condition(source, units.sentence_at(source.text, *span))
             if typed.is_quotation(source.text, *span, unit.text):
                 return Passage(quote, source, unit.text, "untrusted", "you report what others said")
-            return Passage(quote, source, unit.text, "user")
+            heading = units.sentences(typed.find_heading(source.text, unit.start))[-1:]
+            return Passage(quote, source, " ".join([*heading, unit.text]), "user")
         if source.role != "tool":
             return Passage(quote, source, quote, source.tier, source.why)
         unit = units.line_at(source.text, *span)
@@ -368,9 +358,9 @@ def _adds_to(old: str, new: str, claim: str) -> bool:
     before, after = join_words(old).split(), join_words(new).split()
     if (len(after) > _BARE_REPLY and before[:1] == after[:1]) or _changes_part(old, new):
         return True
-    if is_rejection(new) and _find_names(new).difference(before):
-        return True  # somebody else, or another thing
-    return _names_other_value(fold(new), old) and not _means_older(claim, old, new)
+    if _names_other_value(fold(new), old):
+        return not _means_older(claim, old, new)
+    return is_rejection(new) and not _find_names(new).issubset(before)  # somebody else, or another thing
 
 
 def _changes_part(old: str, new: str) -> bool:

@@ -3,7 +3,7 @@
 The interface marks such text first: a terminal puts `<pasted>` around pasted text, and attachments and
 forwarded messages come in tags. If the interface marks everything, the rest was typed. Other unmarked text is
 judged by its structure: fenced blocks, quoted lines, mail headers, lines with the time of day, and everything
-below a line that ends in a colon. The words themselves are not considered.
+below a line that ends in a colon, but for a list. The words themselves are not considered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _NOTATION = re.compile(
     r"(?m)^[ \t]*(?:@@ |\+\+\+ |--- \S|diff --|\$ |[{\[]+\s*[\"{\[]"
     r"|[^\n;\t]*[;\t](?=\S)[^\n]*\n[^\n;\t]*[;\t](?=\S))[^\n]*(?:\n(?!\n)[^\n]*)*"
 )
-_BELOW_COLON = re.compile(r"(?m)[:：][ \t]*\n")
+_ITEM = r"[ \t]*(?:[-*+•◦▪·–—]|\d{1,2}[.)])[ \t]+(?![\"\w.-]+[:=]\s)\S[^\n]*"
+# People type lists of short lines, and then at most one line more. Indented lines and keys are notation.
+_LIST = rf"\s*^{_ITEM}(?:\n{_ITEM})+(?:\n+[^\s-][^\n]*)?\s*\Z"
+_BELOW_COLON = re.compile(rf"(?m)[:：][ \t]*\n(?!{_LIST})")
 # "The customer wrote this: All of it goes to ...": a long introduction, then a complete sentence.
 _AFTER_COLON = re.compile(
     r"(?:(?<=^)|(?<=[.!?。！？]\s)|(?<=\n))(?:[^\s:：]+[ \t]+){3,}[^\s:：]+[:：]"
@@ -60,6 +63,18 @@ def split(text: str, *, is_marked: bool = False) -> tuple[str, str]:
     for pattern in (_QUOTED,) if is_marked else (_STAMPED, _NOTATION, _QUOTED):
         own_text = pattern.sub(take, own_text)
     return own_text.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
+
+
+def find_heading(text: str, start: int) -> str:
+    """Return the line that ends in a colon above the list whose item holds `start`, or an empty string."""
+    begin = text.rfind("\n", 0, start) + 1
+    line = text[begin:].partition("\n")[0]
+    above = [line for line in text[:begin].splitlines() if line.strip()]
+    while above and re.fullmatch(_ITEM, line):
+        line = above.pop().rstrip()
+        if line.endswith((":", "：")):
+            return line.strip()
+    return ""
 
 
 def is_quotation(text: str, start: int, end: int, statement: str) -> bool:
