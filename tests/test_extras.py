@@ -23,7 +23,6 @@ GIT = '{ name = "whet-agent", git = "https://git.example/whet" }'
         (GIT, "uv tool install --force 'whet-agent[slack] @ git+https://git.example/whet'"),
         ('{ name = "whet-agent" }', "uv tool install --force 'whet-agent[slack]'"),
         ('{ name = "other" }', "pip install 'whet-agent[slack]'"),
-        ("1", "pip install 'whet-agent[slack]'"),
     ],
 )
 def test_a_tool_of_uv_is_installed_again_with_all_its_extras(
