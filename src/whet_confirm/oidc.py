@@ -122,9 +122,9 @@ def import_jwt() -> None:
     try:
         import jwt as jwt  # noqa: PLC0415 a third of a second, and an extra
     except ImportError as error:
-        raise ConfigError(
-            "signing in with a provider needs PyJWT", hint="pip install 'whet-agent[oidc]'"
-        ) from error
+        from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
+
+        raise ConfigError("signing in with a provider needs PyJWT", hint=install_command("oidc")) from error
 
 
 class OidcProvider:

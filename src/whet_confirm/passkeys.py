@@ -80,9 +80,9 @@ def import_webauthn() -> None:
     try:
         import webauthn as webauthn
     except ImportError as error:
-        raise ConfigError(
-            "passkeys need the package webauthn", hint="pip install 'whet-agent[passkeys]'"
-        ) from error
+        from whet.extras import install_command
+
+        raise ConfigError("passkeys need the package webauthn", hint=install_command("passkeys")) from error
 
 
 def vote_challenge(verdict: str, digest: str) -> bytes:

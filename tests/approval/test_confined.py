@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -347,7 +348,7 @@ def test_a_program_that_names_no_host_runs_inside_and_is_asked_about_once_it_wan
 
 @pytest.mark.parametrize(
     ("command", "host"),
-    [("curl example.com", "example.com"), ("ssh me@box ls", "box"), ("kubectl delete pod x", "any")],
+    [("curl example.com", "example.com"), ("telnet 1.2.3.4", "1.2.3.4"), ("kubectl delete pod x", "any")],
 )
 def test_a_host_that_is_named_and_a_change_elsewhere_are_asked_about_before(
     tmp_path: Path, command: str, host: str
@@ -355,6 +356,20 @@ def test_a_host_that_is_named_and_a_change_elsewhere_are_asked_about_before(
     bench, _ = confined(tmp_path, "no")
     assert bench.sh(command).verdict == "deny"
     assert bench.person.asked[0].opening.startswith(f"reach {host}")
+
+
+@pytest.mark.parametrize(
+    ("url", "opening"),
+    [("https://a.example/x", "reach a.example"), ("me@a.example:x", "run"), ("a.example:x", "run")],
+)
+def test_a_remote_by_ssh_is_asked_about_as_what_runs_only_outside(
+    tmp_path: Path, url: str, opening: str
+) -> None:
+    bench, _ = confined(tmp_path, "no")
+    for words in (["init", "-q"], ["remote", "add", "origin", url]):
+        subprocess.run(["git", *words], cwd=bench.workspace, check=True)
+    assert bench.sh("git fetch").verdict == "deny"
+    assert bench.person.asked[0].opening.startswith(opening)
 
 
 @pytest.mark.parametrize(

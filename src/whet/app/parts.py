@@ -92,8 +92,10 @@ def open_tracing(settings: Settings, source: str, database: StateDatabase) -> Tr
     try:
         from whet.app.tracing import Tracing  # noqa: PLC0415 - brings packages of an extra, 300 ms
     except ImportError as error:
+        from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
+
         raise ConfigError(
-            "traces.url needs OpenTelemetry's packages", hint="pip install 'whet-agent[otel]'"
+            "traces.url needs OpenTelemetry's packages", hint=install_command("otel")
         ) from error
     return Tracing(settings.traces.url, source, database)
 

@@ -26,6 +26,9 @@ from whet.shell.words import Word
 _OUTSIDE = Opening("run", UNCONFINED)
 _HOST = late_pattern(r"(?:[a-z][\w+.-]*://(?:[^/@\s]*@)?|[\w.-]+@)(\[[0-9a-f:.]+\]|[\w.-]+)", re.IGNORECASE)
 _BARE_HOST = late_pattern(r"((?:[\w-]+\.)+[a-z]{2,}|\d+(?:\.\d+){3}|localhost)(?:[:/].*)?", re.IGNORECASE)
+_REMOTE_COPY = late_pattern(r"[\w.@-]+:(?!\\)")
+_SSH_WORD = late_pattern(r"ssh://|[\w.-]+@[\w.-]+:")
+_SSH_REMOTE = late_pattern(r"ssh://|(?:[\w.-]+@)?[\w.-]+:(?!//)")
 _WORDS_ONLY = frozenset(("echo", "printf", "cd", "export", "test", "[", "alias", "basename", "dirname"))
 _LAST_IS_WRITTEN = frozenset(("cp", "ln", "install", "rsync"))
 
@@ -50,7 +53,9 @@ class Needs:
             self._add(self._paths(name, words, setting, reads))
 
     def add_network(self, name: str, words: Sequence[Word], setting: CommandSetting) -> None:
-        """Add a simple command that connects."""
+        """Add a simple command that connects. The sandbox has a proxy for HTTP, but none for ssh."""
+        if _connects_by_ssh(name, words, setting):
+            self._add([_OUTSIDE])
         self._add(Opening("reach", host) for host in _hosts(name, words, setting) if host)
 
     def add_written_file(self, target: Word, setting: CommandSetting) -> None:
@@ -93,6 +98,17 @@ class Needs:
         is_whole_home = within(self._scope.home, full) or within(full, self._scope.whet_home)
         opening = Opening("write" if kind == "write" else "read", full)
         yield _OUTSIDE if is_whole_home and not is_temporary(full) else opening
+
+
+def _connects_by_ssh(name: str, words: Sequence[Word], setting: CommandSetting) -> bool:
+    """Return whether rsync or git connects by ssh, or by rsync's own protocol."""
+    if name not in ("rsync", "git"):
+        return False
+    addresses = [word.text for word in operands(words)]
+    pattern = _REMOTE_COPY if name == "rsync" else _SSH_WORD
+    if name == "git" and setting.cwd is not None and not any(_HOST.search(text) for text in addresses):
+        addresses, pattern = remote_urls(setting.cwd), _SSH_REMOTE
+    return any(pattern.match(address) for address in addresses)
 
 
 def _hosts(name: str, words: Sequence[Word], setting: CommandSetting) -> list[str]:

@@ -116,7 +116,9 @@ def _load_ours(kind: str) -> Platform:
 
 def missing_extra(package: str, extra: str) -> SendFailed:
     """Return the failure of a channel whose package is not installed, with the command that installs it."""
-    return SendFailed(f"{package} is not installed: pip install 'whet-agent[{extra}]'", is_final=True)
+    from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
+
+    return SendFailed(f"{package} is not installed: {install_command(extra)}", is_final=True)
 
 
 def _load_platform(kind: str) -> Platform:

@@ -29,7 +29,9 @@ def acp(home: Home, /, **values: Any) -> None:
     It needs the extra acp: pip install 'whet-agent[acp]'
     """
     if importlib.util.find_spec("acp") is None:
-        raise ConfigError("the editor protocol is not installed", hint="pip install 'whet-agent[acp]'")
+        from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
+
+        raise ConfigError("the editor protocol is not installed", hint=install_command("acp"))
     if sys.stdin.isatty():
         raise ConfigError(
             "this is for an editor to start, not for a terminal",

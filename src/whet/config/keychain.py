@@ -55,9 +55,11 @@ def read_key(home: Home, name: str) -> str:
 def _open_ring() -> tuple[_Ring, tuple[type[Exception], ...]]:
     """Return the keyring, and the exceptions that it raises when it fails."""
     if find_spec("keyring") is None:
+        from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
+
         raise ConfigError(
             "a key is in the system's keyring, and the extra for that is not installed",
-            hint="pip install 'whet-agent[keyring]'",
+            hint=install_command("keyring"),
         )
     import keyring  # noqa: PLC0415 - as above
     from keyring.errors import KeyringError  # noqa: PLC0415 - as above

@@ -44,6 +44,8 @@ def needs_driver() -> Generator[None]:
     except ImportError as error:
         if not (error.name or "psycopg").startswith("psycopg"):
             raise
+        from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
+
         raise ConfigError(
-            "the driver for a team's database is not installed", hint="pip install 'whet-agent[team]'"
+            "the driver for a team's database is not installed", hint=install_command("team")
         ) from error

@@ -219,9 +219,11 @@ def _gepa() -> Any:
     try:
         return importlib.import_module("gepa")
     except ImportError as error:
+        from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
+
         raise ConfigError(
             "improving skills needs GEPA, which is not installed",
-            hint="pip install 'whet-agent[improve]'",
+            hint=install_command("improve"),
         ) from error
 
 

@@ -86,7 +86,9 @@ def _pdf(stream: BinaryIO) -> Pages:
         from pypdf import PdfReader  # noqa: PLC0415 - 0.3 s of CPU; few sessions read a PDF
         from pypdf.errors import PyPdfError  # noqa: PLC0415 - the same
     except ImportError as error:
-        raise ToolError("reading PDF needs pypdf", hint="pip install 'whet-agent[documents]'") from error
+        from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
+
+        raise ToolError("reading PDF needs pypdf", hint=install_command("documents")) from error
     try:
         reader = PdfReader(stream)
         if reader.is_encrypted and not reader.decrypt(""):
