@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
+from tests.app.opened import ask, practice_model
 from tests.cli.running import Tty, chatting, flags, run
+from whet.app.build import App
+from whet.config.paths import find_home
+from whet.config.schema import Settings
+from whet.contract.protocols import ApprovalRequest, NobodyPresent
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -27,12 +34,12 @@ def test_a_new_home_has_no_agents(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_session_is_seen_from_elsewhere_while_it_waits_and_can_be_stopped(folder: Path) -> None:
-    ask = PracticeCall("clarify", json.dumps({"question": "Which colour?"}))
+    question = PracticeCall("clarify", json.dumps({"question": "Which colour?"}))
     write = PracticeCall("write_file", json.dumps({"path": "a.txt", "content": "a\n"}))
     script = [
         ScriptedReply("", tool_calls=(write,)),
         ScriptedReply("Done."),
-        ScriptedReply("", tool_calls=(ask,)),
+        ScriptedReply("", tool_calls=(question,)),
     ]
     with chatting(folder, script) as (_, tty):
         tty.type("write it\r", "Enter alone is no:")
@@ -54,6 +61,26 @@ def test_a_session_is_seen_from_elsewhere_while_it_waits_and_can_be_stopped(fold
         tty.wait_for("cancelled")
         assert [row["state"] for row in agents(folder)] == ["stopped"]
         assert tty.leave("/quit\r") == 0
+
+
+@pytest.mark.slow
+async def test_a_turn_in_another_program_is_shown_with_how_to_stop_it_there(folder: Path) -> None:
+    outcomes: list[tuple[int, str, str]] = []
+
+    class LookingPerson(NobodyPresent):
+        async def approve(self, request: ApprovalRequest) -> None:
+            for words in ("show", "stop"):
+                outcomes.append(await asyncio.to_thread(run, ["agents", words, request.session_id], folder))
+
+    write = PracticeCall("write_file", json.dumps({"path": "a.txt", "content": "a\n"}))
+    with PracticeServer(script=[ScriptedReply("", tool_calls=(write,)), ScriptedReply("Done.")]) as server:
+        settings = Settings(model=practice_model(server.base_url))
+        app = await App.start(find_home(), settings, {}, LookingPerson(), folder, source="api")
+        async with aclosing(app):
+            await ask(await app.new_session(), "write it")
+    (_, shown, _), (code, _, refusal) = outcomes
+    assert "answer it at its api" in shown and "whet agents stop" not in shown
+    assert code == 1 and "runs in another program (api)" in refusal
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def stop(home: Home, session: str, as_json: bool) -> None:
     row = _find(home, session)
     if row.state not in ("running", "waiting"):
         raise WhetError(f"no turn of session {row.id} runs: {row.state}")
-    if row.source != "cli" or row.parent or row.host != os.uname().nodename:
+    if not _can_stop(row):
         raise WhetError(
             f"session {row.id} runs in another program ({row.source}), which would end with it",
             hint="stop it there: its page, its chat, or /jobs in the session that it works for",
@@ -108,8 +108,14 @@ def _describe(row: AgentRow) -> str:
     return f"{row.title or '(no title)'}{f' — {row.detail}' if row.detail else ''}"
 
 
+def _can_stop(row: AgentRow) -> bool:
+    """Return whether a signal to the session's process stops its turn and nothing else."""
+    return row.source == "cli" and not row.parent and row.host == os.uname().nodename
+
+
 def _next_steps(row: AgentRow) -> list[str]:
     if row.state in ("running", "waiting"):
         where = "its terminal" if row.source == "cli" else f"its {row.source}"
-        return [f"answer it at {where}; whet agents stop {row.id} stops the turn"]
+        stop = f"; whet agents stop {row.id} stops the turn" if _can_stop(row) else ""
+        return [f"answer it at {where}{stop}"]
     return [f"whet --resume {row.id} goes on with it"]

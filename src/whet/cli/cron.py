@@ -97,7 +97,7 @@ cron: click.Group = click.Group("cron", help="Have the agent work at set times."
 @click.option(
     "--quiet", default="", metavar="22:00-07:00", help="Send chats nothing then, and everything afterwards."
 )
-@click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="A run's limit.")
+@click.option("--timeout", "timeout_s", type=_SECONDS, metavar="SECONDS", help="Each turn's limit.")
 @home_and_json
 def add(home: Home, expression: str | None, at: str | None, as_json: bool, **options: Any) -> None:
     """Add a schedule: a cron EXPRESSION of five fields, or one time with --at.
