@@ -12,6 +12,7 @@ import ast
 import functools
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.measure import ROOT
@@ -22,6 +23,7 @@ _EVALS = evals.__name__
 _OWN = ("whet", "whet_confirm", "whet_lab")
 _MODULE = re.compile(r"\w+(?:\.\w+)*")
 _NAME = re.compile(r"`(\w+\.\w+)`")
+_RUN_MODULE = re.compile(r"-m (\w+(?:\.\w+)+)")
 
 
 class SettingsDiffer(Exception):
@@ -88,15 +90,26 @@ def _file_of(module: str, root: Path) -> Path | None:
 
 @functools.cache
 def _imports_of(path: Path, root: Path) -> tuple[str, ...]:
+    roots = (*_OWN, "benchmarks", "tests")
+    names = _names_in(parse(path))
+    return tuple(name for name in names if name.split(".")[0] in roots and _MODULE.fullmatch(name))
+
+
+def _names_in(tree: ast.AST) -> list[str]:
+    """Return what a program imports and what it may start as a process: a script, a module, or a program that
+    is written as a text."""
     names: list[str] = []
-    for node in ast.walk(parse(path)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # A script that the benchmark starts as a process of its own.
-            names.append(node.value if "." in node.value else f"benchmarks.loops.{node.value}")
-            names.append(f"benchmarks.loops.{node.value.removesuffix('.py')}")
-    roots = (*_OWN, "benchmarks", "tests")
-    return tuple(name for name in names if name.split(".")[0] in roots and _MODULE.fullmatch(name))
+            text = node.value
+            names.append(text if "." in text else f"benchmarks.loops.{text}")
+            names.append(f"benchmarks.loops.{text.removesuffix('.py')}")
+            names += _RUN_MODULE.findall(text)
+            if "import " in text:
+                with suppress(SyntaxError):
+                    names += _names_in(ast.parse(text))
+    return names

@@ -113,6 +113,31 @@ def test_a_row_older_than_the_code_it_measures_is_marked(tmp_path: Path) -> None
     assert changes_since("0" * 40, paths, tmp_path) is None
 
 
+@pytest.mark.slow
+def test_every_benchmark_measures_code_of_the_program() -> None:
+    from benchmarks.__main__ import BENCHMARKS
+
+    paths = {name: measured_paths(name, run) for name, run in BENCHMARKS.items()}
+    assert [name for name, found in paths.items() if not any(path.startswith("src") for path in found)] == []
+
+
+def test_a_program_in_a_text_and_a_module_that_a_command_names_are_measured_too(tmp_path: Path) -> None:
+    text = """_PROGRAM = '''
+import asyncio
+from benchmarks.first import work
+'''
+_COMMAND = "python -m benchmarks.second"
+"""
+    write_benchmark(tmp_path, text)
+    for name in ("first", "second"):
+        (tmp_path / "benchmarks" / f"{name}.py").write_text("work = 1\n")
+    assert measured_paths("planted", run_planted, tmp_path)[:2] == (
+        "benchmarks/first.py",
+        "benchmarks/planted.py",
+    )
+    assert "benchmarks/second.py" in measured_paths("planted", run_planted, tmp_path)
+
+
 def test_the_page_prints_what_differs_where_and_how_old_beside_each_figure() -> None:
     row = Row("x", "a thing", "≤ 1 ms", "0.5 ms", "-", True, "python -m benchmarks x")
     stored = Stored(row, "`sandbox.mode` off", "2 cores of Z", "2026-11-28", "abcd1234")

@@ -50,6 +50,16 @@ def test_a_program_runs_turns_and_reads_events(tmp_path: Path) -> None:
         assert len(agent.messages) == 8
 
 
+def test_a_home_and_a_folder_may_be_texts(tmp_path: Path) -> None:
+    folder, home = str(tmp_path), str(tmp_path / "home of its own")
+    with (
+        PracticeServer(script=[ScriptedReply("Yes.")]) as server,
+        whet.Agent(settings=settings(server), workspace=folder, home=home) as agent,
+    ):
+        assert agent.run("are you there?").text == "Yes."
+    assert (tmp_path / "home of its own" / "state.db").is_file()
+
+
 def test_what_reviews_learned_meanwhile_is_told_once(home: Path, tmp_path: Path) -> None:
     with PracticeServer() as server:
         with whet.Agent(settings=settings(server), workspace=tmp_path) as agent:

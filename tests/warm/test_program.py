@@ -24,7 +24,7 @@ def test_a_program_builds_lists_loads_and_deletes(tmp_path: Path, clock: FixedCl
     built = whet.build_warm("work", tags=["a"], scope=MiningScope(min_messages=1), home=home)
     assert built.template.examples and built.sessions
     assert [(row.name, row.tags) for row in whet.list_warm(home=home)] == [("work", ("a",))]
-    template = whet.load_warm("work", home=home, apply_to=tmp_path)
+    template = whet.load_warm("work", home=str(home), apply_to=str(tmp_path))
     assert template.examples == built.template.examples
     whet.delete_warm("work", home=home)
     assert whet.list_warm(home=home) == []

@@ -43,8 +43,8 @@ class AgentOptions(TypedDict, total=False):
 
     settings: Mapping[str, object]
     session_id: str
-    workspace: Path
-    home: Path
+    workspace: Path | str
+    home: Path | str
     person: Person
     tools: Sequence[Tool | Callable[..., object]]
 
@@ -140,9 +140,9 @@ class AsyncAgent:
 
     async def __aenter__(self) -> Self:
         options = self._options
-        home = Home(options["home"]) if "home" in options else find_home()
+        home = Home(Path(options["home"])) if "home" in options else find_home()
         settings = load(home, options.get("settings", {}), environ=os.environ).settings
-        workspace = (options.get("workspace") or Path.cwd()).absolute()
+        workspace = Path(options.get("workspace") or Path.cwd()).absolute()
         person = options.get("person", NobodyPresent())
         secrets = load_secrets(home, os.environ)
         app = await App.start(home, settings, secrets, person, workspace, source="api")

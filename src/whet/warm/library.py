@@ -28,7 +28,7 @@ def build_warm(
     tags: Sequence[str] = (),
     scope: MiningScope | None = None,
     with_changes: bool = False,
-    home: Path | None = None,
+    home: Path | str | None = None,
 ) -> Built:
     """Mine the stored sessions and write the template `name`; `scope` narrows them. Raises WhetError."""
     options = BuildOptions(name=name, description=description, tags=tuple(tags), with_changes=with_changes)
@@ -36,28 +36,30 @@ def build_warm(
         return templates.build(options, scope or MiningScope())
 
 
-def list_warm(*, home: Path | None = None) -> list[Listed]:
+def list_warm(*, home: Path | str | None = None) -> list[Listed]:
     """Return every template with its measured effect. Raises WhetError."""
     with _open_templates(home) as templates:
         return templates.list_rows()
 
 
-def load_warm(name: str, *, home: Path | None = None, apply_to: Path | None = None) -> Template:
+def load_warm(name: str, *, home: Path | str | None = None, apply_to: Path | str | None = None) -> Template:
     """Return a template. With `apply_to`, the next session in that folder starts with it; this is durable on
     return. Raises WhetError."""
     with _open_templates(home) as templates:
-        return templates.load(name) if apply_to is None else templates.apply(name, str(apply_to.resolve()))
+        if apply_to is None:
+            return templates.load(name)
+        return templates.apply(name, str(Path(apply_to).resolve()))
 
 
-def delete_warm(name: str, *, home: Path | None = None) -> None:
+def delete_warm(name: str, *, home: Path | str | None = None) -> None:
     """Remove a template. Raises WhetError."""
     with _open_templates(home) as templates:
         templates.delete(name)
 
 
 @contextmanager
-def _open_templates(folder: Path | None) -> Generator[WarmTemplates]:
-    home, clock = Home(folder) if folder is not None else find_home(), SystemClock()
+def _open_templates(folder: Path | str | None) -> Generator[WarmTemplates]:
+    home, clock = Home(Path(folder)) if folder is not None else find_home(), SystemClock()
     home.ensure()
     load_secrets(home, os.environ)  # so that the redaction knows their values
     with closing(open_store(home, clock)) as database:

@@ -64,7 +64,7 @@ def learning(home: Home, /, **options: Any) -> None:
     same command goes on.
 
     \b
-    whet eval learning                          20 worlds, all arms, a few minutes
+    whet eval learning                          20 worlds, all arms, ten minutes of CPU
     whet eval learning --seeds 3 --arms off,ours
     whet eval learning --project                outputs of the size of daily work; needs git
     whet eval learning --tasks tasks.yaml       your tasks, your model; costs what your model costs
