@@ -177,6 +177,21 @@ def test_an_unwritable_home_shows_the_bugs_stack_instead(tmp_path: Path) -> None
     assert "ZeroDivisionError" in result.stderr
 
 
+def test_a_file_that_the_system_refuses_is_one_line_also_without_a_log(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    code = (
+        PROBE
+        + "from whet.cli import group\ngroup.whet.callback = lambda **given: open('/nowhere/here')\nmain()"
+    )
+    result = start("config", "path", code=code, WHET_HOME=str(blocker / "home"))
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [
+        "error: /nowhere/here: No such file or directory",
+        "hint: check its owner, its rights and the free space",
+    ]
+
+
 WAITING = (
     PROBE + "import click, time\nfrom whet.cli import version\n"
     "@click.command()\n"

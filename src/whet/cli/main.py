@@ -245,7 +245,10 @@ def _end(number: int) -> NoReturn:
 
 
 def report_bug(kind: type[BaseException], error: BaseException, stack: TracebackType | None) -> None:
-    """Write an unexpected error's traceback to the log and one line to stderr; Python then exits with 1."""
+    """Write an unexpected error's traceback to the log and one line to stderr; Python then exits with 1.
+
+    A file that the system refused is no bug of the program: the line names it, with or without a log.
+    """
     import logging
 
     from whet import log
@@ -262,6 +265,12 @@ def report_bug(kind: type[BaseException], error: BaseException, stack: Traceback
     lines = str(error).splitlines() or [""]
     has_log = path is not None and path.exists()
     log_hint = f"; details in {path}" if has_log else ""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        refused = log.mask(f"{error.filename}: {error.strerror}")
+        sys.stderr.write(
+            f"error: {refused}\nhint: check its owner, its rights and the free space{log_hint}\n"
+        )
+        return
     sys.stderr.write(f"error: unexpected {kind.__name__}: {log.mask(lines[0])[:200]}{log_hint}\n")
     if not has_log:
         sys.__excepthook__(kind, error, stack)
