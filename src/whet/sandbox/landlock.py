@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -60,20 +60,21 @@ def landlock_rules(
     """
     every = (1 << (_LAST_RIGHT_OF_ABI.get(min(abi, 5), 14) + 1)) - 1
     writing = every & ~_NODES & ~_DEVICE_REQUESTS
-    hidden = frozenset(map(str, policy.hidden_paths()))
-    above = frozenset(str(parent) for path in policy.hidden_paths() for parent in path.parents)
     granted: dict[str, int] = {}
 
-    def grant(path: Path, rights: int) -> None:
-        for granted_path, fitting in _grants_without_hidden(str(path), rights, hidden, above):
+    def grant(path: Path, rights: int, hidden: Sequence[Path] = policy.hidden_paths()) -> None:
+        names = frozenset(map(str, hidden))
+        above = frozenset(str(parent) for hidden_path in hidden for parent in hidden_path.parents)
+        for granted_path, fitting in _grants_without_hidden(str(path), rights, names, above):
             granted[granted_path] = granted.get(granted_path, 0) | (fitting & every)
 
     for path in policy.read:
         grant(path, _READING)
     for path in (policy.workspace, *policy.write):
         grant(path, writing)
+    # A private folder has nothing of the folder that it replaces but the grants below that.
     for path in private:
-        grant(path, writing)
+        grant(path, writing, policy.hidden_inside())
     for name in _DEVICES:
         grant(Path("/dev") / name, _READ | _WRITE | _DEVICE_REQUESTS)
     if own_network:  # the terminals are the sandbox's own; otherwise they belong to people who type there
