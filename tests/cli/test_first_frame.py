@@ -35,3 +35,16 @@ def test_an_error_takes_the_place_of_the_input_line(tmp_path: Path) -> None:
             settings = tty.wait_for("ended")
             assert tty.drawn.index("\x1b[J") < tty.drawn.index("is not a folder")
             assert " echo " in settings and " icanon " in settings
+
+
+def test_a_folder_beside_the_home_with_the_same_beginning_is_not_shown_as_below_it(tmp_path: Path) -> None:
+    home, folder = tmp_path / "ann", tmp_path / "annex"
+    home.mkdir()
+    folder.mkdir()
+    environ = {"HOME": str(home), "WHET_HOME": str(tmp_path / "whet")}
+    with (
+        PracticeServer() as server,
+        Tty(["chat", *flags(server)], folder, columns=200, environ=environ) as tty,
+    ):
+        shown = tty.wait_for("Shift-Tab", f"practice-echo · {folder}")
+        assert "~ex" not in shown
