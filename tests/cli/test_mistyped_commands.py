@@ -42,6 +42,8 @@ def test_a_peer_s_word_means_the_same_in_the_chat_if_it_is_a_command_of_the_shel
             ("/run make test", "!command runs a command here"),
             ("/serve", "run `whet serve` in a terminal of its own"),
             ("/version", "whet 0."),
+            ("/memory add We deploy on Tuesdays", "new sessions see it (change 1)"),
+            ("/memory", "We deploy on Tuesdays"),
         ):
             tty.type(f"{typed}\r", hint)
         assert tty.leave("/quit\r") == 0

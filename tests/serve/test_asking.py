@@ -38,7 +38,7 @@ def test_events_say_what_is_asked_about_and_what_was_written(asking_api: Api) ->
         assert asked["edits"][0]["diff"] and done["edits"][0]["added"]
 
 
-def test_an_edited_call_runs_and_a_no_has_words(asking_api: Api) -> None:
+def test_an_edited_call_runs_after_a_yes_to_it_and_a_no_has_words(asking_api: Api) -> None:
     touch = [PracticeCall("terminal", json.dumps({"command": f"touch {name}"})) for name in ("one", "two")]
     asking_api.say(*(ScriptedReply(tool_calls=(call,)) for call in touch), ScriptedReply("Done."))
     with asking_api.http() as owner:
@@ -47,7 +47,12 @@ def test_an_edited_call_runs_and_a_no_has_words(asking_api: Api) -> None:
         first = waiting(owner, set())
         edited = {"answer": "once", "arguments": {"command": "touch other"}}
         assert owner.post(f"/api/approvals/{first['id']}", json=edited).status_code == 200
-        second = waiting(owner, {first["id"]})
+        mine = waiting(owner, {first["id"]})
+        assert "touch other" in mine["subject"] and "you edited it: this is your version" in mine["reasons"]
+        assert not (asking_api.workspace / "other").exists()
+        yes = owner.post(f"/api/approvals/{mine['id']}", json={"answer": "once"})
+        assert yes.status_code == 200
+        second = waiting(owner, {first["id"], mine["id"]})
         path = f"/api/approvals/{second['id']}"
         assert owner.post(path, json={"answer": "session", "scope": 9}).status_code == 400
         assert owner.post(path, json={"answer": "no", "reason": "it is Friday"}).status_code == 200

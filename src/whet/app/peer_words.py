@@ -249,8 +249,8 @@ def find_subcommand(name: str, names: Collection[str]) -> str:
     if " " in name:
         verb = next((verb for verb in _SAME_VERBS[0].split() if verb in names), "")
         return f'{verb} "{name}"' if verb else ""
-    verbs = next((group.split() for group in _SAME_VERBS if name in group.split()), [])
-    return next((verb for verb in verbs if verb in names), "")
+    verbs = next((row for row in _SAME_VERBS if name in row.split()), "")
+    return next((verb for verb in verbs.split() if verb in names), "")
 
 
 def find_near_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) -> str:

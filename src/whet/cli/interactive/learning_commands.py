@@ -63,6 +63,17 @@ async def list_skills(chat: ChatControl, words: str) -> None:
         chat.say("no skill fits", "dim")
 
 
+async def run_with_argument(chat: ChatControl, name: str, argument: str) -> bool:
+    """Run `whet NAME ARGUMENT` for a command of the chat that takes no argument (`/memory add TEXT`). Return
+    False if the program has no such command."""
+    if name not in COMMANDS:
+        return False
+    from whet.cli.interactive.own_programs import run_at_terminal  # noqa: PLC0415 - few are typed
+
+    await run_at_terminal(chat, name, argument)
+    return True
+
+
 async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     """Send the text of the prompt file or skill of that name. Raises NotFound if neither exists."""
     from whet.app.conversations.own_commands import find_prompt_command  # noqa: PLC0415 most of what is typed is not a command

@@ -25,7 +25,7 @@ from whet.cli.interactive.chat_words import name_chat_commands
 from whet.cli.interactive.commands import add_plugin_commands
 from whet.cli.interactive.greeting import greet, show_session
 from whet.cli.interactive.key_actions import KeyActions
-from whet.cli.interactive.learning_commands import run_skill
+from whet.cli.interactive.learning_commands import run_skill, run_with_argument
 from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.cli.interactive.status import StatusBoard
 from whet.cli.launch import ChatOptions, forget_empty, open_session, start_app, workspace_of
@@ -430,6 +430,8 @@ async def _run_command(chat: TerminalChat, command: tuple[str, str], argument: s
     slash_command = await announce(
         chat.services.plugins, chat.commands.get(command[0]), command, chat.session.id
     )
+    if argument and not slash_command.argument and await run_with_argument(chat, command[0], argument):
+        return
     await slash_command.run(chat, argument)
 
 

@@ -108,9 +108,10 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
     """Show a skill as the agent reads it, or one of its files."""
 
     async def read(learning: LearningService) -> tuple[skill_store.Load, str]:
+        load = skill_store.load(learning.library, name, file)
         info = learning.library.find(name)
         tree = hash_files(skill_format.read(info.folder)) if info is not None else ""
-        return skill_store.load(learning.library, name, file), tree
+        return load, tree
 
     load, tree_hash = with_learning(home, read)
     if as_json:
