@@ -183,6 +183,24 @@ async def test_work_that_is_done_again_is_seen_in_the_store(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("said", "is_correction"),
+    [
+        ("No, the tests run with ./check --fast in this project.", True),
+        ("いいえ、ここのテストは ./check で実行します。", True),
+        ("Hello, the tests run with ./check --fast in this project.", False),
+        ("No, is that what the tests of this project run with?", False),
+        ("No, do it.", False),
+    ],
+)
+async def test_a_first_message_that_begins_with_a_no_corrects_another_session(
+    tmp_path: Path, said: str, is_correction: bool
+) -> None:
+    async with bench(tmp_path, [says("Noted.")]) as b:
+        await b.turn(said)
+        assert len(b.queued) == is_correction
+
+
+@pytest.mark.parametrize(
     ("asked", "said", "is_correction"),
     [
         ("please do chore number 3", "please do chore number 4", False),

@@ -1,10 +1,10 @@
 """Decide whether the person corrected a turn, from the position of their message and the calls that followed.
 
-No words are looked up, so every language is treated alike. A later message that states something is a
-correction if its turn repeated the former turn's work in another way, or used a program or an argument that
-the message names in place of another. What the person had asked for by name was no mistake: then it is the
-next task. If its turn only looked and answered, it may correct what was done before it; if nothing was done,
-only if it names a new value on the same subject.
+Only in a session's first message is a word looked up, so every language is treated alike. A later message
+that states something is a correction if its turn repeated the former turn's work in another way, or used a
+program or an argument that the message names in place of another. What the person had asked for by name was
+no mistake: then it is the next task. If its turn only looked and answered, it may correct what was done
+before it; if nothing was done, only if it names a new value on the same subject.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Literal
 from whet.contract.tools import tags_of
 from whet.memory import typed, units
 from whet.memory.folding import PACKED
+from whet.memory.transcript import is_rejection
 from whet.store.reviews import TurnCall
 
 Correction = Literal["", "said", "redone"]
@@ -40,7 +41,7 @@ def find_correction(
     """
     typed_text = typed.split(text[:4_000])[0]
     stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
-    is_short = len(stated.split()) < _MIN_WORDS and len(PACKED.findall(stated)) < _MIN_PACKED_CHARS
+    is_short = _is_short(stated)
     is_next = partial(_is_next_number, stated=stated, asked=asked)
     named = {part.strip("./-") for part in _PART.findall(stated.lower())}
     pairs = [(call, item) for call in calls for item in before]
@@ -54,6 +55,16 @@ def find_correction(
     if is_short or any(map(_is_work, calls)):
         return ""
     return "said" if before or _names_value(stated, asked) else ""
+
+
+def rejects_earlier(text: str) -> bool:
+    """Return whether a session's first message begins with a "no" and then states what holds."""
+    own_text = typed.split(text[:4_000])[0]
+    return not _is_short(own_text) and not units.is_question(own_text) and is_rejection(own_text)
+
+
+def _is_short(text: str) -> bool:
+    return len(text.split()) < _MIN_WORDS and len(PACKED.findall(text)) < _MIN_PACKED_CHARS
 
 
 def _names_value(stated: str, asked: str) -> bool:

@@ -59,6 +59,7 @@ _LOOKING = frozenset(
 )
 _NEAR = 6
 _WORD = late_pattern(r"[^\W_][\w-]{2,}")
+_OPENS = late_pattern(r"\W*\w{1,9}\s*[,.!;:，、。！]")
 _MENDED = frozenset(("correction", "recovery"))
 """The reasons that a lesson without a model can settle. A correction of an earlier turn, or one that changed
 no call, needs a model."""
@@ -177,11 +178,14 @@ def _has_plain_lesson(facts: ReviewedTurn, settings: ReviewSettings, corrects: C
 
 
 def _find_correction(turn: int, facts: ReviewedTurn, before: ReviewedTurn) -> Correction:
-    """Return how a turn corrects the one before it, or an empty string."""
-    if turn == 1 or not facts.said:
+    """Return how a turn corrects the one before it, or an empty string. A session's first message may correct
+    what was done in another one: "No, the labels are A6"."""
+    if not facts.said or (turn == 1 and not _OPENS.match(facts.said[0])):
         return ""
-    from whet.review.correction import find_correction  # noqa: PLC0415 - 15 ms, most of it expressions; a one-shot needs none
+    from whet.review.correction import find_correction, rejects_earlier  # noqa: PLC0415 - 15 ms, most of it expressions; few one-shots need them
 
+    if turn == 1:
+        return "said" if rejects_earlier(facts.said[0]) else ""
     return find_correction(facts.said[0], facts.calls, before.calls, "\n".join(before.said))
 
 
