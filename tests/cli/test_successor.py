@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.slow
 CORRECTION = "No, builds of this project go through ./ship --dry first."
 
 
-def ask(vendor: Vendor, root: Path, question: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def ask(
+    vendor: Vendor, root: Path, question: str, *arguments: str, inherited: int = -1
+) -> subprocess.CompletedProcess[str]:
     server = ["--provider", "acme", "--base-url", vendor.base_url, "--model", "acme-1"]
     keys = ["--api-key-env", "ACME_API_KEY"]
     environment = {
@@ -29,7 +32,10 @@ def ask(vendor: Vendor, root: Path, question: str, *arguments: str) -> subproces
         "WHET_REVIEW_WORKER": "auto",
     }
     command = [sys.executable, "-m", "whet", "chat", "-q", question, *arguments, *server, *keys, "--yes"]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    more = [inherited] if inherited >= 0 else []
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False, pass_fds=more
+    )
 
 
 def workers_of(home: Path) -> list[tuple[str, str]]:
@@ -48,7 +54,7 @@ def workers_of(home: Path) -> list[tuple[str, str]]:
     return rows
 
 
-def test_a_review_runs_in_a_fork_that_outlives_the_answer_and_keeps_none_of_its_streams(
+def test_a_review_runs_in_a_fork_that_outlives_the_answer_and_keeps_none_of_its_descriptors(
     tmp_path: Path,
 ) -> None:
     has_answer, has_ended = threading.Event(), threading.Event()
@@ -65,7 +71,11 @@ def test_a_review_runs_in_a_fork_that_outlives_the_answer_and_keeps_none_of_its_
     vendor = Vendor(mind=mind)
     try:
         assert ask(vendor, tmp_path, "Build it").stdout == "I ran make.\n"
-        done = ask(vendor, tmp_path, CORRECTION, "--continue")
+        reader, writer = os.pipe()
+        done = ask(vendor, tmp_path, CORRECTION, "--continue", inherited=writer)
+        os.close(writer)
+        assert select.select([reader], [], [], 0)[0] and not os.read(reader, 1), "no writer is left"
+        os.close(reader)
         has_answer.set()  # the process has ended and closed its pipes while the review waits for its model
         assert (done.returncode, done.stdout) == (0, "Noted.\n")
         assert has_ended.wait(60)
@@ -78,8 +88,10 @@ def test_a_review_runs_in_a_fork_that_outlives_the_answer_and_keeps_none_of_its_
         vendor.stop()
 
 
-@pytest.mark.parametrize("threads", [0, 1])
-def test_a_process_that_runs_threads_starts_a_worker_instead_of_forking(tmp_path: Path, threads: int) -> None:
+@pytest.mark.parametrize("busy_with", ["nothing", "a thread", "a file"])
+def test_a_process_with_a_thread_or_an_open_file_starts_a_worker_instead_of_forking(
+    tmp_path: Path, busy_with: str
+) -> None:
     program = tmp_path / "python"
     program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/started\n')
     program.chmod(0o755)
@@ -89,8 +101,9 @@ from pathlib import Path
 from whet.cli.successor import continue_as_worker
 from whet.config.paths import Home
 sys.executable, end = {str(program)!r}, threading.Event()
-for thread in [threading.Thread(target=end.wait)] * {threads}:
-    thread.start()
+if {busy_with!r} == "a thread":
+    threading.Thread(target=end.wait).start()
+file = open("/dev/null") if {busy_with!r} == "a file" else None
 print("written before")
 continue_as_worker(Home(Path({str(tmp_path / "home")!r})))
 end.set()
@@ -98,7 +111,8 @@ print("and after")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "written before\nand after\n"
+    starts = busy_with != "nothing"
     deadline = time.monotonic() + 60
-    while threads and not (tmp_path / "started").exists() and time.monotonic() < deadline:
+    while starts and not (tmp_path / "started").exists() and time.monotonic() < deadline:
         os.sched_yield()
-    assert (tmp_path / "started").exists() == bool(threads)
+    assert (tmp_path / "started").exists() == starts

@@ -1,7 +1,8 @@
 """Run the reviews of a question in a fork of the process that answered it.
 
 The fork has imported most of what a worker needs: it takes a third of the CPU time that a new interpreter
-does. Forking a process that runs other threads is unsafe; such a process starts `whet worker` instead.
+does. Forking is unsafe while other threads run or files are open that both processes would use; such a
+process starts `whet worker` instead.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from whet.app.learning.reviews import WORKER_ARGUMENTS, open_worker_log, start_d
 from whet.cli.main import flush_output, main, report_bug
 from whet.config.paths import Home
 
-_THREADS = "/proc/self/task"
+_THREADS, _DESCRIPTORS = "/proc/self/task", "/proc/self/fd"
 
 
 def continue_as_worker(home: Home) -> None:
@@ -31,13 +32,23 @@ def continue_as_worker(home: Home) -> None:
 
 
 def _may_fork() -> bool:
-    """Return whether this process runs one thread only and has written its output."""
+    """Return whether this process runs one thread only, has no open file and has written its output."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        return len(os.listdir(_THREADS)) == 1
+        return len(os.listdir(_THREADS)) == 1 and not _list_descriptors(is_inherited=False)
     except OSError:
         return False
+
+
+def _list_descriptors(*, is_inherited: bool) -> list[int]:
+    """Return the descriptors above the standard ones that this process opened, or that it inherited."""
+    numbers: list[int] = []
+    for number in map(int, os.listdir(_DESCRIPTORS)):
+        with suppress(OSError):  # the one that listed them
+            if number > 2 and os.get_inheritable(number) == is_inherited:
+                numbers.append(number)
+    return numbers
 
 
 def _fork_worker(home: Home) -> None:
@@ -45,14 +56,14 @@ def _fork_worker(home: Home) -> None:
     reader, writer = os.pipe()
     try:
         if not os.fork():
-            _work(home)
+            _work(home, reader, writer)
     finally:
         os.close(writer)
     os.read(reader, 1)  # the worker has closed its end
     os.close(reader)
 
 
-def _work(home: Home) -> NoReturn:
+def _work(home: Home, *pipe: int) -> NoReturn:
     """Be the worker in a new fork. What this process has registered for its exit does not run here."""
     code = 1
     try:
@@ -60,7 +71,8 @@ def _work(home: Home) -> NoReturn:
         with open_worker_log(home) as output, open(os.devnull, "rb") as nothing:
             for number, file in enumerate((nothing, output, output)):
                 os.dup2(file.fileno(), number)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        for number in (*_list_descriptors(is_inherited=True), *pipe):
+            os.close(number)
         os.environ["WHET_HOME"] = str(home.root)
         os.environ.pop("WHET_PROFILE", None)
         os.chdir(home.root)
