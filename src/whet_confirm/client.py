@@ -110,6 +110,8 @@ class ConfirmClient:
             finally:
                 if is_open:
                     await asyncio.shield(self._withdraw(submission))
+            if is_open:
+                record = await self.status(ticket.id)  # cancelled, or decided in the last moment
             return await self.consume_approval(ticket, record)
         except (Failed, Unreachable) as error:
             status = "unavailable" if isinstance(error, Unreachable) or error.status >= 500 else "refused"

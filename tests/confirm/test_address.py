@@ -1,4 +1,4 @@
-"""Addresses, tokens and texts that can't be sent to the service: each is named, and nothing runs."""
+"""What the client makes of addresses, tokens and texts that can't be sent, and of a wait that ends early."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests import forked
 from tests.confirm.running import Running
 from whet_confirm.client import BlockingClient
-from whet_confirm.tickets import ConfirmationRefused
+from whet_confirm.tickets import ConfirmationRefused, ConfirmOptions
 
 
 def list_requests(folder: Path, **variables: str) -> forked.Done:
@@ -44,3 +44,12 @@ def test_half_a_character_in_a_request_is_named(server: Running) -> None:
     client = BlockingClient(f"http://127.0.0.1:{server.port}", server.token("submit", "agent"))
     with client, pytest.raises(ConfirmationRefused, match="its text holds half a character"):
         client.confirm("deploy", "Deploy \ud800")
+
+
+def test_a_request_whose_wait_ended_early_is_refused_as_withdrawn(server: Running) -> None:
+    client = BlockingClient(f"http://127.0.0.1:{server.port}", server.token("submit", "agent"))
+    words = "cancelled by agent: the caller stopped waiting"
+    with client, pytest.raises(ConfirmationRefused, match=words) as refusal:
+        client.confirm("deploy", "Deploy", ask=ConfirmOptions(timeout_s=-10))  # no time to wait
+    assert refusal.value.status == "cancelled"
+    assert server.stored(refusal.value.request_id).status == "cancelled"
