@@ -216,20 +216,25 @@ async def streams(count: int) -> None:
 
 
 async def settled(connection: Connection, count: int) -> None:
-    """Wait until the daemon says that `count` clients wait."""
+    """Wait until the daemon says that `count` clients wait. Raises RuntimeError after two minutes."""
     line = f"whet_confirm_waiting_clients {count}\n".encode()
+    until_s = time.perf_counter() + 120
     while line not in await connection.call(request("GET", "/metrics", SUBMIT)):
+        if time.perf_counter() > until_s:
+            raise RuntimeError(f"the daemon never had {count} waiting clients")
         await asyncio.sleep(0.05)
 
 
 async def idle(count: int) -> None:
-    """The daemon's memory while `count` clients wait."""
+    """The daemon's memory while `count` clients wait: of two principals, as one may hold a quarter of its
+    files."""
     asker = (await connect(1))[0]
     made = json.loads(await asker.call(request("POST", "/confirm", SUBMIT, BODY)))["id"]
     before = rss_mb()
     connections = await connect(count)
-    for connection in connections:
-        connection.writer.write(request("GET", f"/confirm/{made}?wait=300", SUBMIT))
+    for number, connection in enumerate(connections):
+        token = APPROVE if number % 2 else SUBMIT
+        connection.writer.write(request("GET", f"/confirm/{made}?wait=300", token))
     await settled(asker, count)
     show("idle", clients=count, rss_mb=rss_mb(), grown_mb=rss_mb() - before)
     for connection in connections:

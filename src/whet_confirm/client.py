@@ -31,7 +31,7 @@ from whet.trust import context_for_url, create_trusted_context
 from whet_confirm.canonical import request_digest
 from whet_confirm.tickets import ConfirmationRefused as ConfirmationRefused
 from whet_confirm.tickets import ConfirmOptions as ConfirmOptions
-from whet_confirm.tickets import DecisionFields
+from whet_confirm.tickets import DecisionFields, find_problem
 from whet_confirm.tickets import Failed as Failed
 from whet_confirm.tickets import Ticket as Ticket
 from whet_confirm.tickets import Unreachable as Unreachable
@@ -57,17 +57,18 @@ class ConfirmClient:
     """
 
     def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
-        self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).rstrip("/")
-        token = token or os.environ.get("CONFIRMATION_TOKEN", "")
+        self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).strip().rstrip("/")
+        token = (token or os.environ.get("CONFIRMATION_TOKEN", "")).strip()
         local = not self.url.startswith("unix:") and is_loopback(self.url)
         if local and not token:
             token = _read_stored_token(role)  # valid only for the service on this machine that created it
-        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._problem = find_problem(self.url, token)
+        headers = {"authorization": f"Bearer {token}"} if token and not self._problem else {}
         path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
         # a proxy may use https
         trust = context_for_url(self.url) if local or path else create_trusted_context()
         self._http = httpx2.AsyncClient(
-            base_url="http://localhost" if path else self.url,
+            base_url="" if self._problem else "http://localhost" if path else self.url,
             headers=headers,
             timeout=_TIMEOUT_S,
             trust_env=not local and not path,
@@ -109,6 +110,8 @@ class ConfirmClient:
             finally:
                 if is_open:
                     await asyncio.shield(self._withdraw(submission))
+            if is_open:
+                record = await self.status(ticket.id)  # cancelled, or decided in the last moment
             return await self.consume_approval(ticket, record)
         except (Failed, Unreachable) as error:
             status = "unavailable" if isinstance(error, Unreachable) or error.status >= 500 else "refused"
@@ -264,7 +267,8 @@ class ConfirmClient:
         except msgspec.DecodeError as error:
             raise self._not_the_service() from error
         except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of nesting levels
-            raise Failed(f"this can't be asked: {error}", status=400, body={}) from error
+            why = "its text holds half a character" if isinstance(error, UnicodeError) else str(error)
+            raise Failed(f"this can't be asked: {why}", status=400, body={}) from error
         content = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
         if answer.status_code >= 400:
             message = str(content.get("error") or f"answered {answer.status_code}")
@@ -278,7 +282,7 @@ class ConfirmClient:
         return content
 
     def _unreachable(self, error: Exception) -> Unreachable:
-        return Unreachable(
+        return self._problem or Unreachable(
             f"the confirmation service at {self.url} can't be reached ({type(error).__name__})",
             hint=f"start it with: whet confirm serve; if it runs elsewhere, {_NAME_IT}",
         )

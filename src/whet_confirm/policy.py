@@ -19,6 +19,7 @@ import msgspec
 
 from whet.lookalike import find_lookalikes
 from whet_confirm.names import fold_spelling, is_high_risk, is_plain_name, person_key, squash_spelling
+from whet_confirm.quorum import describe, find_missing, groups_in
 from whet_confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 from whet_confirm.rotas import Rota
 
@@ -177,6 +178,27 @@ def find_ineffective_rules(policy: ConfirmPolicy) -> list[str]:
             lines.append(f"rule {rule.name!r} has no effect: {actions} {needs}")
         else:
             lines.append(f"rule {rule.name!r} has no effect on {actions}, which {needs}")
+    return lines
+
+
+def find_unreachable_quorums(policy: ConfirmPolicy) -> list[str]:
+    """Return one line for a person per rule that too few people can approve. Groups of other systems, such as
+    `oidc:NAME`, may have any number of members."""
+    lines: list[str] = []
+    for rule in policy.rules:
+        plan = rule.plan
+        entries = [entry for entry in plan.approvers if entry.startswith("group:")]
+        names = groups_in(plan.quorum) | {entry.removeprefix("group:") for entry in entries}
+        members = [person for name in sorted(names) for person in policy.groups[name]]
+        if rule.effect != "ask" or any(":" in person for person in members):
+            continue
+        anybody = [
+            str(number) for number in range(sum(need.count for needs in plan.quorum for need in needs))
+        ]
+        people = dict.fromkeys((*members, *plan.approvers, *anybody))
+        able = [name for name in people if name not in entries and policy.may_approve(plan, name)]
+        if missing := find_missing(plan.quorum, able, policy.groups):
+            lines.append(f"rule {rule.name!r} can never be approved: it lacks {describe(missing)}")
     return lines
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from whet.contract.errors import WhetError
+from whet.contract.texts import split_http_url
 
 
 class DecisionFields(TypedDict, total=False):
@@ -42,6 +43,15 @@ class Failed(WhetError):
 
 class Unreachable(WhetError):
     """Raised if the service can't be reached or does not answer."""
+
+
+def find_problem(url: str, token: str) -> Unreachable | None:
+    """Return why no service can be called at `url` with `token`, or None."""
+    if not url.startswith("unix:") and split_http_url(url) is None:
+        return Unreachable(f"{url} is not an address", hint="for example http://127.0.0.1:6000")
+    if not (token.isascii() and token.isprintable()):
+        return Unreachable("the token holds a character that can't be sent", hint="copy the token again")
+    return None
 
 
 class ConfirmOptions(msgspec.Struct, frozen=True):

@@ -468,6 +468,8 @@ def test_policy_commands(tmp_path):
         "note: rule 'rule 1' has no effect on wipe_database, which always needs a person",
         "note: rule 'rule 2' has no effect: rotate-keys always needs a person",
     ]
+    path.write_text('[groups]\nops=["ann"]\n[[rules]]\nname="two"\neffect="ask"\nquorum="2 of ops"\n')
+    assert "'two' can never be approved" in whet(tmp_path, "policy", "check", str(path)).out
     path.write_text('[[rules]]\neffect="perhaps"\n')
     broken = whet(tmp_path, "policy", "check", str(path))
     assert broken.code == 1 and "perhaps" in broken.err

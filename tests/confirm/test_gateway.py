@@ -475,3 +475,16 @@ def test_rules_judge_by_the_strictest_that_matches(tmp_path: Path) -> None:
     path.write_text('[[rules]]\neffect = "maybe"\n')
     with pytest.raises(ConfigError, match="maybe"):
         read_rules(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end", "code", "why"), [("os.abort()", 134, "by signal 6"), ("exit(3)", 3, "with exit code 3")]
+)
+def test_the_end_of_the_server_is_told_with_its_reason(
+    server: Running, tmp_path: Path, end: str, code: int, why: str
+) -> None:
+    with Gate(server, tmp_path, sys.executable, "-c", f"import os; {end}") as gate:
+        _, said = within(gate.process.communicate, "the end of the gateway", 60)
+        assert gate.process.returncode == code
+        assert f"the MCP server {sys.executable} ended {why}" in said.decode()

@@ -1,17 +1,20 @@
-"""A caller that opens as many connections as it can leaves room for people and for health."""
+"""A caller that opens as many connections as it can leaves room for people and for health, and long counts
+delay no other call."""
 
 from __future__ import annotations
 
 import resource
+import selectors
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.confirm.process import Served
-from tests.confirm.running import SUBMIT
+from tests.confirm.running import SUBMIT, Running
 
 FILES = 256
 
@@ -60,3 +63,35 @@ def test_idle_connections_shut_no_one_out(served: Served) -> None:
         for _ in range(FILES * 2):
             assert b" 200 " in connect(served, stack, head).recv(100)
         check_that_people_decide(served)
+
+
+def expire(server: Running, count: int) -> None:
+    """Store `count` requests that ran out just now, copies of one that was submitted."""
+    server.client("submit", "agent").post("/confirm", json=SUBMIT)
+    at_s = server.service.timeline.now_s()
+    cells = {"seq": "NULL", "id": "printf('%022d', n)", "status": "'expired'", "rate_number": "NULL"}
+
+    def copy(db: apsw.Connection) -> None:
+        names = [str(row[1]) for row in db.execute("PRAGMA table_info(requests)")]
+        picked = ", ".join(cells.get(name, str(at_s) if name == "resolved_at" else name) for name in names)
+        numbers = f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {count})"
+        db.execute(f"INSERT INTO requests {numbers} SELECT {picked} FROM requests, c WHERE seq = 1")
+
+    server.service.database.write_now(copy)
+
+
+@pytest.mark.slow
+def test_a_call_that_needs_no_count_is_answered_while_metrics_are_counted(tmp_path: Path) -> None:
+    with Running(tmp_path) as server:
+        expire(server, 20_000)
+        for _ in range(20):  # the second call begins later, and ends first unless it had to wait
+            with ExitStack() as stack, selectors.DefaultSelector() as ready:
+                for name in ("/metrics", "/keys"):
+                    sock = stack.enter_context(
+                        socket.create_connection(("127.0.0.1", server.port), timeout=20)
+                    )
+                    sock.sendall(f"GET {name} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+                    ready.register(sock, selectors.EVENT_READ, name)
+                if [key.data for key, _ in ready.select(20)] == ["/keys"]:
+                    return
+        pytest.fail("each call waited for the count before it")

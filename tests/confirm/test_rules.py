@@ -13,10 +13,13 @@ from whet_confirm.policy import (
     Condition,
     ConfirmPolicy,
     ConfirmRule,
+    Effect,
     find_ineffective_rules,
+    find_unreachable_quorums,
     matches,
     parse_path,
 )
+from whet_confirm.quorum import parse_quorum
 from whet_confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 
 DETAILS: dict[str, Any] = {
@@ -145,6 +148,38 @@ def test_rules_that_allow_what_always_needs_a_person_are_named() -> None:
         f"rule 'two' has no effect: {first}, {second} always need a person",
         f"rule 'mixed' has no effect on {first}, which always needs a person",
         "rule 'all' has no effect on high-risk actions, which always need a person",
+    ]
+
+
+def test_rules_that_too_few_people_can_approve_are_named() -> None:
+    groups = {"ops": ("ann",), "both": ("ann", "bob"), "company": ("ann", "oidc:all"), "none": ()}
+
+    def asks(name: str, quorum: str | int, *approvers: str, effect: Effect = "ask") -> ConfirmRule:
+        plan = ApprovalPlan(quorum=parse_quorum(quorum), approvers=approvers)
+        return rule(name=name, effect=effect, plan=plan)
+
+    named = [
+        asks("fits", "1 of ops and 1 of both"),
+        asks("anybody", 3),
+        asks("one of two", "2 of ops or 2 of both"),
+        asks("company", "5 of company"),
+        asks("denied", "2 of ops", effect="deny"),
+        asks("approver", 1, "ann"),
+        asks("group", 2, "group:both"),
+        asks("too many", "2 of ops"),
+        asks("both jobs", "1 of ops and 2 of both"),
+        asks("two approvers", 3, "ann", "bob"),
+        asks("other approver", "1 of ops", "bob"),
+        asks("empty", "1 of none"),
+        asks("small group", 3, "group:both"),
+    ]
+    assert find_unreachable_quorums(ConfirmPolicy(rules=tuple(named), groups=groups)) == [
+        "rule 'too many' can never be approved: it lacks 1 of ops",
+        "rule 'both jobs' can never be approved: it lacks 1 of both",
+        "rule 'two approvers' can never be approved: it lacks 1 of anyone",
+        "rule 'other approver' can never be approved: it lacks 1 of ops",
+        "rule 'empty' can never be approved: it lacks 1 of none",
+        "rule 'small group' can never be approved: it lacks 1 of anyone",
     ]
 
 

@@ -17,6 +17,7 @@ from tests import forked
 from tests.cli.running import Tty
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.notify.test_trial import write_channels
+from tests.confirm.running import Running
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.contract.errors import ConfigError
 from whet_confirm.notify.channel_text import NewChannel, add_channel
@@ -111,6 +112,14 @@ def test_a_channel_that_does_not_answer_is_named_and_not_written_and_the_rest_is
         assert operator.channels.startswith(before) and 'kind = "webhook"' in operator.channels
         text = operator.run("setup", "--yes").out
         assert "chat1    failed: " in text and "chat not found" in text and "run this again" in text
+
+
+def test_setup_names_the_variable_that_leads_to_the_service_of_another_home(
+    server: Running, operator: Operator
+) -> None:
+    operator.environ["WHET_CONFIRM_URL"] = url = f"http://127.0.0.1:{server.port}"
+    done = operator.run("setup", "--yes", *PORTS)
+    done.assert_error(f"something else answers at {url}", "unset WHET_CONFIRM_URL")
 
 
 @pytest.mark.slow

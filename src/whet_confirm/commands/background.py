@@ -36,7 +36,7 @@ class RunningService(msgspec.Struct, frozen=True):
     command: tuple[str, ...] = ()
 
 
-def find_service(url: str) -> RunningService | None:
+def find_service(url: str, hint: str = "another --port and --web-port") -> RunningService | None:
     """Return the service at `url` if it knows this home's approve token, or None if nothing listens there.
 
     Raises ConfigError if another program or another home's service does.
@@ -47,9 +47,7 @@ def find_service(url: str) -> RunningService | None:
         except Unreachable:
             return None
         except Failed as error:
-            raise ConfigError(
-                f"something else answers at {url}: {error.message}", hint="another --port and --web-port"
-            ) from error
+            raise ConfigError(f"something else answers at {url}: {error.message}", hint=hint) from error
     return RunningService(url)
 
 

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def serve(home: Home, **options: Any) -> None:
         witnesses=witnesses,
         peers=find_peers(options["approvers"], options["submitters"]),
         secrets=load_secrets(home, os.environ),
-        report=lambda line: click.echo(escape_characters(line), err=True),
+        report=lambda line: _show(escape_characters(line)),
         oidc=read_oidc(
             options["oidc"] or service_paths(home).folder / "oidc.toml", options["oidc"] is not None
         ),
@@ -206,17 +207,22 @@ def serve(home: Home, **options: Any) -> None:
 
         def ready(ports: Sequence[int]) -> None:
             for line in first_lines(settings, ports, first_tokens):
-                click.echo(line, err=line.startswith("WARNING"))
+                _show(line, err=line.startswith("WARNING"))
             if missing and not settings.is_open and not options["no_first_tokens"]:
                 files = " and ".join(f"{role}.token" for role in missing)
-                click.echo(f"no {files}: tokens exist already; whet confirm token list", err=True)
-            sys.stdout.flush()
+                _show(f"no {files}: tokens exist already; whet confirm token list")
 
         run_on_loop(run(service, where, settings, ready))
     except* WhetError as group:
         raise group.exceptions[0] from None
     finally:
         service.database.close()
+
+
+def _show(line: str, *, err: bool = True) -> None:
+    """Show the operator a line. The service outlives the terminal or pipe that it was started from."""
+    with suppress(OSError):
+        click.echo(line, err=err)
 
 
 @confirm.command("list")

@@ -82,7 +82,11 @@ def gateway(
             server = RemoteServer(target, headers) if is_remote else ProgramServer(command)
             return await StdioGateway(gate, server).run()
 
-    sys.exit(run_on_loop(run()))
+    code = run_on_loop(run())
+    if code:
+        ending = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        click.echo(f"the MCP server {target} ended {ending}", err=True)
+    sys.exit(128 - code if code < 0 else code)
 
 
 def _read_header(text: str) -> tuple[str, str]:

@@ -22,7 +22,13 @@ from whet_confirm import whitelist
 from whet_confirm.commands.files import Age, actor_name, change, db_option, open_files
 from whet_confirm.commands.record_text import local_minute
 from whet_confirm.names import action_key, is_high_risk
-from whet_confirm.policy import ConfirmPolicy, Facts, find_ineffective_rules, matches
+from whet_confirm.policy import (
+    ConfirmPolicy,
+    Facts,
+    find_ineffective_rules,
+    find_unreachable_quorums,
+    matches,
+)
 from whet_confirm.policy_file import load_policy
 from whet_confirm.quorum import describe
 
@@ -48,11 +54,11 @@ def policy() -> None:
 def check(path: Path, as_json: bool) -> None:
     """Check a policy file; exit 1 and name the location if it is wrong."""
     policy = load_policy(path)
-    idle = find_ineffective_rules(policy)
+    notes = find_ineffective_rules(policy) + find_unreachable_quorums(policy)
     if as_json:
-        return emit_json({"ok": True, "version": policy.version, "rules": len(policy.rules), "notes": idle})
+        return emit_json({"ok": True, "version": policy.version, "rules": len(policy.rules), "notes": notes})
     click.echo(f"{path} is right: {plural(len(policy.rules), 'rule')}, version {policy.version}")
-    for line in idle:
+    for line in notes:
         click.echo(f"note: {line}")
 
 

@@ -110,11 +110,10 @@ def _find_running(port: int) -> RunningService | None:
     Raises ConfigError if WHET_CONFIRM_URL names an address where nothing answers.
     """
     if named := os.environ.get("WHET_CONFIRM_URL", ""):
-        if running := find_service(named):
+        hint = "unset WHET_CONFIRM_URL to start a service here"
+        if running := find_service(named, hint):
             return running
-        raise ConfigError(
-            f"nothing answers at {named}", hint="unset WHET_CONFIRM_URL to start a service here"
-        )
+        raise ConfigError(f"nothing answers at {named}", hint=hint)
     return find_service(f"http://127.0.0.1:{port}") if port else None
 
 

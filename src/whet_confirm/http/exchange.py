@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import apsw
+import msgspec
+
 from whet.contract.texts import parse_typed_number
 from whet_confirm.http.answers import record
 from whet_confirm.http.guard import ApiGuard
@@ -34,47 +37,54 @@ class Metrics:
         """Count an answer."""
         self._answers[status] += 1
 
-    def render(self, service: ConfirmService) -> str:
+    async def render(self, service: ConfirmService) -> str:
         """Return the metrics in Prometheus text format."""
-        state = service.log.state()
+        state, now_s = service.log.state(), service.timeline.now_s()
+        stored = await service.database.read_long(lambda db: _count_stored(db, now_s))
         lines = ["# TYPE whet_confirm_http_responses_total counter"]
         for status, count in sorted(self._answers.items()):
             lines.append(f'whet_confirm_http_responses_total{{status="{status}"}} {count}')
         lines.append("# TYPE whet_confirm_events_total counter")
         for kind, count in sorted(service.log.event_counts.items()):
             lines.append(f'whet_confirm_events_total{{kind="{kind}"}} {count}')
-        now_s = service.timeline.now_s()
         gauges = {
             "pending_requests": service.count_pending(),
             "waiting_clients": service.hub.waiting,
-            "unreached_requests": service.database.read_now(lambda db: deliveries.count_unreached(db, now_s)),
-            "unacknowledged_requests": service.database.read_now(
-                lambda db: deliveries.count_unacknowledged(db, now_s)
-            ),
-            "running_grants": len(service.database.read_now(lambda db: list_running(db, now_s))),
-            "untold_news": service.database.read_now(deliveries.count_pending_events),
+            **stored.gauges,
             "audit_events": state.size,
             "audit_checkpoint_size": state.checkpoint_size,
             "policy_is_broken": int(bool(service.policy_file.error)),
         }
         for name, value in gauges.items():
             lines += [f"# TYPE whet_confirm_{name} gauge", f"whet_confirm_{name} {value}"]
-        lines += _delivery_lines(service)
+        lines.append("# TYPE whet_confirm_deliveries gauge")
+        for channel, status, count in stored.deliveries:
+            lines.append(f'whet_confirm_deliveries{{channel="{channel}",status="{status}"}} {count}')
+        lines.append("# TYPE whet_confirm_undecided_in_a_day gauge")
+        for reason, count in stored.undecided:
+            lines.append(f'whet_confirm_undecided_in_a_day{{reason="{reason}"}} {count}')
         return "\n".join(lines) + "\n"
 
 
-def _delivery_lines(service: ConfirmService) -> list[str]:
-    """Return the deliveries of pending requests, and the requests that ran out within a day by reason."""
-    now_s = service.timeline.now_s()
-    lines = ["# TYPE whet_confirm_deliveries gauge"]
-    states = service.database.read_now(lambda db: deliveries.count_states(db, now_s))
-    for channel, status, count in states:
-        lines.append(f'whet_confirm_deliveries{{channel="{channel}",status="{status}"}} {count}')
-    lines.append("# TYPE whet_confirm_undecided_in_a_day gauge")
-    reasons = service.database.read_now(lambda db: deliveries.count_undecided(db, now_s - _DAY_S))
-    for reason, count in reasons:
-        lines.append(f'whet_confirm_undecided_in_a_day{{reason="{reason}"}} {count}')
-    return lines
+class StoredCounts(msgspec.Struct, frozen=True):
+    """What the metrics count in the database: single numbers by name, the deliveries of pending requests by
+    channel and status, and the requests that ran out within a day by reason."""
+
+    gauges: dict[str, int]
+    deliveries: list[tuple[str, str, int]]
+    undecided: list[tuple[str, int]]
+
+
+def _count_stored(db: apsw.Connection, now_s: float) -> StoredCounts:
+    """Count in one state of the database. Takes a tenth of a second for 30,000 requests that ran out."""
+    gauges = {
+        "unreached_requests": deliveries.count_unreached(db, now_s),
+        "unacknowledged_requests": deliveries.count_unacknowledged(db, now_s),
+        "running_grants": len(list_running(db, now_s)),
+        "untold_news": deliveries.count_pending_events(db),
+    }
+    undecided = deliveries.count_undecided(db, now_s - _DAY_S)
+    return StoredCounts(gauges, deliveries.count_states(db, now_s), undecided)
 
 
 class Backend:

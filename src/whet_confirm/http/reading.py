@@ -107,13 +107,14 @@ async def audit(call: Exchange) -> Answer:
 async def health(call: Exchange) -> Answer:
     """Return the service's health."""
     service, now_s = call.service, call.service.timeline.now_s()
-    unreached = service.database.read_now(lambda db: deliveries.count_unreached(db, now_s))
+    unreached = await service.database.read_long(lambda db: deliveries.count_unreached(db, now_s))
     return 200, shapes.HealthAnswer("ok", service.count_pending(), now_s, unreached)
 
 
 async def metrics(call: Exchange) -> Answer:
     """Return Prometheus metrics."""
-    return 200, call.backend.metrics.render(call.service).encode(), _PLAIN
+    text = await call.backend.metrics.render(call.service)
+    return 200, text.encode(), _PLAIN
 
 
 def _find_visible(call: Exchange) -> ConfirmRequest:

@@ -124,3 +124,20 @@ def test_the_terminal_names_a_wrong_chat_once(
         lines = served.process.stdout.read().decode().splitlines()
     lines = [line for line in lines if "channel chat0 fails: " in line and "chat not found" in line]
     assert len(lines) == 1 and "whet confirm try-channels" in lines[0]
+
+
+@pytest.mark.slow
+def test_the_service_outlives_the_terminal_to_which_it_reports_channels(
+    tmp_path: Path, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
+    write_channels(tmp_path / "home", telegram, -9)
+    with Served(tmp_path) as served:
+        assert served.process is not None and served.process.stdout is not None
+        served.process.stdout.close()
+        for number in range(2):
+            body = {**SUBMIT, "action": f"deploy-{number}"}
+            assert served.call("POST", "/confirm", body, role="submit")[0] == 202
+        served.wait_for_metric('whet_confirm_deliveries{channel="log",status="sent"} 2')
+        assert served.terminate() == 0
