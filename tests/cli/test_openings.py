@@ -47,6 +47,14 @@ def test_resume_and_continue_go_on_with_a_session_in_the_words_after_them(tmp_pa
     assert code == 1 and "there is no session 'nope'" in err
 
 
+def test_a_word_for_a_profile_says_how_to_ask_it_until_the_profile_is_there(tmp_path: Path) -> None:
+    _, _, err = run(["-p", "hi"], tmp_path)
+    assert err.startswith('note: -p begins the new profile hi; to ask: whet chat -q "hi"\n')
+    run(["-p", "hi", "config", "set", "ui.markdown", "no"], tmp_path)
+    _, _, err = run(["-p", "hi"], tmp_path)
+    assert "new profile" not in err
+
+
 def test_the_version_is_all_that_is_printed_whatever_follows(tmp_path: Path) -> None:
     code, out, err = run(["--version", "fix the bug"], tmp_path)
     assert (code, err) == (0, "") and out.startswith("whet ") and out.count("\n") == 1

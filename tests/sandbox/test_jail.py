@@ -24,7 +24,6 @@ from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine
 from whet.sandbox.system_folders import default_policy
-from whet.tools.shell import command_environment
 
 
 def test_a_command_works_in_its_workspace(jail: Jail) -> None:
@@ -151,107 +150,6 @@ sys.stdin.read()
 
 def _rest(jail: Jail) -> tuple[int, bool]:
     return jail.plan.engine.abi, jail.plan.engine.namespaces
-
-
-def test_protected_names_stay_as_they_are(jail: Jail) -> None:
-    workspace = jail.policy.workspace
-    subprocess.run(["git", "init", "-q", workspace], check=True)
-    before = (workspace / ".git/config").read_bytes()
-    run(
-        jail,
-        "echo x > .git/hooks/pre-commit; git config core.pager evil; mkdir .vscode; echo {} > .vscode/t.json",
-    )
-    run(jail, "mv .git .other; mkdir .git; echo x > .git/config; true")
-    assert (workspace / ".git/config").read_bytes() == before
-    assert not (workspace / ".git/hooks/pre-commit").exists()
-    assert not (workspace / ".vscode").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("linked", [True, False])
-def test_what_leads_to_a_repository_elsewhere_stays(jail: Jail, linked: bool) -> None:
-    """A second working tree has a file for its repository; a link is as good."""
-    workspace = jail.policy.workspace
-    git, other = workspace / ".git", workspace / "other"
-    if linked:
-        git.symlink_to("kept")
-        (workspace / "kept").mkdir()
-    else:
-        git.write_text("gitdir: kept\n")
-    state = (git.is_symlink(), git.lstat().st_size)
-    run(jail, "true")
-    assert (git.is_symlink(), git.lstat().st_size) == state
-    run(jail, "mkdir other; rm -f .git; ln -s other .git || echo gitdir: other > .git; true")
-    assert (git.is_symlink(), git.lstat().st_size) == state
-    run(jail, "rm -f .git && mkdir .git && echo x > .git/config; true")
-    assert (git.is_symlink(), git.lstat().st_size) == state and other.is_dir()
-
-
-@pytest.mark.slow
-def test_a_new_repository_is_protected_from_its_next_command_on(jail: Jail) -> None:
-    code, said = run(
-        jail, "git init -q . && touch a && git add a && git -c user.name=a -c user.email=b commit -qm c"
-    )
-    assert (code, said) == (0, "")
-    run(jail, "git config core.fsmonitor evil; echo x > .git/hooks/post-commit")
-    workspace = jail.policy.workspace
-    assert "fsmonitor" not in (workspace / ".git/config").read_text()
-    assert not (workspace / ".git/hooks/post-commit").exists()
-
-
-EVIL = (
-    "git config core.fsmonitor evil; echo evil > .vscode/tasks.json; echo evil > .git/hooks/pre-commit; true"
-)
-
-
-def _replaced_by_a_person(workspace: Path) -> None:
-    """What a person's own git, editor and clean-up do beside a session: other files under the same names."""
-    subprocess.run(["git", "config", "user.name", "me"], cwd=workspace, check=True)
-    for name in (".vscode", ".git/hooks"):
-        (workspace / name).rename(workspace / f"{name}.old")
-        (workspace / name).mkdir()
-    (workspace / ".vscode" / "tasks.json").write_text("{}")
-
-
-def _is_evil(workspace: Path) -> list[str]:
-    files = (".git/config", ".vscode/tasks.json", ".git/hooks/pre-commit")
-    return [one for one in files if (workspace / one).exists() and "evil" in (workspace / one).read_text()]
-
-
-@pytest.mark.slow
-def test_protected_names_hold_where_a_person_has_put_other_files_in_their_place(jail: Jail) -> None:
-    workspace = jail.policy.workspace
-    subprocess.run(["git", "init", "-q", workspace], check=True)
-    (workspace / ".vscode").mkdir()
-    run(jail, "true")
-    _replaced_by_a_person(workspace)
-    run(jail, EVIL)
-    assert _is_evil(workspace) == []
-    assert "name = me" in (workspace / ".git" / "config").read_text()
-
-
-@pytest.mark.slow
-def test_they_hold_beside_a_command_that_runs_meanwhile(jail: Jail) -> None:
-    workspace = jail.policy.workspace
-    subprocess.run(["git", "init", "-q", workspace], check=True)
-    (workspace / ".vscode").mkdir()
-    inside = jail.environment(command_environment(os.environ))
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
-        until = "until [ -e go ]; do sleep 0.02; done; "
-        before = jail.spawn(
-            JailedCommand(["bash", "-c", until + EVIL], inside, workspace), (null, null, null)
-        )
-        _replaced_by_a_person(workspace)
-        run(jail, EVIL)  # no new launcher, which would end the other: what was made is taken back
-        assert _is_evil(workspace) == []
-        (workspace / "go").touch()
-        before.wait(30)
-        assert _is_evil(workspace) == []
-        run(jail, EVIL)
-        assert _is_evil(workspace) == []
-    finally:
-        os.close(null)
 
 
 def test_what_is_hidden_in_the_workspace_stays_so_where_it_is_replaced(jail: Jail, tmp_path: Path) -> None:

@@ -150,6 +150,11 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
         ctx.invoke(_command(ctx, "version"))
         ctx.exit()
     elif ctx.invoked_subcommand is None:
+        is_typed = ctx.get_parameter_source("profile") is click.core.ParameterSource.COMMANDLINE
+        if is_typed and profile and not home.root.exists():
+            click.echo(
+                f'note: -p begins the new profile {profile}; to ask: whet chat -q "{profile}"', err=True
+            )
         command = _command(ctx, DEFAULT_COMMAND)
         with command.make_context(DEFAULT_COMMAND, [], parent=ctx) as inner:
             command.invoke(inner)
