@@ -209,3 +209,12 @@ def test_commands_to_look_at_are_run_in_one_step_before_the_work() -> None:
     assert calls(first) == [("terminal", {"command": look}) for look in task.looks]
     seen = [part for look in task.looks for part in did("terminal", "a line", command=look)]
     assert calls(model.answer(ask(said(task.text), *seen)))[0][1]["command"].startswith("./ops shipit")
+
+
+def test_the_first_step_of_a_procedure_follows_no_call_of_a_note_above_it() -> None:
+    note = "Then: `./ops tag-it ITEM` worked (2026-11-30)"
+    assert find_claims(f"{note}\n1. `./ops shipit billing 1 flag=--ack`") == [
+        FactStatement("shipit", "flag", "--ack")
+    ]
+    both = "1. `./ops tag-it ITEM`\n2. `./ops shipit ITEM flag=--ack`"
+    assert FactStatement("shipit", "before", "tag-it") in find_claims(both)

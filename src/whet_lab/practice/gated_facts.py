@@ -164,7 +164,7 @@ def _find_steps(text: str) -> Iterator[tuple[int, FactCommand]]:
     """
     last, number, end = "", 0, 0
     for match in _STEP.finditer(text):
-        follows = int(match[1]) == number + 1 if match[1] else "\n" not in text[end : match.start()]
+        follows = 1 < int(match[1]) == number + 1 if match[1] else "\n" not in text[end : match.start()]
         last, number, end = last if follows else "", int(match[1] or 0), match.end()
         words = (match[2] or match[3]).split()
         settings = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("host="))
