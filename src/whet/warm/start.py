@@ -92,32 +92,22 @@ async def _choose(
         gone=gone,
         last_wins={hash_: state.last_win for hash_, state in states.items()},
     )
-    if wish.name != AUTO:
-        return _choose_by_name(templates[0], situation, states.get(templates[0].hash), wish)
+    is_auto = wish.name == AUTO
+    if is_auto:
+        templates = [template for template, _ in rank_templates(templates, situation)]
     news: list[str] = []
-    for template, _ in rank_templates(templates, situation):
-        if off := states.get(template.hash, TemplateState()).off_reason:
+    for template in templates:
+        off = states.get(template.hash, TemplateState()).off_reason
+        if off and (is_auto or wish.chosen_by == "default"):
             news.append(f"warm template {template.name} is switched off: {off}")
-            continue
-        if examples := pick_examples(template, situation):
+        elif examples := pick_examples(template, situation):
             return TemplateChoice(template, examples, tuple(news))
+        elif not is_auto:
+            is_stale = not usable_examples(template, situation)
+            reason = "every example of {} is stale" if is_stale else "no example of {} fits this task"
+            name = template.name
+            news.append(f"started cold: {reason.format(name)} (whet warm show {name})")
     return TemplateChoice(news=tuple(news))
-
-
-def _choose_by_name(
-    template: Template, situation: Situation, state: TemplateState | None, wish: WarmWish
-) -> TemplateChoice:
-    if state is not None and state.off_reason and wish.chosen_by == "default":
-        return TemplateChoice(news=(f"warm template {template.name} is switched off: {state.off_reason}",))
-    examples = pick_examples(template, situation)
-    if not examples:
-        reason = (
-            f"no example of {template.name} fits this task"
-            if usable_examples(template, situation)
-            else f"every example of {template.name} is stale"
-        )
-        return TemplateChoice(news=(f"started cold: {reason} (whet warm show {template.name})",))
-    return TemplateChoice(template, examples)
 
 
 async def _write_start(
