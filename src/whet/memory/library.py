@@ -158,15 +158,10 @@ class Library:
             _read(path, "project") if path.resolve().is_relative_to(root) else _refuse_outside(path)
             for folder in reversed(folders)
             for part in _PROJECT_FOLDERS
-            for path in chain(
-                folder.glob(f"{part}/{name}"),
-                # in a group; a folder inside a skill is not a skill
-                (
-                    inner
-                    for inner in folder.glob(f"{part}/[!.]*/{name}")
-                    if not (inner.parent / "SKILL.md").exists()
-                ),
-            )
+            for group in ("", "[!.]*/")
+            for path in folder.glob(f"{part}/{group}{name}")
+            # a folder inside a skill is not a skill
+            if not (group and (path.parent / "SKILL.md").exists())
         )
         return [info for info in infos if info is not None]
 
