@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
+import pytest
 from benchmarks.lessons.world import User, World, add
 from click.testing import CliRunner
 
@@ -38,6 +40,20 @@ def test_a_note_is_in_the_prompts_of_its_own_repository_alone(world: World, tmp_
     assert TOX in read_prompt(world, tools / "new") and MAKE not in read_prompt(world, tools)
     assert "make check" not in read_prompt(world, tmp_path) + read_prompt(world, tmp_path / "shop-2")
     assert MAKE in (text := read_prompt(world, "")) and TOX in text, "an unknown folder has all notes"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a file to another user")
+def test_a_repository_of_another_user_makes_two_folders_no_project(world: World, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.chown(tmp_path / ".git", 12_345, -1)
+    assert learn(world, tmp_path / "a", MAKE) == "active"
+    assert MAKE in read_prompt(world, tmp_path / "a") and MAKE not in read_prompt(world, tmp_path / "b")
+
+
+def test_a_note_of_a_folder_that_was_deleted_holds_in_its_repository(world: World, tmp_path: Path) -> None:
+    (tmp_path / "shop" / ".git").mkdir(parents=True)
+    assert learn(world, tmp_path / "shop" / "gone", MAKE) == "active"
+    assert MAKE in read_prompt(world, tmp_path / "shop")
 
 
 def test_what_is_said_in_two_folders_holds_in_both(world: World, tmp_path: Path) -> None:

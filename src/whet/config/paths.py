@@ -136,17 +136,17 @@ def find_home(profile: str = "") -> Home:
 
 
 def list_project_folders(workspace: Path) -> tuple[Path, ...]:
-    """Return the folders from the root of the workspace's repository down to the workspace, or the workspace
-    alone if it is in no repository of this user's."""
+    """Return the folders from the root of the workspace's repository down to the workspace, which may not
+    exist, or the workspace alone if it is in no repository of this user's."""
     folder = workspace.absolute()
     for number, above in enumerate((folder, *folder.parents)):
         try:
             owner = (above / ".git").lstat().st_uid
-            owners = (os.getuid(), folder.stat().st_uid)
         except OSError:
             continue
         # another user's repository, such as one in /tmp, says nothing about this folder
-        return (*reversed(folder.parents[:number]), folder) if owner in owners else (folder,)
+        is_own = owner == os.getuid() or (folder.exists() and owner == folder.stat().st_uid)
+        return (*reversed(folder.parents[:number]), folder) if is_own else (folder,)
     return (folder,)
 
 

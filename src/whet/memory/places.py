@@ -7,11 +7,12 @@ person and holds everywhere.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import apsw
 
+from whet.config.paths import list_project_folders
 from whet.contract.texts import flat
 from whet.store import ledger
 
@@ -22,7 +23,7 @@ Places = Mapping[str, frozenset[str]]
 def read_places(connection: apsw.Connection, profile: str) -> Places:
     """Return the places of the notes that are in force. Notes without an entry hold everywhere."""
     rows = ledger.list_note_folders(connection, profile)
-    roots = {folder: find_root(folder) if folder else "" for folder in {folder for _, folder in rows}}
+    roots = {folder: _find_root(folder) for folder in {folder for _, folder in rows}}
     folders: dict[str, frozenset[str]] = {}
     for statement, folder in rows:
         folders[statement] = folders.get(statement, frozenset()) | {roots[folder]}
@@ -52,14 +53,9 @@ def describe_groups(groups: Mapping[str, Sequence[str]]) -> list[str]:
     return lines
 
 
-def find_root(folder: str) -> str:
-    """Return the repository that a folder belongs to, or the folder itself."""
-    path = folder
-    while path != os.path.dirname(path):
-        if os.path.lexists(os.path.join(path, ".git")):
-            return path
-        path = os.path.dirname(path)
-    return folder
+def _find_root(folder: str) -> str:
+    """Return this user's repository that a folder belongs to, or the folder itself; "" for "", everywhere."""
+    return str(list_project_folders(Path(folder))[0]) if folder else ""
 
 
 def _is_below(folder: str, place: str) -> bool:
