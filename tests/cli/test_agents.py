@@ -55,7 +55,9 @@ def test_a_session_is_seen_from_elsewhere_while_it_waits_and_can_be_stopped(fold
         tty.type("1", "Done.", "2 steps")
         assert [row["state"] for row in agents(folder)] == ["done"]
         assert run(["agents", "stop", row["id"]], folder)[0] == 1
-        tty.type("now ask\r", "Which colour?", "Type your answer, then Enter.")
+        tty.type(
+            "now ask\r", "Which colour?", "Type your answer, then Enter. Enter alone and Esc give no answer"
+        )
         assert [row["detail"] for row in agents(folder)] == ["an answer to its question"]
         assert run(["agents", "stop", row["id"]], folder)[0] == 0
         tty.wait_for("cancelled")

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from whet import log
 from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.late import late_pattern
+from whet.log import protect
 
 _LINE = late_pattern(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _SECRET = late_pattern(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)(?:_|\d|$)")
@@ -83,7 +83,7 @@ def env_warnings(home: Home) -> list[str]:
 def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
     """Return .env's values, overridden by the environment's. An empty variable does not hide .env's.
 
-    From now on, log.mask replaces every value whose name looks like a secret's. Raises ConfigError if a
+    From now on, mask replaces every value whose name looks like a secret's. Raises ConfigError if a
     key is marked as in the system's keyring and can't be read from there.
     """
     merged = {**read_env(home).values, **{name: value for name, value in environ.items() if value}}
@@ -91,7 +91,7 @@ def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
         from whet.config.keychain import read_key  # noqa: PLC0415 - few keep keys there
 
         merged = {k: read_key(home, k) if value == IN_KEYRING else value for k, value in merged.items()}
-    log.protect(value for name, value in merged.items() if is_secret_name(name))
+    protect(value for name, value in merged.items() if is_secret_name(name))
     return merged
 
 
@@ -118,7 +118,7 @@ def set_secret(home: Home, name: str, value: str) -> None:
         raise ConfigError(f"{name!r} is not a variable's name", hint="letters, digits and _ only")
     if any(char in value for char in "\n\r\0"):
         raise ConfigError(f"the value of {name} has more than one line", hint="paste the key alone")
-    log.protect([value] if value != IN_KEYRING else [])
+    protect([value] if value != IN_KEYRING else [])
     home.ensure()
     quoted = re.sub(r'([\\"])', r"\\\1", value)
     line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
@@ -132,7 +132,7 @@ def store_secret(home: Home, name: str, value: str) -> str:
     return. Raises ConfigError."""
     from whet.config.keychain import is_available, store_key  # noqa: PLC0415 - as above
 
-    log.protect([value])
+    protect([value])
     if not is_available():
         set_secret(home, name, value)
         return str(home.env)

@@ -114,7 +114,7 @@ class LinePerson:
 def answer_prompt(choices: Sequence[str], *, has_keys: bool = True) -> str:
     """Return the prompt of the line on which a question is answered. `has_keys`: Esc is a key of it."""
     what = "a number or your own words" if choices else "your answer"
-    return f"Type {what}, then Enter{'. Esc gives no answer' if has_keys else ''}: "
+    return f"Type {what}, then Enter. Enter alone {'and Esc give' if has_keys else 'gives'} no answer: "
 
 
 def resolve_choice(text: str, choices: Sequence[str]) -> str:

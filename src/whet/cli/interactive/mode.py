@@ -6,15 +6,15 @@ the person decides on the plan. Keys and menus are handled elsewhere.
 
 from __future__ import annotations
 
-from whet.app.modes import ABOUT, MODES
+from whet.app.modes import MODES
 
 QUESTION = (
     "Carry this plan out? The mode lasts until you change it (Shift-Tab) or quit; /rewind takes edits back"
 )
 CHOICES = (
-    ("Go ahead in mode ask", ABOUT["ask"]),
-    ("Go ahead in mode auto", ABOUT["auto"]),
-    ("Change the steps", "nothing runs; the input line gets them, and /plan go approves them"),
+    ("Go ahead in mode ask", "asks before edits, and before commands that change things outside a sandbox"),
+    ("Go ahead in mode auto", "asks only before what is dangerous: rm -rf, git push, reading secrets ..."),
+    ("Change the steps", "nothing runs; edit them, /plan go then runs them in the former mode"),
     ("Keep planning", "nothing runs; words that you type instead go to the model"),
 )
 
