@@ -100,15 +100,16 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
     [
         (
             GrantScope("terminal", ("git commit *",)),
-            "run “git commit” with any arguments (covers nothing else that a command does)",
+            "run “git commit” with any arguments in the workspace (covers nothing else that a command does)",
         ),
         (
             GrantScope("terminal", ("make *", "npm run b *")),
-            "run “make” or “npm run b” with any arguments (covers nothing else that a command does)",
+            "run “make” or “npm run b” with any arguments in the workspace "
+            "(covers nothing else that a command does)",
         ),
         (
             GrantScope("terminal", (r"ls \*.py", "> a b")),
-            f"run exactly “ls *.py” and overwrite a b with {PRINTED}",
+            f"run exactly “ls *.py” in the workspace and overwrite a b with {PRINTED}",
         ),
         (
             GrantScope("terminal", ("> a", ">> a")),
@@ -118,7 +119,7 @@ def test_a_question_says_what_where_why_and_what_a_yes_covers() -> None:
             GrantScope("terminal", ("2>> a", ">> b")),
             f"add to a and b with {PRINTED}",
         ),
-        (GrantScope("terminal", ("x" * 99,)), "run exactly this command"),
+        (GrantScope("terminal", ("x" * 99,)), "run exactly this command in the workspace"),
         (GrantScope("terminal", ("rm a",), call="digest"), "run exactly “rm a” in this folder"),
         (GrantScope("read_file", (".env",), always=False), "read .env (covers no shell commands)"),
         (

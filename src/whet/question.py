@@ -54,6 +54,8 @@ NO_COMMANDS = " (covers no shell commands)"
 """The end of what a lasting yes to a file covers."""
 ANY_ARGUMENTS = " with any arguments"
 """What a lasting yes to the first words of a command says after them."""
+IN_WORKSPACE = " in the workspace"
+"""Where a lasting yes to a command holds; a dangerous one holds in its own folder only."""
 NOTHING_ELSE = " (covers nothing else that a command does)"
 """The end of what a lasting yes to a part of a command covers."""
 LABELS: dict[RowKind, str] = {"folder": "Runs in", "reason": "Why asked", "undo": "To undo"}
@@ -184,7 +186,7 @@ def count_folded_lines(row: Row) -> int:
 
 def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
     """Return the commands that patterns cover: by their first words, and files of output.
-    `is_call`: only the same command in the same folder."""
+    `is_call`: only the same command in the same folder; else in any folder of the workspace."""
     begins = [unescape(text.removesuffix(" *")) for text in patterns if has_wildcard(text)]
     same = [unescape(text) for text in patterns if not has_wildcard(text)]
     outputs = [text for text in same if _OUTPUT.match(text)]
@@ -193,7 +195,9 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
     if same:
         is_short = len(same) == 1 and len(same[0]) <= _MAX_QUOTED_CHARS
         text = f"exactly “{same[0]}”" if is_short else "exactly this command"
-        parts.append(f"run {text}{' in this folder' if is_call else ''}")
+        parts.append(f"run {text}")
+    if parts:
+        parts[-1] += " in this folder" if is_call else IN_WORKSPACE
     if outputs:
         parts.append(_describe_outputs(outputs))
     return " and ".join(parts) + (NOTHING_ELSE if begins or outputs else "")

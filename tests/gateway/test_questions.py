@@ -237,7 +237,7 @@ async def test_a_decision_offers_what_may_be_decided() -> None:
                 "This conversation (until Whet restarts) and always (in this folder; take back: whet"
                 " approvals): not asked again to",
                 "```",
-                "run “rm” with any arguments (covers nothing else that a command does)",
+                "run “rm” with any arguments in the workspace (covers nothing else that a command does)",
                 "```",
             ],
         ),
@@ -247,7 +247,7 @@ async def test_a_decision_offers_what_may_be_decided() -> None:
             [
                 "This conversation (until Whet restarts): not asked again to",
                 "```",
-                "run “rm” with any arguments (covers nothing else that a command does)",
+                "run “rm” with any arguments in the workspace (covers nothing else that a command does)",
                 "```",
             ],
         ),

@@ -143,8 +143,8 @@ async def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         "digest": "d",
         "keeps": (True, False),
         "covers": (
-            "run “ls” with any arguments (covers nothing else that a command does)",
-            "run exactly “ls -l”",
+            "run “ls” with any arguments in the workspace (covers nothing else that a command does)",
+            "run exactly “ls -l” in the workspace",
         ),
         "undo": "not possible",
         "draft": "ls -l",

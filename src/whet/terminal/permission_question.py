@@ -15,6 +15,7 @@ from whet.contract.tools import tags_of
 from whet.question import (
     ANY_ARGUMENTS,
     FOLDED_ROWS,
+    IN_WORKSPACE,
     LABELS,
     NO_COMMANDS,
     NOTHING_ELSE,
@@ -47,7 +48,7 @@ def shorten_choice(text: str, width: int) -> str:
     if not text.startswith(_LASTING):
         return cut(text, width)
     scope = text.partition(_AGAIN)[2].removesuffix(NO_COMMANDS).removesuffix(NOTHING_ELSE)
-    scope = scope.replace(ANY_ARGUMENTS, " …")
+    scope = scope.removesuffix(IN_WORKSPACE).replace(ANY_ARGUMENTS, " …")
     return _SHORT_LASTING + cut_middle(scope, width - len(_SHORT_LASTING))
 
 
