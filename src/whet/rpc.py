@@ -13,7 +13,6 @@ import os
 import select
 import sys
 from collections.abc import Awaitable, Callable
-from importlib.metadata import version
 from typing import Any, BinaryIO, cast
 
 import msgspec
@@ -76,6 +75,8 @@ def read_message(line: bytes) -> dict[str, Any] | None:
 
 def answer_initialize(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
     """Answer `initialize` for a server with tools and the further capabilities in `has`."""
+    from importlib.metadata import version  # noqa: PLC0415 - 10 ms, and only a server needs it
+
     requested = params.get("protocolVersion")
     return {
         "protocolVersion": requested if requested in VERSIONS else VERSIONS[0],

@@ -10,7 +10,6 @@ import base64
 import contextlib
 import logging
 from collections.abc import Callable
-from importlib.metadata import version as version_of
 from typing import Any, cast
 
 import msgspec
@@ -341,7 +340,9 @@ def _result(server: str, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _client() -> dict[str, str]:
-    return {"name": "whet", "version": version_of("whet-agent")}
+    from importlib.metadata import version  # noqa: PLC0415 - 10 ms, and only a handshake needs it
+
+    return {"name": "whet", "version": version("whet-agent")}
 
 
 def _fields(value: object) -> dict[str, Any]:
