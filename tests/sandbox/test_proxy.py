@@ -54,7 +54,9 @@ def answer_of(hosts: tuple[str, ...], target: str) -> bytes:
 
 def test_a_named_host_of_a_private_network_is_reached() -> None:
     for hosts in (("10.255.255.1", PRIVATE_TOO), ("*.255.1", PRIVATE_TOO), (EVERYWHERE,)):
-        assert answer_of(hosts, "10.255.255.1:9").startswith(b"HTTP/1.1 502"), hosts
+        answer = answer_of(hosts, "10.255.255.1:9")
+        assert answer.startswith(b"HTTP/1.1 502"), hosts
+        assert b"\r\n\r\nthe sandbox's proxy: " in answer, "a person who reads only the body reads why"
     for hosts in (("10.255.255.1",), ("*", PRIVATE_TOO), ("10.255.255.2", PRIVATE_TOO)):
         assert answer_of(hosts, "10.255.255.1:9").startswith(b"HTTP/1.1 403"), hosts
     for address in ("127.0.0.1", "169.254.169.254", "100.100.100.200", *own_addresses()):

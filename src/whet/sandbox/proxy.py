@@ -86,16 +86,10 @@ class Proxy:
                 client.settimeout(_IDLE_S)
                 self._forward(client)
             except ProxyRefused as refused:
-                body = f"{refused}\n".encode()
-                head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nConnection: close\r\n"
-                with contextlib.suppress(OSError):
-                    client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                _answer(client, b"403 Forbidden", str(refused))
             except (OSError, ValueError) as error:
                 log.info("the sandbox's proxy: %s", error)
-                with contextlib.suppress(OSError):
-                    client.sendall(
-                        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-                    )
+                _answer(client, b"502 Bad Gateway", f"the sandbox's proxy: {error}")
             finally:
                 self._room.release()
 
@@ -181,6 +175,14 @@ def _is_own(family: int, address: str) -> bool:
 
 def _normalise_host(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
+
+
+def _answer(client: socket.socket, status: bytes, text: str) -> None:
+    """Send an answer of one line, as far as the client still listens."""
+    body = f"{text}\n".encode()
+    head = b"HTTP/1.1 " + status + b"\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+    with contextlib.suppress(OSError):
+        client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 
 def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
