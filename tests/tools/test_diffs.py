@@ -299,15 +299,15 @@ def test_refusals_say_where(diff: str, words: str) -> None:
     [
         (
             "@@ -1,2 +1,2 @@\n-one\n+ONE\n two\n@@ -2,2 +2,2 @@\n two\n-three\n+THREE\n",
-            "hunk 2 fits lines 2-3 only, but it must begin at line 3 or later, after hunk 1",
+            "hunk 2 does not fit after hunk 1: its lines are lines 2-3, and it must begin at line 3 or later",
         ),
         (
             "@@ -1,3 +1,2 @@\n one\n-two\n three\n@@ -2,2 +2,2 @@\n-  two\n+TWO\n three\n",
-            "hunk 2 fits lines 2-3 only, but it must begin at line 4 or later, after hunk 1",
+            "hunk 2 does not fit after hunk 1: its lines are lines 2-3, and it must begin at line 4 or later",
         ),
         (
             "@@ -3 +3 @@\n-three\n+3\n@@ -1 +1 @@\n-one\n+1\n",
-            "hunk 2 fits lines 1-1 only, but it must begin at line 4 or later, after hunk 1",
+            "hunk 2 does not fit after hunk 1: its lines are lines 1-1, and it must begin at line 4 or later",
         ),
     ],
 )
@@ -316,7 +316,7 @@ def test_a_hunk_that_fits_only_lines_above_its_place_names_them(diff: str, words
         patched("one\ntwo\nthree\n", f"--- f\n+++ f\n{diff}")
     envelope = "*** Begin Patch\n*** Update File: f\n@@ three\n-two\n+2\n*** End Patch\n"
     with pytest.raises(
-        BadInput, match="fits lines 2-2 only, but it must begin at line 3 or later, below 'three'"
+        BadInput, match="fit below 'three': its lines are lines 2-2, and it must begin at line 3"
     ):
         patched("one\ntwo\nthree\n", envelope)
 

@@ -233,8 +233,8 @@ def _refuse_earlier_match(lines: list[str], hunk: Hunk, lowest: int, number: int
         for start in find_block(lines, hunk.old, fold):
             limit = f"below {hunk.below!r}" if hunk.below else f"after hunk {number - 1}"
             raise BadInput(
-                f"hunk {number} fits lines {start + 1}-{start + len(hunk.old)} only, but it must begin at "
-                f"line {lowest + 1} or later, {limit}",
+                f"hunk {number} does not fit {limit}: its lines are lines {start + 1}-{start + len(hunk.old)}, "
+                f"and it must begin at line {lowest + 1} or later",
                 hint=_JOIN_HINT,
             )
 

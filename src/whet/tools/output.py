@@ -48,6 +48,8 @@ def strip_terminal_control(text: str) -> str:
 
     NUL and bytes that were decoded by surrogateescape become escapes like \x00 and \xff.
     """
+    if not _SUSPECT.search(text):
+        return text
     text = render(text) if has_moves(text) else ESCAPES.sub("", text)
     return _ODD_BYTES.sub(lambda match: f"\\x{ord(match[0]) & 0xFF:02x}", _PRINTED_CONTROLS.sub("", text))
 
