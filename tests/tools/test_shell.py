@@ -193,57 +193,6 @@ def test_a_few_broken_characters_make_no_binary_of_a_text(processes: Processes, 
         assert run(processes, tmp_path, "cat out").text.startswith("[binary output, 59 bytes") == is_binary
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        (b"1 passed\nraw: a\0b\n1 failed\n" * 30, "1 passed\nraw: a\\x00b\n1 failed\n" * 30),
-        (b"A=1\0B=2\0", r"A=1\x00B=2\x00"),
-        (b"".join(b"./a%d.py\0" % n for n in range(90)), "".join(rf"./a{n}.py\x00" for n in range(90))),
-        (b"caf\xe9 \xff\xfe gr\xc3\xbc\xc3\x9fe", r"caf\xe9 \xff\xfe grüße"),
-        (bytes(range(256)) * 4, "[binary output, 1,024 bytes, begins 00 01 02 03"),
-        ("a text of two bytes each".encode("utf-16-le") * 4, "[binary output, 192 bytes, begins 61 00 20 00"),
-    ],
-)
-async def test_a_few_odd_bytes_are_shown_as_escapes_and_only_binary_output_is_withheld(
-    processes: Processes, tmp_path: Path, data: bytes, text: str
-) -> None:
-    (tmp_path / "out").write_bytes(data)
-    with with_tools(processes) as (terminal, process):
-        output = await call(terminal, context(tmp_path), command="cat out")
-        await call(terminal, context(tmp_path), command="cat out", background=True)
-        background = await call(process, context(tmp_path), action="wait", id="p1")
-    assert output.text.startswith(text.rstrip("\n"))
-    assert background.text.startswith(text.rstrip("\n"))
-
-
-@pytest.mark.parametrize("pty", [False, True])
-@pytest.mark.parametrize(
-    ("frame", "first", "shown"),
-    [
-        ("\x1b[2K\x1b[1GRetrieving image: {n}%", "", "Retrieving image: 2999%"),
-        ("\x1b[1G\x1b[0K{n}/3000 packages", "", "2999/3000 packages"),
-        ("\x1b[2A\x1b[2Kone: {n}%\n\x1b[2Ktwo: {n}%\n", "one\ntwo\n", "one: 2999%\ntwo: 2999%"),
-        ("\x1b[1A\x1b[Jbuilt {n}\n", "start\n", "built 2999"),
-        ("\x1b[F\x1b[31mbuilt {n}\x1b[0m\n", "start\n", "built 2999"),
-        ("{n}\b\b\b\b", "", "2999"),
-    ],
-)
-def test_of_a_redrawn_display_the_last_state_is_shown(
-    processes: Processes, tmp_path: Path, frame: str, first: str, shown: str, pty: bool
-) -> None:
-    frames = "".join(frame.format(n=n) for n in range(3_000) if "\b" not in frame or n > 999)
-    between = f"before\n{first}{frames}\nERROR: in the middle\n{first}{frames}\nthe end\n"
-    (tmp_path / "out").write_text(between)
-    lines = run(processes, tmp_path, "cat out", pty=pty).text.splitlines()
-    assert [line for line in lines if line] == [
-        "before",
-        *shown.splitlines(),
-        "ERROR: in the middle",
-        *shown.splitlines(),
-        "the end",
-    ]
-
-
 def test_terminal_control_is_taken_out(processes: Processes, tmp_path: Path) -> None:
     command = r"printf '\033[31mred\033[0m \033]0;title\007x\a\n10%%\r55%%\r100%%\ncrlf\r\n'"
     shown: list[str] = []

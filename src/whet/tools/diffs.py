@@ -232,8 +232,9 @@ def _refuse_earlier_match(lines: list[str], hunk: Hunk, lowest: int, number: int
     for _, fold in FOLDS:
         for start in find_block(lines, hunk.old, fold):
             limit = f"below {hunk.below!r}" if hunk.below else f"after hunk {number - 1}"
+            end = start + len(hunk.old)
             raise BadInput(
-                f"hunk {number} does not fit {limit}: its lines are lines {start + 1}-{start + len(hunk.old)}, "
+                f"hunk {number} does not fit {limit}: its lines are lines {start + 1}-{end}, "
                 f"and it must begin at line {lowest + 1} or later",
                 hint=_JOIN_HINT,
             )
