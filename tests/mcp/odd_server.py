@@ -110,6 +110,8 @@ def call(message):
         sys.stdout.buffer.write(out)
         sys.stdout.buffer.flush()
         return None
+    if FAULT == "cut_emoji":
+        return {**answer, "result": {"content": [{"type": "text", "text": "cut \ud83d whole \U0001f600"}]}}
     if FAULT == "progress":
         token = message["params"]["_meta"]["progressToken"]
         told = {"progressToken": token, "progress": 10**400, "total": 1}

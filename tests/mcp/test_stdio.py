@@ -149,7 +149,13 @@ async def test_a_strange_answer_is_told_as_what_it_is(home: Path, fault: str, sa
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("latin", "caf\ufffd"), ("progress", "you said: hi"), ("odd_promise", '{"n":7}')]
+    ("fault", "said"),
+    [
+        ("latin", "caf\ufffd"),
+        ("cut_emoji", "cut \ufffd whole \U0001f600"),
+        ("progress", "you said: hi"),
+        ("odd_promise", '{"n":7}'),
+    ],
 )
 async def test_an_answer_with_something_odd_beside_it_comes(home: Path, fault: str, said: str) -> None:
     async with bench(home, {"odd": odd(fault)}) as b:
