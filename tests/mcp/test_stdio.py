@@ -193,6 +193,7 @@ async def test_schemas_that_lie_are_left_out_or_noted(home: Path) -> None:
         names = [one.spec.name for one in listing.offered]
         long = next(name for name in names if "xxx" in name)
         assert len(long) == 64 and names == [
+            "mcp__odd__dup_one_7c90fbd3",
             "mcp__odd__dup_one",
             "mcp__odd__echo",
             "mcp__odd__promise",
@@ -201,7 +202,7 @@ async def test_schemas_that_lie_are_left_out_or_noted(home: Path) -> None:
         ]
         reasons = {one.own_name: one.reason for one in listing.left_out}
         assert "is of type 'array'" in reasons["no object"] and "is str" in reasons["text schema"]
-        assert "that of 'dup.one' too" in reasons["dup_one"] and "deep" in reasons["deep"]
+        assert "that of 'dup_one' too" in reasons["dup_one"] and "deep" in reasons["deep"]
         assert "orders to the assistant" in reasons["orders"]
         top = next(one for one in listing.offered if one.own_name == "top").spec.parameters
         assert "anyOf" not in top and "$schema" not in top
