@@ -176,6 +176,9 @@ def main():
         print("Welcome to the server!\n\x00\xff not json\n[1, 2]\n{broken", flush=True)
     if FAULT == "never_ready":
         threading.Event().wait()
+    if FAULT == "ready_later":
+        while not os.path.exists(sys.argv[2] + ".go"):
+            threading.Event().wait(0.01)
     for line in sys.stdin:
         message = json.loads(line)
         JOURNAL.write(line)
