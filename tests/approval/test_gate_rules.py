@@ -10,6 +10,7 @@ import pytest
 from tests.approval.test_gate import Bench, Someone, verdicts
 from whet.contract.errors import ConfigError
 from whet.contract.events import ApprovalDecided
+from whet.contract.protocols import Answer
 
 
 def test_forbidden_is_forbidden_whatever_the_rules_say(tmp_path: Path) -> None:
@@ -127,8 +128,8 @@ def test_a_deny_or_ask_rule_for_a_program_holds_if_nobody_can_tell_what_runs(tmp
         "shopt -s expand_aliases\nalias s=seq\ns 3",
         "BASH_ALIASES[s]=seq",
     ]
-    once: Answer = "once"
-    yes = Someone(*[once] * 2 * len(unknown))
+    answers: list[Answer] = ["once"] * (2 * len(unknown))
+    yes = Someone(*answers)
     bench = Bench(tmp_path, yes, mode="auto", deny=["terminal(seq *)", "write(*.lock)"])
     assert [command for command in unknown if "terminal(seq *)" not in bench.sh(command).reason] == []
     assert "terminal(seq *) may forbid it" in bench.sh(unknown[0]).reason and yes.asked == []
