@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_foreign_json
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The supported MCP versions, newest first."""
@@ -64,10 +64,10 @@ Answer = Callable[[RpcCall], Awaitable[dict[str, Any]]]
 
 
 def read_message(line: bytes) -> dict[str, Any] | None:
-    """Return the message of a line, with replacement characters for invalid UTF-8, or None if it is not a
-    message."""
+    """Return the message of a line, with replacement characters for invalid UTF-8 and lone surrogates, or
+    None if it is not a message."""
     try:
-        value: object = msgspec.json.decode(line.decode("utf-8", "replace"))
+        value: object = from_foreign_json(line.decode("utf-8", "replace"), object)
     except NOT_JSON:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

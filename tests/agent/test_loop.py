@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.agent.rig import FullDisk, Rig, calls, rig
@@ -300,6 +301,18 @@ async def test_a_refusal_and_a_cut_answer_are_named(tmp_path: Path) -> None:
         assert (await r.turn("go")).reason == "refused"
         assert (await r.turn("again")).text == "half"
         assert "output limit" in r.seen(Notice)[0].text  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("arguments", ['{"at": "a', '{"bt": 1}'])
+async def test_the_model_reads_that_its_call_was_cut_at_the_output_limit(
+    tmp_path: Path, arguments: str
+) -> None:
+    asks = calls(("look", '{"at": "a"}'), ("look", arguments))
+    cut = msgspec.structs.replace(asks, stop="length")
+    async with rig(tmp_path, [cut, asks, ANSWER]) as r:
+        await r.turn("go")
+        results = [message.text for message in r.session.log.messages if message.role == "tool"]
+        assert ["reached its output limit" in text for text in results] == [False, True, False, False]
 
 
 async def test_resume_without_an_unfinished_turn_says_so(tmp_path: Path) -> None:

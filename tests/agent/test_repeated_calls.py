@@ -12,6 +12,7 @@ import pytest
 
 from tests.agent.rig import calls, rig
 from tests.support import FixedClock
+from whet.contract.changes import TextChange
 from whet.contract.events import TurnEnd
 from whet.contract.messages import ImagePart
 from whet.contract.tools import ToolContext, ToolOutput
@@ -124,3 +125,20 @@ async def test_pictures_that_differ_are_progress_and_a_tools_own_words_end_no_tu
     async with rig(tmp_path, [calls(("screenshot", "{}"))] * 11 + [ANSWER], more_tools=[screenshot]) as r:
         end = await r.turn("go")
         assert (end.reason, end.error, shots) == ("answered", "", 11)
+
+
+@pytest.mark.parametrize(
+    ("old", "reason"), [("same\n", "failed"), (None, "answered"), ("other\n", "answered")]
+)
+async def test_a_write_that_leaves_its_file_as_it_was_is_no_progress(
+    tmp_path: Path, old: str | None, reason: str
+) -> None:
+    @tool(toolset="x", effects={"write"})
+    async def write_it(ctx: ToolContext) -> ToolOutput:
+        """Write a file."""
+        change = TextChange("a.txt", str(tmp_path / "a.txt"), old, "same\n")
+        return ToolOutput("overwrote a.txt", changes=(change,))
+
+    async with rig(tmp_path, [*[calls(("write_it", "{}"))] * 11, ANSWER], more_tools=[write_it]) as r:
+        assert (await r.turn("go")).reason == reason
+        assert len(r.server.requests) == (8 if reason == "failed" else 12)

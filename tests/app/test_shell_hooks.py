@@ -114,6 +114,7 @@ def test_a_hook_before_a_call_refuses_it_and_fails_closed(work: Path, command: s
         '{"permissionDecision": "deny", "reason": "never"}',
         '{"hookSpecificOutput": {"permissionDecision": "defer", "permissionDecisionReason": "never"}}',
         'loading\\n{"decision": "block", "reason": "never"}',
+        '{"decision": "block", "reason": "never \\\\ud83d"}',
         '{"decision": "approve"}\\n{"decision": "block", "reason": "never"}',
         'loading\\n{\\n "decision": "block",\\n "reason": "never"\\n}\\ndone',
     ],

@@ -10,6 +10,7 @@ import pytest
 from tests.approval.test_gate import Bench, Someone, verdicts
 from whet.contract.errors import ConfigError
 from whet.contract.events import ApprovalDecided
+from whet.contract.protocols import Answer
 
 
 def test_forbidden_is_forbidden_whatever_the_rules_say(tmp_path: Path) -> None:
@@ -87,6 +88,57 @@ def test_a_deny_rule_holds_with_options_between_a_program_and_its_verb(tmp_path:
     assert [command for command in hidden if "forbids it" not in bench.sh(command).reason] == []
     others = ["git -C . pull", "npm run publish", "git push-all", "git " + "-c a=b " * 3_000 + "status"]
     assert [command for command in others if "forbids it" in bench.sh(command).reason] == []
+
+
+def test_a_deny_or_ask_rule_for_a_program_holds_if_nobody_can_tell_what_runs(tmp_path: Path) -> None:
+    unknown = [
+        "$(which seq) 3",
+        '"$(which seq)" 3',
+        "`which seq` 3",
+        "x=$(which seq); $x 3",
+        "x=seq; $x 3; x=ls",
+        "x=seqz; ${x%z} 3",
+        "for x in seq; do $x 3; done",
+        "if true; then x=seq; else x=ls; fi; $x 3",
+        "if true; then x=env; else x=ls; fi; $x seq 3",
+        "x='env seq'; $x 3; x=ls",
+        "IFS=_; x=env_seq; $x 3",
+        "x=/usr/bin/se?; $x 3",
+        "x=se; x+=q; $x 3",
+        "x=(seq 3); $x; ${x[@]}",
+        "export x=seq; $x 3; export x=ls",
+        "x=ls; unset x; : ${x:=seq}; $x 3",
+        "read x <<< seq; $x 3",
+        'set -- seq 3; "$@"',
+        "/usr/bin/se[q] 3",
+        "/usr/bin/s?q 3",
+        "se{q..q} 3",
+        "env $(which seq) 3",
+        "time $(which seq) 3",
+        "find . -exec $(which seq) 3 ';'",
+        "bash -c '$(which seq) 3'",
+        'bash -c "$(echo seq 3)"',
+        "eval $(echo seq 3)",
+        "echo c2VxIDMK | base64 -d | bash",
+        "source <(echo seq 3)",
+        "hash -p /usr/bin/seq s; s 3",
+        "BASH_CMDS[s]=/usr/bin/seq; s 3",
+        "declare -A BASH_CMDS=([s]=/usr/bin/seq); s 3",
+        "printf -v 'BASH_CMDS[s]' /usr/bin/seq; s 3",
+        "shopt -s expand_aliases\nalias s=seq\ns 3",
+        "BASH_ALIASES[s]=seq",
+    ]
+    answers: list[Answer] = ["once"] * (2 * len(unknown))
+    yes = Someone(*answers)
+    bench = Bench(tmp_path, yes, mode="auto", deny=["terminal(seq *)", "write(*.lock)"])
+    assert [command for command in unknown if "terminal(seq *)" not in bench.sh(command).reason] == []
+    assert "terminal(seq *) may forbid it" in bench.sh(unknown[0]).reason and yes.asked == []
+    known = ["x=ls; $x", "ls *.txt", "[ -f a ] && ls", "echo $(ls)", "$HOME/bin/x", "hash", "bash -c 'ls'"]
+    assert [command for command in known if bench.sh(command).verdict != "allow"] == []
+    others = Bench(tmp_path, yes, mode="auto", deny=["terminal(*--force*)", "terminal(> *.lock)"])
+    assert {others.sh(command).decided_by for command in unknown} == {"person"}
+    asks = Bench(tmp_path, yes, mode="auto", ask=["terminal(seq*)"], allow=["terminal($x *)"])
+    assert asks.sh("$x 3").decided_by == "person"
 
 
 def test_an_allow_rule_must_cover_every_command(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import whet
 from whet.contract.texts import (
     NOT_JSON,
     call_subject,
+    from_foreign_json,
     from_json,
     from_values,
     parse_typed_number,
@@ -111,3 +112,20 @@ def test_subject_takes_what_tells_most_and_bears_anything() -> None:
     assert call_subject("[" * 5_000) == "[" * 5_000
     assert call_subject("[1]") == "[1]"
     assert call_subject("") == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (rb'"a \ud83d b"', "a \ufffd b"),
+        (rb'"\uDE00\uD83D"', "\ufffd\ufffd"),
+        (rb'"\ud83d\ud83d\ude00"', "\ufffd\U0001f600"),
+        (rb'"\\ud83d \\\ud83d"', "\\ud83d \\\ufffd"),
+        ('"\ud83d"', "\ufffd\ufffd\ufffd"),
+    ],
+)
+def test_lone_surrogates_in_foreign_json_are_replaced_and_nothing_else(data: bytes | str, text: str):
+    assert from_foreign_json(data, str) == text
+    for other in (rb'"\ud83d', rb'"\ud83"', rb'["\ud83d"]'):
+        with pytest.raises(NOT_JSON):
+            from_foreign_json(other, str)

@@ -449,8 +449,9 @@ def test_standard_output_is_protocol_only_and_garbage_on_standard_input_is_passe
     process.stdin.write(b"this is no JSON\n\x00\xff\n[]\n7\n{broken\n")
     assert "error" in call(3, "session/nothing", {})
     assert "error" in call(4, "session/prompt", {"sessionId": 7})
-    prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "go"}]}
+    prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "go \ud83d"}]}  # half of an emoji
     assert call(5, "session/prompt", prompt)["result"]["stopReason"] == "end_turn"
+    assert "go \ufffd" in str(server.requests[-1].json_body["messages"])
     process.stdin.write(b"[]")
     process.stdin.close()
     assert process.wait(30) == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.confirm.vendors.telegram import BadText, parse
 from whet.app.received_files import safe_name
-from whet.channels.markup import slack_mrkdwn, telegram_html
+from whet.channels.markup import discord_markdown, slack_mrkdwn, telegram_html
 from whet.channels.pieces import split_message
 from whet.channels.telegram import mentions
 from whet.markdown import code_span, escape_markdown
@@ -58,6 +58,15 @@ def test_telegrams_html_never_lets_text_become_markup(text: str) -> None:
         parse(written)
     except BadText as error:
         assert "tag" in str(error)  # marks that overlap: then it is sent as it stands
+
+
+@pytest.mark.parametrize(
+    "text", ["```\n```", "~~~py\n \n~~~", "```\n", " \n", "\u200b", "`\u200b`", "# **\u200b**"]
+)
+def test_no_platform_is_sent_a_message_in_which_nothing_shows(text: str) -> None:
+    assert [telegram_html(text), slack_mrkdwn(text), discord_markdown(text, 2_000)] == ["…"] * 3
+    assert telegram_html(f"{text}\n\n<").count("&lt;") == 1
+    assert [telegram_html(""), slack_mrkdwn(""), discord_markdown("", 2_000)] == [""] * 3
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def reply(status: bytes, body: bytes = b"{}", headers: bytes = b"") -> bytes:
 def test_half_of_a_surrogate_pair_loses_no_answer() -> None:
     whole = b'{"text": "a \\ud83d b", "more": ["\\ud83d\\ude00"]}'
     answer = read(whole, dict[str, Any])
-    assert answer == {"text": "a \ufffd\ufffd\ufffd b", "more": ["\U0001f600"]}
+    assert answer == {"text": "a \ufffd b", "more": ["\U0001f600"]}
     assert read(b'{"text": "a \\ud83d', dict[str, Any]) is None
     assert read(b'{"text": 1}', dict[str, str]) is None
 

@@ -17,6 +17,7 @@ from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings, McpSettings
 from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
+from whet.mcp.first_start import StartWait
 from whet.mcp.remote import RemoteParts
 from whet.mcp.servers import Servers
 from whet.mcp.stdio import ServerJail
@@ -85,8 +86,10 @@ async def bench(
     servers: Mapping[str, McpServerSettings],
     secrets: Mapping[str, str] | None = None,
     jail: Callable[[str, McpServerSettings], ServerJail | None] | None = None,
+    wait_s: float = 30.0,
+    wait: StartWait | None = None,
 ) -> AsyncGenerator[Bench]:
-    """Begin a session with these servers; every wait in here has a limit."""
+    """Begin a session with these servers; every wait in here has a limit. The first start waits `wait_s`."""
     clock, session, waits = FixedClock(), Session(), list[float]()
 
     async def pause(seconds: float) -> None:
@@ -94,12 +97,12 @@ async def bench(
         clock.advance(seconds)
         await asyncio.sleep(0)
 
-    reach = RemoteParts(Home(home), secrets or {}, clock, Guardian(), pause, jail=jail)
+    reach = RemoteParts(Home(home), secrets or {}, clock, Guardian(), pause, jail=jail, wait_s=wait_s)
     both = Servers(McpSettings(servers=dict(servers)), reach)
     both.attach_board((), session)
     try:
         async with asyncio.timeout(60):
-            await both.learn()
+            await both.learn(wait)
             yield Bench(both, clock, session, waits)
     finally:
         await both.aclose()

@@ -108,6 +108,17 @@ def test_a_bad_answer_is_told_as_what_it_is(
     assert said in use(home, calling(answer))[0]
 
 
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_half_of_an_emoji_in_an_answer_is_replaced(home: Path, is_stream: bool) -> None:
+    def answer(request: Request) -> Answer:
+        whole = event(request, "cut \ud83d \\ud83d whole \U0001f600")
+        if is_stream:
+            return 200, EVENTS, [whole]
+        return 200, {"content-type": "application/json"}, [whole.partition(b"data: ")[2].strip()]
+
+    assert use(home, calling(answer))[0].endswith("cut \ufffd \\ud83d whole \U0001f600")
+
+
 async def test_a_server_that_lies_about_its_encoding_has_no_tools_and_holds_up_nothing(home: Path) -> None:
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
     async with (

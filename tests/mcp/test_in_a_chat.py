@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.app.opened import ask, opened
-from tests.cli.running import flags, run, start
+from tests.cli.running import Tty, flags, run, start
 from tests.cli.test_oneshot import is_alive
 from tests.mcp.rig import HERE, until
 from whet.config.paths import Home
@@ -86,6 +86,23 @@ def test_from_adding_a_server_to_a_call_in_a_chat(
     assert [one["ok"] for one in refused["tool_calls"]] == [False]  # type: ignore[union-attr]
     said = next(row for row in json.loads(server.requests[-1].body)["messages"] if row["role"] == "tool")
     assert "Nobody was there to ask" in said["content"]
+
+
+@pytest.mark.slow
+@pytest.mark.slow
+def test_ctrl_c_skips_the_wait_for_a_hanging_server_and_the_chat_goes_on(
+    folder: Path, home: Path, server: PracticeServer
+) -> None:
+    configure(home, "never_ready")
+    settings = json.loads((home / "config.yaml").read_text())
+    settings["mcp"]["servers"]["odd"]["start_timeout_s"] = 600  # the person wants to wait as long as that
+    (home / "config.yaml").write_text(json.dumps(settings))
+    server.install([ScriptedReply("Here I am.")])
+    with Tty(["chat", *flags(server)], folder) as tty:
+        tty.wait_for("asking odd for their tools, once (Ctrl-C skips it)")
+        tty.type("\x03", "Ctrl-D quits")
+        tty.type("hello\r", "its start was skipped", "Here I am.")
+        assert tty.leave("\x04") == 0
 
 
 @pytest.mark.slow

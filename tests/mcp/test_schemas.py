@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -77,9 +78,10 @@ def test_orders_to_the_assistant_are_found_wherever_they_stand(tool: dict[str, A
     assert [one.own_name for one in chosen.offered] == ["t"]
 
 
-def test_names_that_look_alike_stay_apart_or_are_left_out() -> None:
+def test_names_that_look_alike_stay_apart_and_doubled_ones_are_left_out() -> None:
     names = [
         "read_file",
+        "re\u0430d_file",
         "re\u0430d_file",
         "re\u0435d_file",
         "read\u200b_file",
@@ -91,7 +93,8 @@ def test_names_that_look_alike_stay_apart_or_are_left_out() -> None:
         "odd", McpServerSettings(command="x"), Catalogue([{"name": name} for name in names])
     )
     offered = [one.spec.name for one in listing.offered]
-    assert {"mcp__odd__read_file", "mcp__odd__re_d_file"} <= set(offered)
+    assert "mcp__odd__read_file" in offered
+    assert sum(name.startswith("mcp__odd__re_d_file_") for name in offered) == 2
     assert all(name.isascii() and len(name) <= 64 for name in offered) and len(set(offered)) == len(offered)
     assert "that of 're\u0430d_file' too" in listing.left_out[0].reason
     assert "\n" not in "".join(one.own_name for one in listing.left_out)
@@ -128,3 +131,18 @@ def test_tools_have_one_order_whatever_the_order_of_the_server() -> None:
         catalogue = Catalogue([{"name": name, "inputSchema": args()} for name in listed])
         offered = [tool.own_name for tool in read_listing("s", McpServerSettings(), catalogue).offered]
         assert offered == ["a", "alpha", "b", "beta", "zeta"]
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_tools_that_are_written_alike_are_all_offered_under_lasting_names(turns: int) -> None:
+    own_names = ["a.b", "a_b", "a/b", "größe", "数据", "数量", "read.resource", "x" * 90, "x" * 90 + "y"]
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in own_names]
+    tools = [*tools[turns:], *tools[:turns]]
+    listing = read_listing("s", McpServerSettings(), Catalogue(tools, ("resources",)))
+    names = {tool.own_name: tool.spec.name for tool in listing.offered}
+    assert not listing.left_out and set(names) == {*own_names, "read_resource"}
+    assert len(set(names.values())) == len(names) and max(map(len, names.values())) <= 64
+    assert names["a_b"] == "mcp__s__a_b" and names["read_resource"] == "mcp__s__read_resource"
+    assert names["größe"] == "mcp__s__gr__e" and re.fullmatch("mcp__s__a_b_[0-9a-f]{8}", names["a.b"])
+    denied = read_listing("s", McpServerSettings(deny=("a_b",)), Catalogue(tools))
+    assert {tool.own_name: tool.spec.name for tool in denied.offered}["a.b"] == names["a.b"]

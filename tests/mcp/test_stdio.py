@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -149,7 +151,13 @@ async def test_a_strange_answer_is_told_as_what_it_is(home: Path, fault: str, sa
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("latin", "caf\ufffd"), ("progress", "you said: hi"), ("odd_promise", '{"n":7}')]
+    ("fault", "said"),
+    [
+        ("latin", "caf\ufffd"),
+        ("cut_emoji", "cut \ufffd whole \U0001f600"),
+        ("progress", "you said: hi"),
+        ("odd_promise", '{"n":7}'),
+    ],
 )
 async def test_an_answer_with_something_odd_beside_it_comes(home: Path, fault: str, said: str) -> None:
     async with bench(home, {"odd": odd(fault)}) as b:
@@ -187,6 +195,7 @@ async def test_schemas_that_lie_are_left_out_or_noted(home: Path) -> None:
         names = [one.spec.name for one in listing.offered]
         long = next(name for name in names if "xxx" in name)
         assert len(long) == 64 and names == [
+            "mcp__odd__dup_one_7c90fbd3",
             "mcp__odd__dup_one",
             "mcp__odd__echo",
             "mcp__odd__promise",
@@ -195,7 +204,7 @@ async def test_schemas_that_lie_are_left_out_or_noted(home: Path) -> None:
         ]
         reasons = {one.own_name: one.reason for one in listing.left_out}
         assert "is of type 'array'" in reasons["no object"] and "is str" in reasons["text schema"]
-        assert "that of 'dup.one' too" in reasons["dup_one"] and "deep" in reasons["deep"]
+        assert "that of 'dup_one' too" in reasons["dup_one"] and "deep" in reasons["deep"]
         assert "orders to the assistant" in reasons["orders"]
         top = next(one for one in listing.offered if one.own_name == "top").spec.parameters
         assert "anyOf" not in top and "$schema" not in top
@@ -267,6 +276,46 @@ def test_a_server_that_can_not_be_reached_is_told_and_holds_up_one_start(
     assert said in asyncio.run(told())
     again = asyncio.run(told())
     assert said in again and "tried a short while ago" in again
+
+
+async def test_a_server_that_is_not_ready_in_time_holds_up_no_session_and_later_ones_have_its_tools(
+    home: Path, tmp_path: Path
+) -> None:
+    fine, journal = odd("good"), tmp_path / "journal"
+    write_stored(Home(home), "fine", KeptListing(config_digest(fine), 0, [{"name": "echo"}]))
+    servers = {"late": odd("ready_later", journal), "fine": fine}
+    async with bench(home, servers, wait_s=0.01) as b:
+        assert [tool.name for tool in b.servers.tools()] == ["mcp__fine__echo"]
+        assert b.told == [
+            "MCP server late has no tools in this session: it was not ready within 0.01 s;"
+            " later sessions have them once it is; whet mcp test late waits longer"
+        ]
+        Path(f"{journal}.go").touch()
+        await until(lambda: len(b.told) == 2)
+        assert b.told[1] == "MCP server late is ready; new sessions have its tools"
+        assert b.servers.is_stale
+        assert [tool.name for tool in b.servers.tools()] == ["mcp__late__echo", "mcp__fine__echo"]
+        assert (await b.call("mcp__late__echo", text="hi")).text.endswith("you said: hi")
+    async with bench(home, servers) as b:
+        assert b.told == [] and len(b.servers.tools()) == 2
+
+
+async def test_the_wait_for_a_hanging_server_is_skipped_and_not_repeated_at_the_next_start(
+    home: Path,
+) -> None:
+    waited_for: list[list[str]] = []
+
+    @contextmanager
+    def skipped(names: Sequence[str]) -> Generator[asyncio.Event]:
+        waited_for.append([*names])
+        skip = asyncio.Event()
+        skip.set()
+        yield skip
+
+    for reason in ("its start was skipped; later", "its start was skipped (tried a short while ago)"):
+        async with bench(home, {"odd": odd("never_ready")}, wait=skipped) as b:
+            assert b.servers.tools() == [] and reason in b.told[0]
+    assert waited_for == [["odd"]]
 
 
 async def test_a_server_of_the_newer_protocol_is_spoken_to_without_a_handshake(home: Path) -> None:

@@ -54,7 +54,7 @@ def test_pis_newest_branch_is_read_with_what_its_calls_came_to(tmp_path: Path) -
         {"type": "model_change", "id": "a", "parentId": None, "timestamp": _AT, "modelId": "m"},
         entry("b", "a", message=user("left behind")),
         entry("c", "b", message={"role": "assistant", "content": [{"type": "text", "text": "gone"}]}),
-        entry("d", "a", message=user("why does it fail?")),
+        entry("d", "a", message=user("why does it fail? \ud83d")),
         entry("e", "d", message={**answer, "provider": "p", "usage": usage}),
         "{torn",
         entry("f", "e", message=result),
@@ -67,7 +67,7 @@ def test_pis_newest_branch_is_read_with_what_its_calls_came_to(tmp_path: Path) -
     assert past is not None and bad == 1
     said = [(row.message.role, row.message.text) for row in past.messages]
     assert ("user", "left behind") not in said and ("assistant", "gone") not in said
-    assert said[0] == ("user", "why does it fail?") and said[-1] == ("assistant", "Done.")
+    assert said[0] == ("user", "why does it fail? \ufffd") and said[-1] == ("assistant", "Done.")
     assert (past.about.id, past.about.workspace, past.about.provider) == ("s-1", "/w", "p")
     ran = past.messages[2]
     assert (ran.error_kind, ran.exit_code, ran.message.tool_name) == ("exit", 2, "bash")

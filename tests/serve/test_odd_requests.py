@@ -290,3 +290,12 @@ def _tools(path: str) -> list[dict[str, Any]]:
     if path.endswith("responses"):
         return [{"type": "function", "name": "get_weather", "parameters": SCHEMA}]
     return [WEATHER]
+
+
+def test_half_of_an_emoji_in_a_request_is_replaced(api: Api) -> None:
+    api.say(ScriptedReply("Fine."))
+    body = rb'{"model":"whet","messages":[{"role":"user","content":"cut \ud83d here"}]}'
+    with api.http() as http:
+        answer = http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 200, answer.text
+    assert "cut \ufffd here" in str(api.model.requests[-1].json_body["messages"])

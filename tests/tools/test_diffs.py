@@ -125,9 +125,13 @@ def test_lines_are_put_in_where_the_numbers_say() -> None:
     assert patched(text, diff.format(1, 3)) == "a\nx\nb\nc\ny\n"
     assert patched(text, diff.format(0, 0)) == "x\ny\na\nb\nc\n"
     assert patched("", "@@\n+x\n".join(["--- f\n+++ f\n", ""])) == "x\n"
-    for wrong in ((1, 4), (2, 1), (1, 0)):
-        with pytest.raises(BadInput, match=f"hunk 2 adds after line {wrong[1]}, but the file has 3 lines"):
-            patched(text, diff.format(*wrong))
+    for first, second, reason in (
+        (1, 4, "the file has 3 lines"),
+        (2, 1, "hunk 1 ends at line 2"),
+        (1, 0, ""),
+    ):
+        with pytest.raises(BadInput, match=f"hunk 2 adds after line {second}, but {reason}"):
+            patched(text, diff.format(first, second))
     after_b = "--- f\n+++ f\n@@ -1,2 +1,3 @@\n+new\n a\n b\n@@ -2,0 +4 @@\n+x\n"
     assert patched(text, after_b) == "new\na\nb\nx\nc\n"
 
@@ -288,6 +292,33 @@ def test_a_bare_hunk_takes_the_path() -> None:
 def test_refusals_say_where(diff: str, words: str) -> None:
     with pytest.raises(BadInput, match=re.escape(words)):
         patched("one\ntwo\n", diff)
+
+
+@each(
+    ("diff", "words"),
+    [
+        (
+            "@@ -1,2 +1,2 @@\n-one\n+ONE\n two\n@@ -2,2 +2,2 @@\n two\n-three\n+THREE\n",
+            "hunk 2 does not fit after hunk 1: its lines are lines 2-3, and it must begin at line 3 or later",
+        ),
+        (
+            "@@ -1,3 +1,2 @@\n one\n-two\n three\n@@ -2,2 +2,2 @@\n-  two\n+TWO\n three\n",
+            "hunk 2 does not fit after hunk 1: its lines are lines 2-3, and it must begin at line 4 or later",
+        ),
+        (
+            "@@ -3 +3 @@\n-three\n+3\n@@ -1 +1 @@\n-one\n+1\n",
+            "hunk 2 does not fit after hunk 1: its lines are lines 1-1, and it must begin at line 4 or later",
+        ),
+    ],
+)
+def test_a_hunk_that_fits_only_lines_above_its_place_names_them(diff: str, words: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(words)):
+        patched("one\ntwo\nthree\n", f"--- f\n+++ f\n{diff}")
+    envelope = "*** Begin Patch\n*** Update File: f\n@@ three\n-two\n+2\n*** End Patch\n"
+    with pytest.raises(
+        BadInput, match="fit below 'three': its lines are lines 2-2, and it must begin at line 3"
+    ):
+        patched("one\ntwo\nthree\n", envelope)
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_output_keeps_head_and_tail_whatever_the_pieces() -> None:
     rng = random.Random(7)
     for _ in range(300):
         cap = rng.randrange(5, 60)
-        data = bytes(rng.randrange(256) for _ in range(rng.randrange(200))).replace(b"\r", b"")
+        data = bytes(rng.randrange(256) for _ in range(rng.randrange(200))).translate(None, b"\r\b\x1b")
         output = KeptOutput(cap)
         position = 0
         while position < len(data):
@@ -164,7 +164,18 @@ async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
 
 
 def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:
-    for piece in ("\x1b[", "\x1b]0;", "a\r", "\x1b", "\x1bP", "\x1b[0;", " " * 8 + "\r"):
+    for piece in (
+        "\x1b[",
+        "\x1b]0;",
+        "a\r",
+        "\x1b",
+        "\x1bP",
+        "\x1b[0;",
+        " " * 8 + "\r",
+        "\x1b[A",
+        "\x1b[9G",
+        "\x9d1;",
+    ):
         text = piece * (80_000 // len(piece))
         assert grows_in_proportion(lambda size, text=text: strip_terminal_control(text[:size]), 5_000), repr(
             piece

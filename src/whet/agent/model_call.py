@@ -105,6 +105,8 @@ def _with_plain_calls(session: Session, reply: ModelReply) -> ModelReply:
 async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit: Emit) -> None:
     """Store a reply, then emit its events. A cancel that arrives meanwhile is raised afterwards."""
     steps = turn.steps
+    if reply.stop == "length":
+        turn.cut_step = steps + 1
 
     def tell() -> None:
         session.context.observe(reply.usage)

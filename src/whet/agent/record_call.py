@@ -21,6 +21,9 @@ from whet.store.transcript import TurnRecord
 _MAX_ARGUMENT_CHARS = 4_000
 _SHOWN_CHARS = 400
 _MAX_PRINTED_CHARS = 60_000
+_ANSWER_CUT = (
+    "\n[Whet: your answer reached its output limit before this call was complete. Write less at once.]"
+)
 
 
 class CallRecord:
@@ -59,6 +62,10 @@ class CallRecord:
         with it."""
         item, call, question = self._item, self._item.open_call.call, self._item.question
         text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
+        if output.error_kind == "bad_input" and self._turn.cut_step == self._turn.steps:
+            text += _ANSWER_CUT
+        changes = tuple(change for change in output.changes if not change.is_empty)
+        output = msgspec.structs.replace(output, changes=changes)
         clipped = msgspec.structs.replace(output, text=text)
         text = note_repetition(
             self._session.log.messages,

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from whet.approval.confined import JailGate
     from whet.approval.gate import PolicyGate
     from whet.lsp.service import CodeService
+    from whet.mcp.first_start import StartWait
     from whet.review.worker import ReviewWorker
     from whet.rewind.recordings import Recordings
     from whet.sandbox.confinement import Confinement
@@ -67,7 +68,7 @@ class App:
         self._closing = closing
 
     @classmethod
-    async def start(
+    async def start(  # noqa: PLR0913 - what a program decides once
         cls,
         home: Home,
         settings: Settings,
@@ -76,9 +77,10 @@ class App:
         workspace: Path,
         *,
         source: str = "cli",
+        wait: StartWait | None = None,
     ) -> Self:
         """Open the store, connect the provider and collect the tools. Ask local servers for their context
-        window."""
+        window. `wait` begins and ends the wait for MCP servers whose tools are not known yet."""
         home.ensure()
         use_zone(settings.agent.time_zone)
         launch = LaunchArguments(home, settings, secrets, person, workspace, source)
@@ -86,7 +88,7 @@ class App:
             sessions = _open_parts(launch, stack)
             services = sessions.services
             if services.mcp is not None:
-                await services.mcp.learn()
+                await services.mcp.learn(wait)
                 sessions.take_remote_tools()
             await services.models.learn_windows()
             return cls(services, sessions, stack.pop_all())

@@ -35,6 +35,11 @@ class PatternRule(msgspec.Struct, frozen=True):
             return not has_wildcard(first)
         return not has_wildcard(first[:3])
 
+    @property
+    def names_program(self) -> bool:
+        """Whether a rule for commands begins with a program, not with a wildcard or a redirection."""
+        return bool(self.pattern) and not self.pattern.startswith(("*", "?", "<", ">"))
+
     def fits(self, tool: str, texts: Iterable[str]) -> bool:
         """Return whether the rule applies to a call of `tool` whose text has any of these forms."""
         return matches(self.tool, tool) and (

@@ -2,7 +2,8 @@
 
 Precedence: deny rules, forbidden actions, ask rules, allow rules and grants, the mode. A deny or ask rule
 applies if any piece of an action matches. Rules allow an action only if they allow each of its pieces. A
-dangerous piece needs an allow rule that names its program; a forbidden piece can't be allowed.
+dangerous piece needs an allow rule that names its program; a forbidden piece can't be allowed. A deny or
+ask rule that names a program applies to a command of which nobody can tell what it runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from whet.approval.actions import ActionView
 from whet.approval.patterns import PatternRule, has_wildcard, matches, parse_rule
-from whet.approval.risk import Piece
+from whet.approval.risk import Piece, UnknownProgram
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.tools import tags_of
 
@@ -88,11 +89,14 @@ class GatePolicy:
         denied = _first(self._deny, action)
         if denied is not None:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it")
+        doubt = _find_doubt(action)
+        if doubt and (rule := _first_for_programs(self._deny, action)):
+            return Ruling("deny", f"the rule deny: {rule.source} may forbid it: {doubt}. Write what it runs")
         level = action.level
         if level == "forbidden":
             worst = dict.fromkeys(why for p in action.pieces if p.level == "forbidden" for why in p.reasons)
             return Ruling("deny", f"it is never allowed: {'; '.join(worst)}")
-        ask_rule = _first(self._ask, action)
+        ask_rule = _first(self._ask, action) or (_first_for_programs(self._ask, action) if doubt else None)
         if ask_rule is not None:
             return self._needs_person(
                 f"the rule ask: {ask_rule.source} wants a person's decision", False, True
@@ -142,6 +146,17 @@ def _first(rules: Sequence[PatternRule], action: ActionView) -> PatternRule | No
 
         texts += (line for part in read(action.full_text).parts for line in part.lines)
     return next((rule for rule in rules if rule.fits(action.tool, texts)), None)
+
+
+def _find_doubt(action: ActionView) -> str:
+    """Return why nobody can tell which program a command runs, or an empty string."""
+    reasons = (reason for piece in action.pieces for reason in piece.reasons)
+    return next((reason for reason in reasons if isinstance(reason, UnknownProgram)), "")
+
+
+def _first_for_programs(rules: Sequence[PatternRule], action: ActionView) -> PatternRule | None:
+    """Return the first rule that is about a program of this tool's commands."""
+    return next((rule for rule in rules if rule.names_program and matches(rule.tool, action.tool)), None)
 
 
 def _allows(rule: PatternRule, piece: Piece) -> bool:

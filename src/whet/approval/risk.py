@@ -64,6 +64,12 @@ class Shown(Lasting):
     __slots__ = ()
 
 
+class UnknownProgram(str):
+    """A reason that nobody can tell which program runs, so that it may be one that a rule names."""
+
+    __slots__ = ()
+
+
 Finding = tuple[Level, str]
 
 

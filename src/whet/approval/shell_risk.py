@@ -20,12 +20,22 @@ from whet.approval.danger_reach import judge_operands, judge_output_options, jud
 from whet.approval.exposure import Exposure
 from whet.approval.openings import Needs
 from whet.approval.paths import resolve_links, within
-from whet.approval.possible_texts import VariableValues, list_values
+from whet.approval.possible_texts import UNKNOWN, VariableValues, list_values, possible_texts
 from whet.approval.readonly import is_standard_path, only_reads
-from whet.approval.risk import CommandSetting, Finding, Level, Piece, RiskScope, ShellRisk, rank, worst
+from whet.approval.risk import (
+    CommandSetting,
+    Finding,
+    Level,
+    Piece,
+    RiskScope,
+    ShellRisk,
+    UnknownProgram,
+    rank,
+    worst,
+)
 from whet.approval.scopes import escape_pattern
 from whet.approval.shell_grants import grant_for
-from whet.approval.variables import judge_variable
+from whet.approval.variables import is_name_table, judge_variable
 from whet.late import late_pattern
 from whet.shell.code import find_interpreter_code
 from whet.shell.fetches import VERBS
@@ -46,6 +56,8 @@ _RESERVED = ProgramWords(
 )
 # A name passed to a builtin may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`)", re.DOTALL)
+_SETS_DEFAULT = late_pattern(r"\$\{\w+:?=")  # `${name:=value}`
+_VARIABLES = late_pattern(r"\$\w+|\$\{\w+\}")
 _SECRET_VARIABLE = late_pattern(
     r"\$\{?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL)\w*", re.IGNORECASE
 )
@@ -54,7 +66,7 @@ _SECRET_VARIABLE = late_pattern(
 def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellRisk:
     """Judge the text that a shell would run in `cwd` with `stdin` as its input. Never raises for bad text."""
     if len(command) > _MAX_LENGTH or len(stdin) > 10 * _MAX_LENGTH:
-        long = ("it is too long to be looked through",)
+        long = (UnknownProgram("it is too long to be looked through"),)
         return ShellRisk("dangerous", long, (Piece(command, "", "dangerous", long),))
     judge = _Judge(scope)
     # Hidden characters are never printable. Checking that first saves the 2 ms of CPU to compile the pattern.
@@ -104,13 +116,13 @@ class _Judge:
     def judge_text(self, text: str, folders: Folders, stdin: str, nesting: int) -> None:
         """Judge shell text: the command itself, or the text given to `sh -c`, eval or a here-document."""
         if nesting > _MAX_NESTING or len(text) > _MAX_LENGTH:
-            self.add_finding("dangerous", "can't tell what it runs: shells within shells")
+            self.add_finding(*_cant_tell("shells within shells"))
             return
         script = parse(text, folders, self.scope.home, stdin)
         self.exposure.take(script)
-        outer, self.values = self.values, list_values(script)
+        outer, self.values = self.values, {} if _SETS_DEFAULT.search(text) else list_values(script)
         for doubt in script.doubts:
-            self.add_finding("dangerous", f"can't tell what it runs: {doubt}")
+            self.add_finding(*_cant_tell(doubt))
         if script.forks:
             self.add_finding("forbidden", "a function that starts itself without end (a fork bomb)")
         self.everyday = self.everyday and script.is_plain and "[$(" not in text and "[`" not in text
@@ -155,6 +167,8 @@ class _Judge:
 
     def judge_assignment(self, name: str, word: Word) -> None:
         """Judge a variable's assignment."""
+        if is_name_table(name):
+            self.add_finding("dangerous", UnknownProgram("changes what later commands mean"))
         piece, is_everyday = judge_variable(name, word)
         if piece is not None:
             self.pieces.append(piece)
@@ -171,10 +185,14 @@ class _Judge:
     def judge_words(self, words: Sequence[Word], invocation: Invocation, nesting: int) -> None:
         """Judge a command's words. Wrappers are looked through up to the nesting limit."""
         if nesting > _MAX_NESTING:
-            self.add_finding("dangerous", "can't tell what it runs: commands within commands")
+            self.add_finding(*_cant_tell("commands within commands"))
             return
         if doubt := _program_doubt(words[0]):
-            self.pieces.append(_build_piece(words, [("dangerous", f"can't tell what it runs: {doubt}")]))
+            programs = _list_programs(words[0], self.values)
+            level, reason = _cant_tell(doubt)
+            self.pieces.append(_build_piece(words, [(level, str(reason) if programs else reason)]))
+            for first_words in programs:
+                self.judge_words([*first_words, *words[1:]], invocation, nesting + 1)
             return
         inside = unwrap(words)
         findings = list(self.collect_findings(words, invocation, inside))
@@ -190,16 +208,14 @@ class _Judge:
     def judge_wrapped(self, inside: WrappedCommand, invocation: Invocation, nesting: int) -> None:
         """Judge the commands and texts that a wrapper runs."""
         for doubt in inside.doubts:
-            self.add_finding(
-                "dangerous", f"can't tell what it runs: {doubt}".replace(": can't tell what it runs", "")
-            )
+            self.add_finding(*_cant_tell(doubt))
         for name, word in inside.assigns:
             self.judge_assignment(name, word)
         folders = () if inside.elsewhere else invocation.folders
         start = len(self.pieces)
         for text in inside.texts:
             if text.dynamic:
-                self.add_finding("dangerous", "can't tell what it runs: its text is made at run time")
+                self.add_finding(*_cant_tell("its text is made at run time"))
             self.judge_text(text.text, folders, "", nesting + 1)
         for command in inside.commands:
             inner = Invocation(
@@ -242,11 +258,7 @@ class _Judge:
             yield from self.exposure.judge_shown_files(name, arguments, setting)
             yield from self.exposure.judge_download(name, words, setting)
         yield from self.exposure.judge_addresses(name, arguments)
-        names = "subscripts" in kinds and (
-            name != "printf" or any(w.text.startswith("-v") for w in arguments)
-        )
-        if names and any(_SUBSCRIPT.search(word.text) for word in arguments):
-            yield "dangerous", "bash runs what stands in a subscript"
+        yield from _judge_names(name, arguments)
         if "shell" in kinds and inside is not None and inside.fed:
             self.judge_shell_input(invocation)
         yield from self.judge_interpreter(name, arguments, invocation)
@@ -265,7 +277,7 @@ class _Judge:
             if arguments and re.fullmatch(r"/dev/stdin|/dev/fd/0|/proc/self/fd/0", arguments[0].text):
                 self.judge_shell_input(invocation)
             elif arguments and (arguments[0].runs or (arguments[0].dynamic and not arguments[0].prefix)):
-                yield "dangerous", "runs a script made at run time"
+                yield "dangerous", UnknownProgram("runs a script made at run time")
         elif "database" in program(name).kinds:
             sources = (
                 [text_input]
@@ -295,13 +307,19 @@ class _Judge:
         """Judge the input of a shell that runs it, if the text is known."""
         text_input = invocation.stdin
         if text_input is None and invocation.piped_from:
-            self.add_finding("dangerous", _describe_piped_text(invocation))
             text_input = _printed_text(invocation.piped_from[-1])
+            reason = _describe_piped_text(invocation)
+            self.add_finding("dangerous", reason if text_input else UnknownProgram(reason))
         if text_input is None:
             return
         if text_input.dynamic:
-            self.add_finding("dangerous", "can't tell what it runs: its text is made at run time")
+            self.add_finding(*_cant_tell("its text is made at run time"))
         self.judge_text(text_input.text, invocation.folders, "", 1)
+
+
+def _cant_tell(why: str) -> Finding:
+    prefix = "can't tell what it runs"
+    return "dangerous", UnknownProgram(why if why == prefix else f"{prefix}: {why}")
 
 
 def _is_elsewhere(folders: Folders, scope: RiskScope) -> bool:
@@ -333,6 +351,28 @@ def normalise_command(words: Sequence[Word]) -> str:
     if is_standard_path(program):
         program = program.rsplit("/", 1)[-1]
     return " ".join((literal(program).normal_form, *(word.normal_form for word in words[1:])))
+
+
+def _judge_names(name: str, arguments: Sequence[Word]) -> Iterator[Finding]:
+    """Judge the names of variables and commands that a builtin is given."""
+    kinds = program(name).kinds
+    sets = "subscripts" in kinds and (name != "printf" or any(w.text.startswith("-v") for w in arguments))
+    if sets and any(_SUBSCRIPT.search(word.text) for word in arguments):
+        yield "dangerous", "bash runs what stands in a subscript"
+    if ("renames" in kinds and arguments) or (sets and any(is_name_table(w.text) for w in arguments)):
+        yield "dangerous", UnknownProgram("changes what later commands mean")
+
+
+def _list_programs(word: Word, values: VariableValues) -> list[list[Word]]:
+    """Return the words that a program's name may become, once for each value of the variables in it; nothing
+    if a part of it is not known."""
+    if not word.dynamic or "IFS" in values or set(_VARIABLES.sub("", word.text)) & set("$`(){}"):
+        return []
+    texts = possible_texts(word, values)
+    word_lists = [text.split() if word.loose else [text] for text in texts]
+    if not all(word_lists) or any(set(text) & set(f"{UNKNOWN}*?[]$`()") for text in texts):
+        return []
+    return [[literal(part) for part in parts] for parts in word_lists]
 
 
 def _program_doubt(program: Word) -> str:

@@ -42,6 +42,11 @@ _HARMLESS_SETTINGS = late_pattern(
 )
 
 
+def is_name_table(name: str) -> bool:
+    """Return whether a variable, or its item, is one of bash's tables of what a command's name runs."""
+    return name.partition("[")[0] in ("BASH_CMDS", "BASH_ALIASES")
+
+
 def judge_variable(name: str, word: Word) -> tuple[Piece | None, bool]:
     """Judge an assignment. Returns its piece, or None, and whether a command with it may run without a
     question."""

@@ -32,6 +32,8 @@ _SLACK_MARK = re.compile(r"<([^<>|\s][^<>|]*)(?:\|([^<>]*))?>")
 def discord_markdown(text: str, limit: int) -> str:
     """Convert Markdown to Discord's, which knows no code blocks of more than three backticks: what is inside
     can't end one. If the result is longer than `limit`, replace backticks by a similar character instead."""
+    if not _shows_something(text):
+        return "…" if text else ""
     for sign in ("<U+0060>", "\u02cb"):
         rows = [
             f"```{language}\n{escape_fences(row, sign)}\n```" if is_code else row
@@ -92,9 +94,23 @@ _SLACK_MARKS = _Marks(
 )
 
 
+_NO_MARKS = _Marks(("", ""), ("", ""), ("", ""), ("", ""), lambda label, url: label)
+
+
+def _shows_something(text: str) -> bool:
+    """Return whether a person sees any character of a text; the platforms refuse other messages as empty."""
+    rows = (
+        row if is_code else _convert_line(_HEADING.sub(r"\1", row), str, _NO_MARKS)
+        for row, is_code, _ in _split_blocks(text)
+    )
+    return any(character.isprintable() and not character.isspace() for row in rows for character in row)
+
+
 def _convert_blocks(
     text: str, code: Callable[[str, str], str], line: Callable[[str], str], heading: Callable[[str], str]
 ) -> str:
+    if not _shows_something(text):
+        return "…" if text else ""
     out: list[str] = []
     for row, is_code, language in _split_blocks(text):
         if is_code:

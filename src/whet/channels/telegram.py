@@ -42,7 +42,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.texts import NOT_JSON, from_json, wrap_in_tag
+from whet.contract.texts import NOT_JSON, from_foreign_json, wrap_in_tag
 from whet.vendors.http import read
 from whet.vendors.telegram import ChatMoved, TelegramApi
 
@@ -348,7 +348,7 @@ class Telegram:
         content, kind = encode_form(fields, {f"file{at}": file for at, file in enumerate(files)})
         answer = await self._api.upload("sendMediaGroup", content, kind)
         try:
-            messages = from_json(answer, list[_Message])
+            messages = from_foreign_json(answer, list[_Message])
         except NOT_JSON:
             return ""
         return str(messages[0].message_id) if messages else ""

@@ -35,7 +35,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.contract.errors import ConfigError, StoreError
-from whet.contract.texts import from_json, wrap_in_tag
+from whet.contract.texts import from_foreign_json, wrap_in_tag
 from whet.vendors.http import VendorHttp, refused
 from whet.vendors.signing import sign_headers, webhook_key
 from whet.web.listening import SiteServer, listen, make_config
@@ -179,7 +179,7 @@ class Webhook:
         if not self._is_signed(message_id, headers, bytes(body)):
             return _refusal_by_person(401, "the signature is missing, wrong or too old")
         try:
-            message = from_json(bytes(body), _Body)
+            message = from_foreign_json(bytes(body), _Body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return _refusal_by_person(400, str(error)[:200])
         if not message.data.conversation or not message.data.user:

@@ -6,10 +6,14 @@ caller's task.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -107,24 +111,26 @@ async def start_app(
     if not workspace.is_dir():
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     secrets = load_secrets(options.home, os.environ)
-    if settings.mcp.servers and sys.stderr.isatty():
-        _announce_slow_servers(options.home, settings, say or sys.stderr.write)
+    wait = partial(_wait_for_servers, say or sys.stderr.write) if sys.stderr.isatty() else None
     log.start_logging(options.home.logs)  # otherwise a plugin's traceback would go to the terminal
-    app = await App.start(options.home, settings, secrets, person, workspace)
+    app = await App.start(options.home, settings, secrets, person, workspace, wait=wait)
     # imports and start-up create objects that live until the end; the collector need not scan them
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     return app
 
 
-def _announce_slow_servers(home: Home, settings: Settings, say: Callable[[str], object]) -> None:
-    """Name the MCP servers that must be asked for their tools before the first session."""
-    from whet.mcp.kept import read_stored  # noqa: PLC0415 - few homes have servers
-
-    servers = settings.mcp.servers.items()
-    unknown = [name for name, server in servers if server.enabled and read_stored(home, name, server) is None]
-    if unknown:
-        say(f"asking {', '.join(unknown)} for their tools, once ...\n")
+@contextmanager
+def _wait_for_servers(say: Callable[[str], object], names: Sequence[str]) -> Generator[asyncio.Event]:
+    """Name the MCP servers that are asked for their tools before the first session. Ctrl-C sets the event."""
+    say(f"asking {', '.join(names)} for their tools, once (Ctrl-C skips it) ...\n")
+    loop, skip, before = asyncio.get_running_loop(), asyncio.Event(), signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, skip.set)
+    try:
+        yield skip
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
 
 
 def load_settings(options: ChatOptions, read_line: Callable[[str], str] | None) -> Settings:

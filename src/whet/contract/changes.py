@@ -29,6 +29,11 @@ class TextChange(msgspec.Struct, frozen=True):
     note: str = ""
     through: str = ""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the file holds the same text before and after."""
+        return self.old is not None and self.old == self.new and not self.note
+
 
 class FileEdit(msgspec.Struct, frozen=True):
     """An edit that was made, as shown to a person: lines added and removed, and a diff that may be cut."""

@@ -27,6 +27,9 @@ _DIGITS = 15
 _MAX_URIS_DEEP = 4
 _PARTS = late_pattern(r"""[^\s"'`\[\]{}()<>,;:=|]+""")
 _PASTED = late_pattern(r"<pasted>(.*?)</pasted>", re.S)
+_ESCAPE = late_pattern(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
+)
 _lock = threading.RLock()
 _decoders: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
 
@@ -50,6 +53,26 @@ def shared_decoder(kind: Any, *, strict: bool = True) -> msgspec.json.Decoder[An
 def from_json(data: bytes | bytearray | memoryview | str, kind: type[T], *, strict: bool = True) -> T:
     """Read JSON as `kind`. Raises the exceptions in `NOT_JSON`, also if the JSON has another shape."""
     return shared_decoder(kind, strict=strict).decode(data)
+
+
+def from_foreign_json(data: bytes | str, kind: type[T], *, strict: bool = True) -> T:
+    """Read another program's JSON as `from_json` does, with � in place of escaped lone surrogates. JavaScript
+    writes them when a text was cut inside an emoji."""
+    try:
+        return from_json(data, kind, strict=strict)
+    except (msgspec.DecodeError, UnicodeError):
+        raw = replace_surrogates(data).encode() if isinstance(data, str) else data
+        mended = replace_escaped_surrogates(raw)
+        if mended == data:
+            raise
+    return from_json(mended, kind, strict=strict)
+
+
+def replace_escaped_surrogates(data: bytes) -> bytes:
+    """Return JSON with � in place of escaped lone surrogates, which the decoder refuses."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], data)
 
 
 def to_json(value: object) -> str:

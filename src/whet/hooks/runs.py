@@ -28,7 +28,7 @@ import msgspec
 
 from whet.config.permission_settings import HookSettings
 from whet.contract.errors import ToolError
-from whet.contract.texts import from_json
+from whet.contract.texts import from_foreign_json
 from whet.contract.tools import clip
 from whet.tools.shell import command_environment
 
@@ -138,7 +138,7 @@ def _read_verdict(
     if code:
         return HookVerdict(trouble=f"the hook {name} failed with exit {code}: {clip(err or out, 300)}")
     try:
-        answers = [from_json(text, _Printed) for text in _find_objects(out)]
+        answers = [from_foreign_json(text, _Printed) for text in _find_objects(out)]
     except (msgspec.ValidationError, RecursionError, UnicodeError):
         return HookVerdict(trouble=f"the hook {name} printed JSON that can't be read: {clip(out, 300)}")
     for printed in answers:

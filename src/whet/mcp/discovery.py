@@ -18,7 +18,7 @@ import httpx2
 import msgspec
 
 from whet.config.key_hosts import is_loopback
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_foreign_json
 from whet.mcp.callback import LoginFailed
 from whet.mcp.challenge import Challenge
 from whet.mcp.login import fetch
@@ -186,7 +186,7 @@ async def _fetch_document(http: httpx2.AsyncClient, url: str, address: str) -> M
 def as_object(body: bytes) -> Mapping[str, Any]:
     """Return a JSON object, or an empty one for anything else."""
     try:
-        value: object = msgspec.json.decode(body)
+        value: object = from_foreign_json(body, object)
     except NOT_JSON:
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -17,11 +17,10 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx2
-import msgspec
 
 from whet.config.key_hosts import is_loopback
 from whet.contract.errors import WireError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_foreign_json
 from whet.log import mask
 from whet.mcp.login import Login
 from whet.mcp.remote import RemoteParts
@@ -197,7 +196,7 @@ class HttpTransport:
 
     def _take(self, data: bytes) -> None:
         try:
-            decoded: object = msgspec.json.decode(data)
+            decoded: object = from_foreign_json(data, object)
         except NOT_JSON as error:
             begin = mask(data[:_ERROR_BYTES].decode("utf-8", "replace"))[:80]
             raise ServerFailed(f"the MCP server {self._name} sent what is not JSON: {begin!r}") from error
@@ -282,7 +281,7 @@ class HttpTransport:
 def _read_error_text(body: bytes) -> str:
     """Return the message in an error's body, shortened. HTML is ignored."""
     try:
-        decoded: object = msgspec.json.decode(body)
+        decoded: object = from_foreign_json(body, object)
     except NOT_JSON:
         text = body.decode("utf-8", "replace").strip()
         return "" if not text or text.startswith("<") else f": {mask(' '.join(text.split()))[:200]}"

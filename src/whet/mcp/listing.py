@@ -10,6 +10,8 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -24,6 +26,7 @@ MAX_NAME_CHARS = 64
 SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
 """A server's name. Two underscores separate the parts of a tool's full name."""
 _MAX_TOOLS = 256
+_OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 # The list of a server that each tool of `READERS` reads from.
 _LISTS_OF_READERS = {"read_resource": "resources", "get_prompt": "prompts"}
 CHARS_PER_TOKEN = 4
@@ -76,12 +79,20 @@ class Listing(msgspec.Struct, frozen=True):
     denied: int = 0
 
 
-def full_name(server: str, tool: str) -> str:
-    """Return the name for the model: letters, digits, _ and -, at most 64 characters."""
-    name = f"mcp__{server}__" + re.sub(r"[^A-Za-z0-9_-]", "_", tool)
-    if len(name) <= MAX_NAME_CHARS:
-        return name
-    return name[: MAX_NAME_CHARS - 9] + "_" + hashlib.sha256(tool.encode()).hexdigest()[:8]
+def name_tools(server: str, tools: Iterable[str]) -> dict[str, str]:
+    """Return the model's name for each of a server's tools: letters, digits, _ and -, at most 64 characters.
+
+    A tool gets a digest of its own name if its name is cut, or if others are written alike. A name that needs
+    no change stays.
+    """
+    names = {tool: f"mcp__{server}__{_OTHER_CHARACTERS.sub('_', tool)}" for tool in tools}
+    counts = Counter(names.values())
+    return {
+        tool: name
+        if len(name) <= MAX_NAME_CHARS and (counts[name] == 1 or not _OTHER_CHARACTERS.search(tool))
+        else name[: MAX_NAME_CHARS - 9] + "_" + hashlib.sha256(tool.encode()).hexdigest()[:8]
+        for tool, name in names.items()
+    }
 
 
 def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue) -> Listing:
@@ -90,8 +101,12 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     left_out: list[LeftOut] = []
     tools, remaining_chars = sort_tools(catalogue.tools), _FULL_LISTING_CHARS
     denied = 0
+    readers = [name for name in READERS if _LISTS_OF_READERS[name] in catalogue.offers]
+    # also of tools that are not offered: the settings must not rename a tool
+    own_names = (_fields(raw).get("name") for raw in tools)
+    names = name_tools(server, [*readers, *(name for name in own_names if isinstance(name, str))])
     for raw in tools:
-        entry = _read_tool(server, settings, raw, is_full=len(offered) >= _MAX_TOOLS)
+        entry = _read_tool(names, settings, raw, is_full=len(offered) >= _MAX_TOOLS)
         if entry is None:
             denied += 1
         elif isinstance(entry, LeftOut):
@@ -105,9 +120,9 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
         else:
             offered[entry.spec.name] = entry
             remaining_chars -= size
-    for own_name, part in READERS.items():
-        spec = msgspec.structs.replace(part, name=full_name(server, own_name))
-        if _LISTS_OF_READERS[own_name] in catalogue.offers and spec.name not in offered:
+    for own_name in readers:
+        spec = msgspec.structs.replace(READERS[own_name], name=names[own_name])
+        if spec.name not in offered:
             if is_enabled(settings, own_name):
                 offered[spec.name] = Offered(
                     own_name, spec, Hints(read_only=True), reads=_LISTS_OF_READERS[own_name]
@@ -143,7 +158,7 @@ def is_enabled(settings: McpServerSettings, tool: str) -> bool:
 
 
 def _read_tool(
-    server: str, settings: McpServerSettings, raw: object, *, is_full: bool
+    names: Mapping[str, str], settings: McpServerSettings, raw: object, *, is_full: bool
 ) -> Offered | LeftOut | None:
     """Return a tool as it is offered, the reason against it, or None if the settings deny it. `is_full`: as
     many tools as one server may have are offered already."""
@@ -166,7 +181,7 @@ def _read_tool(
     all_text = "\n".join((name, description, *texts_of(schema)))
     if name not in settings.allow and (order := find_orders(all_text)):
         return LeftOut(_display_name(name), f"its description reads like orders to the assistant: {order!r}")
-    spec = ToolSpec(full_name(server, name), description, schema)
+    spec = ToolSpec(names[name], description, schema)
     return Offered(name, spec, _read_hints(fields.get("annotations")), _fields(fields.get("outputSchema")))
 
 

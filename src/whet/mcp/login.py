@@ -23,7 +23,7 @@ from whet import log as masking
 from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
-from whet.contract.texts import NOT_JSON, from_json
+from whet.contract.texts import NOT_JSON, from_foreign_json, from_json
 from whet.mcp.challenge import Challenge, store_challenge
 from whet.mcp.kept import challenge_path, servers_folder
 from whet.mcp.remote import RemoteParts
@@ -240,7 +240,7 @@ class Login:
             answer = await fetch(self._http, used.token_endpoint, headers, form)
             if answer.status == 429 or answer.status >= 500:
                 raise ServerFailed(_renewal_problem(self._name, f"HTTP {answer.status}"))
-            got = from_json(answer.body, TokenAnswer)
+            got = from_foreign_json(answer.body, TokenAnswer)
         except (httpx2.HTTPError, OSError) as error:
             why = masking.mask(str(error).partition("\n")[0])[:160] or type(error).__name__
             raise ServerFailed(_renewal_problem(self._name, why)) from error

@@ -19,7 +19,7 @@ import httpx2
 import msgspec
 
 from whet.config.key_hosts import is_loopback
-from whet.contract.texts import NOT_JSON, from_json
+from whet.contract.texts import NOT_JSON, from_foreign_json
 from whet.mcp.callback import Listener, LoginFailed
 from whet.mcp.challenge import Challenge
 from whet.mcp.discovery import LoginServer, as_object, discover, require_safe_address
@@ -170,7 +170,7 @@ def _auth_method(server: LoginServer, client: Client) -> str:
 def _read_token_answer(answer: AuthAnswer) -> TokenAnswer:
     try:
         if answer.status == 200:
-            token_answer = from_json(answer.body, TokenAnswer)
+            token_answer = from_foreign_json(answer.body, TokenAnswer)
             if token_answer.token_type.lower() == "bearer" and token_answer.access_token:
                 return token_answer
             raise LoginFailed(

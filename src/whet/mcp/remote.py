@@ -26,6 +26,7 @@ from whet.config.permission_settings import McpServerSettings
 from whet.config.secrets import is_secret_name
 from whet.contract.errors import ConfigError, ToolError
 from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFailed, timeout_error
+from whet.mcp.first_start import WAIT_S
 from whet.mcp.kept import KeptListing, config_digest, store_failure, write_stored
 from whet.mcp.listing import Catalogue, sort_tools
 from whet.mcp.reading import LISTS
@@ -56,7 +57,7 @@ _REFUSED = {
 class RemoteParts(msgspec.Struct, frozen=True):
     """What a server is reached with. `secrets`: the environment and .env; `pause` waits out a back-off;
     `jail` gives what one that is started runs in, by its name and settings, None: all rights. A start may
-    take `start_s`, if the settings say less."""
+    take `start_s`, if the settings say less. A session waits `wait_s` for the first start of a server."""
 
     home: Home
     secrets: Mapping[str, str]
@@ -65,6 +66,7 @@ class RemoteParts(msgspec.Struct, frozen=True):
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     jail: Callable[[str, McpServerSettings], ServerJail | None] | None = None
     start_s: float = 0.0
+    wait_s: float = WAIT_S
 
 
 class Remote:

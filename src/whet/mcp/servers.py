@@ -1,9 +1,9 @@
 """All configured servers of one process, and their tools as our own tools.
 
 A session's tools are those last known of each server when the session began, and they stay. Known lists
-are stored on disk. A server without a stored list is contacted before the first session; after a failed
-contact, not again for five minutes. Every other server is started by the first call of one of its tools,
-which also updates its list for later sessions.
+are stored on disk. A server without a stored list is contacted before the first session, which waits for it
+for a while; after a failed contact, not again for five minutes. Every other server is started by the first
+call of one of its tools, which also updates its list for later sessions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.foreign_text import clean
 from whet.log import mask
 from whet.mcp.finding import ToolFinder
-from whet.mcp.kept import RETRY_AFTER_MS, read_stored
+from whet.mcp.first_start import StartWait, end_starts, wait_for_starts, wait_limit_s
+from whet.mcp.kept import RETRY_AFTER_MS, read_stored, store_failure
 from whet.mcp.listing import (
     CHARS_PER_TOKEN,
     SERVER_NAME,
@@ -77,6 +78,7 @@ class Servers:
         self._boards: weakref.WeakSet[NoticeSink] = weakref.WeakSet()
         self._early: list[tuple[str, bool]] = []
         self._known: set[str] = set()
+        self._starts: dict[str, asyncio.Task[None]] = {}
         for name, server in settings.servers.items():
             self._add(name, server)
 
@@ -93,12 +95,25 @@ class Servers:
             name, server, self._reach, self._notify, lambda catalogue: self._relist(name, server, catalogue)
         )
 
-    async def learn(self) -> None:
-        """Learn every server's tools, contacting the servers without a stored list.
+    async def learn(self, wait: StartWait | None = None) -> None:
+        """Learn every server's tools, contacting the servers without a stored list. One that is not ready in
+        time goes on starting, and later sessions have its tools.
 
         Never raises: an unreachable server has no tools, and its failure is reported.
         """
-        await asyncio.gather(*(self._learn_server(name, remote) for name, remote in self.remotes.items()))
+        unknown = {name: remote for name, remote in self.remotes.items() if not self._take_stored(name)}
+        if not unknown:
+            return
+        self._starts = {name: asyncio.create_task(self._learn_server(name)) for name in unknown}
+        limits_s = {
+            name: wait_limit_s(remote.settings, self._reach.wait_s) for name, remote in unknown.items()
+        }
+        for name, reason in (await wait_for_starts(self._starts, limits_s, wait)).items():
+            now_ms = self._reach.clock.unix_ms()
+            store_failure(self._reach.home, name, unknown[name].settings, reason, now_ms)
+            self._report_failure(
+                name, f"{reason}; later sessions have them once it is; whet mcp test {name} waits longer"
+            )
 
     def tools(self) -> list[Tool]:
         """Return the tools for a session that begins now, ordered as in the settings and then by name.
@@ -143,28 +158,36 @@ class Servers:
 
     async def aclose(self) -> None:
         """Release every server."""
+        await end_starts(self._starts)
         await asyncio.gather(*(remote.aclose() for remote in self.remotes.values()))
         self._reach.guardian.close()
 
-    async def _learn_server(self, name: str, remote: Remote) -> None:
-        stored = read_stored(self._reach.home, name, remote.settings)
+    def _take_stored(self, name: str) -> bool:
+        """Take a server's stored list, if there is one. Returns False if the server must be contacted."""
+        settings = self.remotes[name].settings
+        stored = read_stored(self._reach.home, name, settings)
         if stored is not None and (stored.tools or stored.offers or not stored.failure):
-            self.listings[name] = read_listing(name, remote.settings, stored.catalogue)
+            self.listings[name] = read_listing(name, settings, stored.catalogue)
             self._known.add(name)
-            return
+            return True
         self.listings[name] = Listing()
-        now_ms = self._reach.clock.unix_ms()
-        if stored is not None and now_ms - stored.at_ms < RETRY_AFTER_MS:
+        if stored is not None and self._reach.clock.unix_ms() - stored.at_ms < RETRY_AFTER_MS:
             self._report_failure(name, f"{stored.failure} (tried a short while ago)")
-            return
+            return True
+        return False
+
+    async def _learn_server(self, name: str) -> None:
+        remote = self.remotes[name]
         try:
             catalogue = await remote.fetch_catalogue()
-            self.listings[name] = read_listing(name, remote.settings, catalogue)
-            self._known.add(name)
         except ToolError as error:
-            self._report_failure(
+            return self._report_failure(
                 name, mask(f"{error.message}; {error.hint}" if error.hint else error.message)
             )
+        self.listings[name] = read_listing(name, remote.settings, catalogue)
+        self._known.add(name)
+        if self.failures.pop(name, ""):  # no session waits any more
+            self._notify(f"MCP server {name} is ready; new sessions have its tools")
 
     def _report_failure(self, name: str, failure: str) -> None:
         self.failures[name] = failure

@@ -177,8 +177,9 @@ class StdioTransport:
         assert popen.stdin and popen.stdout and popen.stderr
         out = _LineSplitter(self._take_line, self._report_dropped)
         stdout, _ = await loop.connect_read_pipe(lambda: out, popen.stdout)
+        self._readers.append(stdout)
         stderr, _ = await loop.connect_read_pipe(lambda: self._tail, popen.stderr)
-        self._readers = [stdout, stderr]
+        self._readers.append(stderr)
         flow, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, popen.stdin)
         self._writer = asyncio.StreamWriter(flow, protocol, None, loop)
         self._watch = asyncio.create_task(self._until_gone(out, exit_, ended))
@@ -285,6 +286,10 @@ class StdioTransport:
             self._exit.kill_group()
             for reader in self._readers:
                 reader.close()
+            if self._writer is None:  # cancelled while it started
+                for pipe in (popen.stdin, *(popen.stdout, popen.stderr)[len(self._readers) :]):
+                    if pipe is not None:
+                        pipe.close()
             self._guardian.drop(popen.pid)
 
     async def _until_gone(self, out: _LineSplitter, exit_: ChildExit, ended: Ended) -> None:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, replace_escaped_surrogates
 
 T = TypeVar("T")
 MAX_BYTES = 64_000_000
@@ -39,11 +39,17 @@ class JsonLines(Generic[T]):
                         pass
                     continue
                 try:
-                    line = self._decoder.decode(raw)
+                    line = self._decode(raw)
                 except NOT_JSON:
                     self.bad += bool(raw.strip())
                     continue
                 yield line
+
+    def _decode(self, raw: bytes) -> T:
+        try:
+            return self._decoder.decode(raw)
+        except msgspec.DecodeError:
+            return self._decoder.decode(replace_escaped_surrogates(raw))
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -16,7 +16,7 @@ import apsw
 import msgspec
 
 from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
-from whet.contract.texts import NOT_JSON, from_json, from_values
+from whet.contract.texts import NOT_JSON, from_foreign_json, from_values
 from whet.moving.pairing import TranscriptBuilder, build_result, build_usage, parse_image_url, text_in
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
@@ -162,6 +162,6 @@ def _counts(values: Any) -> dict[str, int]:
 def _fields(data: str) -> dict[str, Any]:
     """Parse a JSON column, or return an empty dict if it is not an object."""
     try:
-        return from_json(data, dict[str, Any])
+        return from_foreign_json(data, dict[str, Any])
     except NOT_JSON:
         return {}

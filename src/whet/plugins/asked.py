@@ -8,12 +8,10 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from whet.config.edit import set_part
 from whet.config.paths import Home
 from whet.contract.errors import PluginError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, from_foreign_json
 from whet.plugins import hermes, shims
 from whet.plugins.calls import fields_of, reason_of
 from whet.plugins.kept import DATA, PersistentValues
@@ -170,6 +168,6 @@ def _strip_source(text: str) -> str:
 def _parse_json(text: str) -> object:
     """Parse JSON; return other text unchanged."""
     try:
-        return msgspec.json.decode(text)
+        return from_foreign_json(text, object)
     except NOT_JSON:
         return text

@@ -28,6 +28,7 @@ from whet.contract.errors import (
     WireError,
 )
 from whet.contract.protocols import ModelInfo
+from whet.contract.texts import from_foreign_json
 from whet.http1.response import retry_after_s
 from whet.log import mask
 from whet.providers.refusals import drop_echo, texts_in
@@ -214,7 +215,7 @@ def _overflow(line: str, server_error: ServerError) -> ContextOverflow:
 def read_error(body: bytes) -> ServerError | None:
     """Read the error object of any known vendor from a JSON body, or return None."""
     try:
-        value = msgspec.json.decode(body)
+        value = from_foreign_json(body, object)
     except (msgspec.DecodeError, UnicodeError):
         return None
     if isinstance(value, list) and value:

@@ -14,7 +14,7 @@ import msgspec
 
 from whet.contract.errors import ProviderError
 from whet.contract.protocols import ModelInfo
-from whet.contract.texts import shared_decoder
+from whet.contract.texts import from_foreign_json
 from whet.providers import failures
 from whet.providers.http import Http
 
@@ -75,7 +75,7 @@ async def ask_window(http: Http, info: ModelInfo, headers: Mapping[str, str]) ->
     for probe in _PROBES.get(info.provider, ()):
         body = msgspec.json.encode({"model": info.model}) if probe.asks else None
         try:
-            answer = msgspec.json.decode(await http.get(info, root + probe.path, headers, body=body))
+            answer = from_foreign_json(await http.get(info, root + probe.path, headers, body=body), object)
             tokens = probe.read(answer, info.model)
         except _UNKNOWN:
             continue
@@ -94,14 +94,11 @@ class _Models(msgspec.Struct):
     models: list[_Model] | None = None
 
 
-_MODELS = shared_decoder(_Models)
-
-
 async def list_models(http: Http, info: ModelInfo, query: str, headers: Mapping[str, str]) -> list[str]:
     """Ask the server which models it serves, sorted. Raises ProviderError."""
     body = await http.get(info, http.base_url + query, headers)
     try:
-        listed = _MODELS.decode(body)
+        listed = from_foreign_json(body, _Models)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise failures.unreadable_error(info, body, "no list of models") from error
     rows = listed.data or listed.models or ()

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from whet.contract.errors import ConfigError, NotFound, QueueFull, StoreBusy, StoreError, WhetError
-from whet.contract.texts import from_json
+from whet.contract.texts import from_foreign_json
 from whet.log import mask
 from whet.web.bodies import BodyTooLarge, CallerGone, read_with_limit
 from whet.web.line import connection_of
@@ -169,7 +169,7 @@ async def read_json(request: Request, shape: type[T]) -> T:
 def decode(body: bytes, shape: type[T]) -> T:
     """Read JSON into a type. Raises ApiError (400) that names the field."""
     try:
-        return from_json(body, shape)
+        return from_foreign_json(body, shape)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$.")
         raise ApiError(400, message, param=where.rstrip("`"), code="invalid_type") from error

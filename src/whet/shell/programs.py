@@ -27,6 +27,7 @@ Kind = Literal[
     "shell",  # runs text like sh
     "run-verbs",  # runs another command after the verb run, exec, x or --
     "subscripts",  # takes names whose subscript bash runs, even if quoted
+    "renames",  # determines what the name of a later command runs
     "network",
     "brings",  # shows or stores content from elsewhere: the network, the clipboard
     "database",  # a client whose words are queries

@@ -12,7 +12,7 @@ import msgspec
 from tree_sitter import Node
 
 from whet.shell.programs import ProgramWords
-from whet.shell.words import Word, cook, literal
+from whet.shell.words import Word, cook, literal, unknown
 
 # The syntax that a command may use to run without a question. Anything rarer needs one.
 _PLAIN_SYNTAX = ProgramWords(
@@ -158,6 +158,8 @@ class ShellState:
                 if child.type == "array":
                     for group in self.touching([part for part in child.children if part.is_named]):
                         self.words(*group)
+        if any(child.type == "+=" for child in node.children):
+            word = unknown(f"${{{name}}}{word.text}")
         self.assigned.add(name)
         return name, word
 

@@ -35,8 +35,9 @@ class TurnRecord(msgspec.Struct):
 
     `is_new` is False for a turn that a crash left and that is being resumed. `error` says why it ended and
     is set at its end. `ran_tests`: a call that ended here ran tests. `said` are the person's texts, `calls`
-    the calls by the numbers of their results, and `context_tokens` is the size of the last request with its
-    answer; all since this process holds the turn.
+    the calls by the numbers of their results, `context_tokens` is the size of the last request with its
+    answer, and `cut_step` the last model call whose answer reached the output limit; all since this process
+    holds the turn.
     """
 
     id: str
@@ -53,6 +54,7 @@ class TurnRecord(msgspec.Struct):
     said: list[str] = msgspec.field(default_factory=list[str])
     calls: dict[int, TurnCall] = msgspec.field(default_factory=dict[int, TurnCall])
     context_tokens: int = 0
+    cut_step: int = 0
 
     @property
     def may_have_tests(self) -> bool:

@@ -36,6 +36,7 @@ FOLDS: tuple[tuple[str, Fold], ...] = (
     *LEVELS,
     ("indentation, quotes and dashes ignored", lambda line: plain_typography(line).strip()),
 )
+_JOIN_HINT = "join hunks that overlap, and give the hunks in the order of the file"
 _OCTAL = re.compile(rb"\\([0-7]{3}|.)")
 _SIMPLE = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b'"': b'"', b"\\": b"\\"}
 
@@ -196,7 +197,12 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
         if expected is None and lines:
             raise BadInput(f"hunk {number} has neither line numbers nor lines to find its place by")
         start = expected or 0
-        if not after <= start <= len(lines):
+        if start < after:
+            raise BadInput(
+                f"hunk {number} adds after line {start}, but hunk {number - 1} ends at line {after}",
+                hint=_JOIN_HINT,
+            )
+        if start > len(lines):
             raise BadInput(f"hunk {number} adds after line {start}, but the file has {len(lines)} lines")
         return start, 0
     if expected is not None and expected >= after and lines[expected : expected + len(old)] == old:
@@ -213,11 +219,25 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
             )
         if starts:
             return min(starts, key=lambda start: abs(start - (expected or 0))), level
+    _refuse_earlier_match(lines, hunk, lowest, number)
     note = nearest_note(lines, old)
     raise BadInput(
         f"hunk {number} does not fit the file" + (f"; {note}" if note else ""),
         hint="read the file and make the diff against what it holds",
     )
+
+
+def _refuse_earlier_match(lines: list[str], hunk: Hunk, lowest: int, number: int) -> None:
+    """Raise BadInput if the hunk fits the file, but only at lines that begin above the first possible one."""
+    for _, fold in FOLDS:
+        for start in find_block(lines, hunk.old, fold):
+            limit = f"below {hunk.below!r}" if hunk.below else f"after hunk {number - 1}"
+            end = start + len(hunk.old)
+            raise BadInput(
+                f"hunk {number} does not fit {limit}: its lines are lines {start + 1}-{end}, "
+                f"and it must begin at line {lowest + 1} or later",
+                hint=_JOIN_HINT,
+            )
 
 
 def _below(lines: list[str], hunk: Hunk, after: int, number: int) -> int:

@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
-from whet.contract.texts import from_json, short
+from whet.contract.texts import from_foreign_json, short
 from whet.log import mask
 from whet.tools.page_text import strip_invisible
 
@@ -184,12 +184,12 @@ _WIRES: Mapping[EngineName, Callable[[SearchEngine, str, int, int], _Wire]] = {
 
 
 def _parse_plain(raw: bytes) -> list[SearchHit]:
-    answer = from_json(raw, _Results)
+    answer = from_foreign_json(raw, _Results)
     return [_hit(hit) for hit in (*answer.results, *answer.items)]
 
 
 def _parse_web(raw: bytes) -> list[SearchHit]:
-    answer = from_json(raw, _Brave).web
+    answer = from_foreign_json(raw, _Brave).web
     return [_hit(hit) for hit in answer.results] if answer is not None else []
 
 

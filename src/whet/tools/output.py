@@ -6,17 +6,16 @@ and stay unchanged, even if they claim to be instructions.
 
 from __future__ import annotations
 
+import re
+
 from whet.contract.texts import plural
 from whet.late import late_pattern
+from whet.tools.printed_screen import ESCAPES, has_moves, render
 
-_ESCAPES = late_pattern(
-    r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
-    r"|\][^\x07\x1b]*+(?:\x07|\x1b\\)?"  # OSC: titles, links
-    r"|[PX^_][^\x1b]*+(?:\x1b\\)?"  # DCS, SOS, PM, APC
-    r"|[ -/]*+[0-~])"  # two-character escapes
-)
 _CONTROLS = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_PRINTED_CONTROLS = late_pattern("[\x00-\x08\x0b-\x1f\x7f]")
+_PRINTED_CONTROLS = late_pattern("[\x01-\x08\x0b-\x1f\x7f-\x9f]")
+_ODD_BYTES = late_pattern("[\x00\udc80-\udcff]")
+_ODD_CONTROLS = late_pattern(rb"\0(?=.?\0)|[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]", re.DOTALL)
 _SURROGATES = late_pattern("[\ud800-\udfff]")
 _SUSPECT = late_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -28,7 +27,7 @@ def clean(text: str) -> str:
     """
     if not _SUSPECT.search(text):
         return text
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", text))
 
 
@@ -45,9 +44,19 @@ def size(count_bytes: int) -> str:
 
 
 def strip_terminal_control(text: str) -> str:
-    """Remove terminal control from printed text: escape sequences, overwritten lines, control characters."""
-    if "\x1b" in text:
-        text = _ESCAPES.sub("", text)
-    if "\r" in text:
-        text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
-    return _PRINTED_CONTROLS.sub("", text)
+    r"""Return printed text as a terminal shows it at its end, without escapes and control characters.
+
+    NUL and bytes that were decoded by surrogateescape become escapes like \x00 and \xff.
+    """
+    if not _SUSPECT.search(text):
+        return text
+    text = render(text) if has_moves(text) else ESCAPES.sub("", text)
+    return _ODD_BYTES.sub(lambda match: f"\\x{ord(match[0]) & 0xFF:02x}", _PRINTED_CONTROLS.sub("", text))
+
+
+def is_binary(data: bytes) -> bool:
+    """Return whether more than a tenth of the beginning is neither UTF-8 nor printed text. A NUL between
+    words ends one, as in the lists of `find -print0`."""
+    sample = data[:8192]
+    odd = sample.decode("utf-8", "replace").count("\ufffd") + len(_ODD_CONTROLS.findall(sample))
+    return odd * 10 > len(sample) + 40

@@ -23,7 +23,7 @@ import msgspec
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
 from whet.tools.end_folder import may_move
-from whet.tools.output import strip_terminal_control
+from whet.tools.output import is_binary, strip_terminal_control
 from whet.tools.process import Process, Processes
 from whet.tools.secret_variables import is_secret
 from whet.tools.spawn import ProcessSpec
@@ -350,8 +350,8 @@ class LiveFeed:
         self._timer = None
         self._shown_s = self._loop.time()
         data, self._pending = self._split(self._pending)
-        if data and b"\0" not in data:
-            self._show(strip_terminal_control(data.decode("utf-8", "replace")))
+        if data and not (b"\0" in data and is_binary(data)):
+            self._show(strip_terminal_control(data.decode("utf-8", "surrogateescape")))
 
     def _split(self, data: bytes) -> tuple[bytes, bytes]:
         # A character that the pipe cut in two waits for its other half.
@@ -368,27 +368,22 @@ class LiveFeed:
 def _read_text(process: Process, cap_chars: int) -> str:
     head, lost_bytes, tail = process.output.since(process.read_offset)
     process.read_offset = process.output.total_bytes
-    if _is_binary(head or tail):
+    if is_binary(head or tail):
         size = len(head) + lost_bytes + len(tail)
         start = (head or tail)[:16].hex(" ")
         return f"[binary output, {size:,} bytes, begins {start}; redirect it to a file]"
     if not lost_bytes:
-        return clip(strip_terminal_control((head + tail).decode("utf-8", "replace")).rstrip(), cap_chars)
+        return clip(
+            strip_terminal_control((head + tail).decode("utf-8", "surrogateescape")).rstrip(), cap_chars
+        )
     # Either side of the cut may be in the middle of a character.
-    whole_head = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
+    whole_head = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(head)
     first = strip_terminal_control(whole_head)[: cap_chars * 2 // 5]
-    last = strip_terminal_control(tail.lstrip(_CONTINUATION).decode("utf-8", "replace")).rstrip()[
+    last = strip_terminal_control(tail.lstrip(_CONTINUATION).decode("utf-8", "surrogateescape")).rstrip()[
         -(cap_chars * 3 // 5) :
     ]
-    left_out = len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode())
+    left_out = max(lost_bytes, len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode()))
     return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
-
-
-def _is_binary(data: bytes) -> bool:
-    sample = data[:8192]
-    if b"\0" in sample:
-        return True
-    return sample.decode("utf-8", "replace").count("\ufffd") * 10 > len(sample) + 40
 
 
 def _inside(workspace: Path, workdir: str) -> Path:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncGenerator, Mapping
 from socket import SOCK_STREAM
@@ -20,7 +19,7 @@ from whet.config.key_hosts import is_loopback, is_same_server
 from whet.config.secrets import find_proxy
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError
-from whet.contract.texts import from_json, replace_surrogates, split_http_url
+from whet.contract.texts import NOT_JSON, from_foreign_json, split_http_url
 from whet.http1.client import Answer, HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.http1.response import retry_after_s as waiting_time_s
@@ -206,13 +205,8 @@ def read(body: bytes | str, shape: type[T]) -> T | None:
     Half of a surrogate pair, which a person's client may send, becomes U+FFFD.
     """
     try:
-        return from_json(body, shape)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    try:
-        text = json.dumps(json.loads(body), ensure_ascii=False)
-        return from_json(replace_surrogates(text), shape)
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return from_foreign_json(body, shape)
+    except NOT_JSON:
         return None
 
 

@@ -18,7 +18,7 @@ from whet.config.edit import set_value
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
-from whet.contract.texts import NOT_JSON, from_json
+from whet.contract.texts import NOT_JSON, from_foreign_json
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet.providers.catalog import SERVERS
@@ -117,7 +117,7 @@ async def _probe(name: str, base_url: str) -> ModelChoice | None:
 
 def _models_in(body: bytes) -> list[str] | None:
     try:
-        return [model.id for model in from_json(body, _Models).data]
+        return [model.id for model in from_foreign_json(body, _Models).data]
     except NOT_JSON:
         return None
 
