@@ -95,7 +95,8 @@ serve.add_command(token)
 def create(home: Home, name: str, role: Any, as_json: bool) -> None:
     """Create a token for NAME (a program, a device) and print its secret once."""
     row, secret = _change(home, lambda db: tokens.make(db, name, role, SystemClock()))
-    emit({"id": row.id, "name": row.name, "role": row.role, "token": secret}, secret, as_json=as_json)
+    facts = {"id": row.id, "name": row.name, "role": row.role, "token": secret}
+    emit(facts, secret, as_json=as_json, masks=False)
 
 
 @token.command("list")

@@ -73,10 +73,12 @@ def _mask_texts(value: object) -> object:
             return value
 
 
-def emit(facts: object, text: str, *, as_json: bool) -> None:
+def emit(facts: object, text: str, *, as_json: bool, masks: bool = True) -> None:
     """Print a command's result: `facts` as JSON, or `text`, without what could drive a terminal. Secrets are
-    masked."""
-    emit_json(facts) if as_json else click.echo(printable_styled(mask(text)))
+    masked unless `masks` is False, as for one that is made and shown once."""
+    if as_json:
+        return emit_json(facts, masks=masks)
+    click.echo(printable_styled(mask(text) if masks else text))
 
 
 def emit_rows(

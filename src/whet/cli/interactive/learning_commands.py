@@ -64,9 +64,17 @@ async def list_skills(chat: ChatControl, words: str) -> None:
 
 
 async def run_with_argument(chat: ChatControl, name: str, argument: str) -> bool:
-    """Run `whet NAME ARGUMENT` for a command of the chat that takes no argument (`/memory add TEXT`). Return
-    False if the program has no such command."""
+    """Run `whet NAME ARGUMENT` for a command of the chat that takes no argument, if the argument begins with
+    a command of that group (`/memory add TEXT`). Return whether it does: /undo and `whet undo` differ."""
     if name not in COMMANDS:
+        return False
+    import click  # noqa: PLC0415 - few are typed
+
+    from whet.cli.group import whet  # noqa: PLC0415 - few are typed
+
+    context = click.Context(whet)
+    group = whet.get_command(context, name)
+    if not isinstance(group, click.Group) or argument.split()[0] not in group.list_commands(context):
         return False
     from whet.cli.interactive.own_programs import run_at_terminal  # noqa: PLC0415 - few are typed
 
