@@ -123,10 +123,10 @@ async def start_app(
 @contextmanager
 def _wait_for_servers(say: Callable[[str], object], names: Sequence[str]) -> Generator[asyncio.Event]:
     """Name the MCP servers that are asked for their tools before the first session. Ctrl-C sets the event."""
-    say(f"asking {', '.join(names)} for their tools, once (Ctrl-C skips it) ...\n")
     loop, skip, before = asyncio.get_running_loop(), asyncio.Event(), signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, skip.set)
     try:
+        say(f"asking {', '.join(names)} for their tools, once (Ctrl-C skips it) ...\n")
         yield skip
     finally:
         loop.remove_signal_handler(signal.SIGINT)

@@ -57,6 +57,6 @@ async def _wait_for_ends(
 
 async def end_starts(starts: Mapping[str, asyncio.Task[None]]) -> None:
     """Cancel the starts that still run."""
-    for task in starts.values():
-        task.cancel()
-    await asyncio.gather(*starts.values(), return_exceptions=True)
+    running = [task for task in starts.values() if task.cancel()]
+    if running:
+        await asyncio.wait(running)
