@@ -120,7 +120,10 @@ class _Judge:
             return
         script = parse(text, folders, self.scope.home, stdin)
         self.exposure.take(script)
-        outer, self.values = self.values, {} if _SETS_DEFAULT.search(text) else list_values(script)
+        outer, self.values = (
+            self.values,
+            {} if "${" in text and _SETS_DEFAULT.search(text) else list_values(script),
+        )
         for doubt in script.doubts:
             self.add_finding(*_cant_tell(doubt))
         if script.forks:
