@@ -76,6 +76,10 @@ def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellR
     return judge.result(command)
 
 
+def _sets_defaults(text: str) -> bool:
+    return "${" in text and _SETS_DEFAULT.search(text) is not None
+
+
 class _Judge:
     """Collects the pieces of one command, and the findings about the whole."""
 
@@ -120,10 +124,7 @@ class _Judge:
             return
         script = parse(text, folders, self.scope.home, stdin)
         self.exposure.take(script)
-        outer, self.values = (
-            self.values,
-            {} if "${" in text and _SETS_DEFAULT.search(text) else list_values(script),
-        )
+        outer, self.values = self.values, {} if _sets_defaults(text) else list_values(script)
         for doubt in script.doubts:
             self.add_finding(*_cant_tell(doubt))
         if script.forks:

@@ -194,7 +194,7 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Model calls of one review."""
     timeout_s: Seconds = 900.0
     """Wall time of one review."""
-    share: Annotated[float, msgspec.Meta(ge=0)] = 0.075
+    share: Annotated[float, msgspec.Meta(ge=0)] = 0.08
     """The share of a day's cost that automatic reviews may take; past it they wait and fold into one, but for
     the first that a correction calls for. 0: no automatic reviews."""
     free_tokens: Annotated[int, msgspec.Meta(ge=0)] = 100_000
