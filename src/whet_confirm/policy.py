@@ -192,9 +192,9 @@ def find_unreachable_quorums(policy: ConfirmPolicy) -> list[str]:
         members = [person for name in sorted(names) for person in policy.groups[name]]
         if rule.effect != "ask" or any(":" in person for person in members):
             continue
-        anybody = [
-            str(number) for number in range(sum(need.count for needs in plan.quorum for need in needs))
-        ]
+        # Besides the named people, as many without a group as could be needed: a token may have any name.
+        total = sum(need.count for needs in plan.quorum for need in needs)
+        anybody = [str(number) for number in range(total)]
         people = dict.fromkeys((*members, *plan.approvers, *anybody))
         able = [name for name in people if name not in entries and policy.may_approve(plan, name)]
         if missing := find_missing(plan.quorum, able, policy.groups):

@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -32,34 +31,6 @@ def test_a_command_works_in_its_workspace(jail: Jail) -> None:
     assert made.read_text() == "one\n"
     assert made.stat().st_mode & 0o777 == 0o755
     assert time.gmtime(made.stat().st_mtime).tm_year == 2001
-
-
-@pytest.mark.parametrize("case", ENGINES, ids=str)
-def test_a_command_may_create_files_in_the_private_home(
-    case: EngineCase, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    # below no temporary folder, which is private as a whole
-    folder = tempfile.TemporaryDirectory(prefix=".h-", dir=Path(__file__).parent)
-    request.addfinalizer(folder.cleanup)
-    home = Path(folder.name)
-    workspace, whet = home / "proj", home / ".whet"
-    workspace.mkdir()
-    whet.mkdir()
-    (whet / "state.db").write_text("kept back")
-    (home / "notes").write_text("kept back")
-    monkeypatch.setenv("HOME", str(home))
-    scratch = Scratch()
-    jail = Jail(JailPlan(case.engine(), default_policy(workspace, whet, os.environ), scratch, home))
-    try:
-        code, printed = run(jail, "mkdir -p ~/.cache/x && touch ~/.cache/x/y ~/f && ls -A ~/.cache/x")
-        assert (code, printed) == (0, "y\n")
-        hidden = f"cat {whet}/state.db {home}/notes; echo x > {home}/notes; echo x > {whet}/state.db"
-        assert "kept back" not in run(jail, hidden)[1]
-    finally:
-        jail.close()
-        scratch.close()
-    assert sorted(path.name for path in home.iterdir()) == [".whet", "notes", "proj"]
-    assert (home / "notes").read_text() == (whet / "state.db").read_text() == "kept back"
 
 
 def test_files_and_folders_move_and_get_second_names_across_folders(jail: Jail) -> None:

@@ -24,9 +24,8 @@ ESCAPES = late_pattern(rf"{_CSI}|{_STRINGS}")
 """Terminal escapes. Of a control sequence, group 1 holds the parameters and group 2 the final character."""
 _TOKENS = late_pattern(rf"([^\x01-\x08\x0a-\x1f\x7f-\x9f]+)|([\n\r\b])|{_CSI}|{_STRINGS}")
 _MOVES = late_pattern(r"[\r\b]|(?:\x1b\[|\x9b)(?:[0-9;]*[A-G]|[12]K)")
-_REACHES_BACK = late_pattern(
-    r"(?:\x1b\[|\x9b)[0-9;]*[AF]|\x1b[\]PX^_]"
-)  # upwards, or a string over line ends
+# Movement upwards, or a string that may hold line ends.
+_REACHES_BACK = late_pattern(r"(?:\x1b\[|\x9b)[0-9;]*[AF]|\x1b[\]PX^_]")
 _PARTIAL = late_pattern(
     r"(?:\x1b(?:[ -/]*|\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*)|[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\Z"
 )

@@ -106,10 +106,10 @@ def find_reported_failure(text: str) -> str:
 
 def _says_failed(line: str, *, begins: bool = False) -> bool:
     line = line[:400]
-    ends = (not begins and _ENDS_FAILED.search(line) is not None) or line.rstrip(" .").rpartition(": ")[
-        2
-    ].lower() in _system_errors()
-    return (ends or _BEGINS_FAILED.search(line) is not None) and _PLAIN_END.search(line) is None
+    end = line.rstrip(" .").rpartition(": ")[2].lower()
+    failed = _BEGINS_FAILED.search(line) is not None or end in _system_errors()
+    failed = failed or (not begins and _ENDS_FAILED.search(line) is not None)
+    return failed and _PLAIN_END.search(line) is None
 
 
 @cache

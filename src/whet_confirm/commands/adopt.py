@@ -14,8 +14,8 @@ from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet_confirm.client import ConfirmClient
 from whet_confirm.commands.files import find_program
+from whet_confirm.commands.waiting import timeout_option
 from whet_confirm.hook import HOOK_AGENTS
-from whet_confirm.names import SHORTEST_S
 from whet_confirm.resume import MAX_KEEP_S
 
 if TYPE_CHECKING:
@@ -28,14 +28,7 @@ if TYPE_CHECKING:
 @click.option("--check", "is_check", is_flag=True, help="Only check it; exits with 1 if calls don't wait.")
 @click.option("--remove", "is_removal", is_flag=True, help="Restore the setting, byte for byte.")
 @click.option("--match", "patterns", multiple=True, metavar="GLOB", help="Hold only these tools.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.IntRange(SHORTEST_S),
-    default=300,
-    show_default=True,
-    help="Seconds to wait for a person.",
-)
+@timeout_option()
 @click.option(
     "--keep",
     "keep_s",

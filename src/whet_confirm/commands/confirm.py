@@ -47,8 +47,8 @@ from whet_confirm.commands.record_text import (
 from whet_confirm.commands.resume import resume
 from whet_confirm.commands.setup import setup
 from whet_confirm.commands.tokens import token
+from whet_confirm.commands.waiting import timeout_option
 from whet_confirm.hook import HOOK_AGENTS, HookAsk, interrupt_if_unread, run_hook
-from whet_confirm.names import SHORTEST_S
 from whet_confirm.tickets import Failed
 
 _url = click.option(
@@ -326,14 +326,7 @@ def watch(url: str, as_json: bool) -> None:
 @click.option("--match", "patterns", multiple=True, metavar="GLOB", help="Ask about these tools only.")
 @click.option("--except", "free", multiple=True, metavar="GLOB", help="Tools that need no question.")
 @click.option("--agent", type=click.Choice(HOOK_AGENTS), default="claude-code", help="Whose hook it is.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.IntRange(SHORTEST_S, clamp=True),  # an agent's settings may name less, from earlier versions
-    default=300,
-    show_default=True,
-    help="Seconds to wait for a person.",
-)
+@timeout_option(clamp=True)  # an agent's settings may name less, from earlier versions
 @click.option("--keep", "keep_s", default=0, help="Seconds that a request waits if the agent ends.")
 @click.pass_obj
 def hook(home: Home, agent: str, **options: Any) -> None:

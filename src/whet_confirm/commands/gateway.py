@@ -15,7 +15,7 @@ import click
 from whet.cli.main import run_on_loop
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
-from whet_confirm.names import SHORTEST_S
+from whet_confirm.commands.waiting import timeout_option
 
 _VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
@@ -33,14 +33,7 @@ _VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
     metavar="NAME: VALUE",
     help="For a URL; $NAME is a variable's value.",
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.IntRange(SHORTEST_S),
-    default=300,
-    show_default=True,
-    help="Seconds to wait for a person.",
-)
+@timeout_option()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGS]...|URL")
 @click.pass_obj
 def gateway(

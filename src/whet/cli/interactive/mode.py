@@ -14,7 +14,7 @@ QUESTION = (
 CHOICES = (
     ("Go ahead in mode ask", "asks before edits, and before commands that change things outside a sandbox"),
     ("Go ahead in mode auto", "asks only before what is dangerous: rm -rf, git push, reading secrets ..."),
-    ("Change the steps", "nothing runs; edit them, /plan go then runs them in the former mode"),
+    ("Change the steps", "nothing runs; edit them; /plan go runs them in the mode before the plan"),
     ("Keep planning", "nothing runs; words that you type instead go to the model"),
 )
 
