@@ -4,8 +4,8 @@
 
 It needs tmux. A shell in tmux runs `whet` of this checkout in the demo's small project, with a home of its
 own and the practice model, a scripted stand-in. The script types, and captures the screen when it shows what
-the scene is about. Only two things are changed: the home's path becomes /home/ada, and the lines with which
-a chat begins are shown in the first scene alone.
+the scene is about. Only three things are changed: the home's path becomes /home/ada, the lines with which a
+chat begins are shown in the first scene alone, and a scene may show only the end of its screen.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ REST = r"\d s\n+─+\n›"  # the line that ends a turn, and the prompt below it
 
 class Scene(NamedTuple):
     """A part of the page. Each of `steps` is the text to type, or keys in angle brackets, and a pattern that
-    the screen then matches; the screen after a step that begins with = is not captured."""
+    the screen then matches; the screen after a step that begins with = is not captured. What is above the
+    line that begins with `first_words` is left out."""
 
     title: str
     about: str
     steps: tuple[tuple[str, str], ...]
+    first_words: str = ""
 
 
 CHAT = ("=whet chat --model practice", r"Ctrl-D quits|Esc stops")
@@ -85,6 +87,7 @@ SCENES = (
             ("=<Escape>", "still planning"),
             AWAY,
         ),
+        first_words="Carry this plan out?",
     ),
     Scene(
         "Back to an earlier message",
@@ -193,7 +196,10 @@ def play_scenes(scenes: Sequence[Scene], columns: int) -> dict[str, str]:
             for scene in scenes:
                 if not scene.steps[0][0].startswith("<"):  # a key continues the scene before
                     stage.clear()
-                texts[scene.title] = without_greeting(stage.take(scene))
+                text = without_greeting(stage.take(scene))
+                texts[scene.title] = (
+                    text[text.index(f"\n{scene.first_words}") + 1 :] if scene.first_words else text
+                )
         finally:
             stage.close()
     return texts
