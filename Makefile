@@ -53,6 +53,7 @@ check: $(STAMP)
 	$(BIN)/python tests/language.py
 	$(BIN)/python tests/private.py
 	for page in tree commands errors; do $(BIN)/python docs/$$page.py --check || exit 1; done
+	$(BIN)/python -m benchmarks --page --check
 
 # The newest programs of others, installed and driven one after the other: make newest ARGS="openai --json"
 newest: $(STAMP)

@@ -61,9 +61,9 @@ from benchmarks import (
 )
 from benchmarks.declared import COMMANDS, DIFFERS
 from benchmarks.measure import machine
-from benchmarks.provenance import benchmark_of, changes_since, current_commit, measured_paths
+from benchmarks.provenance import benchmark_of, current_commit, is_changed_since, measured_paths
 from benchmarks.shipped import SettingsDiffer, check
-from benchmarks.table import Row, Stored, read_stored, save, write_pages
+from benchmarks.table import PAGE, Row, Stored, format_page, read_stored, save, write_pages
 
 Benchmark = Callable[[int, bool], list[Row]]
 BENCHMARKS: dict[str, Benchmark] = {
@@ -128,16 +128,20 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
-def main() -> int:
-    """Run the named benchmarks, or all; exit 1 where a goal is missed."""
+def main() -> int | str:
+    """Run the named benchmarks, or all; return 1 where a goal is missed, or what is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each command")
     parser.add_argument("--full", action="store_true", help="peers at 1,000 steps too (minutes of CPU)")
     parser.add_argument("--page", action="store_true", help="only write RESULTS.md again; measure nothing")
+    parser.add_argument("--check", action="store_true", help="exit 1 if --page would change RESULTS.md")
     options = parser.parse_args()
+    if options.check:
+        is_current = format_page(read_stored(), is_old) == PAGE.read_text("utf-8")
+        return 0 if is_current else "RESULTS.md is not current; run: python -m benchmarks --page"
     if options.page:
-        write_pages(read_stored(), changes)
+        write_pages(read_stored(), is_old)
         return 0
     unknown = set(options.rows) - set(BENCHMARKS)
     if unknown:
@@ -159,7 +163,7 @@ def main() -> int:
         print(f"{name} took {time.perf_counter() - began:.0f} s", file=sys.stderr)
     when = datetime.now(UTC).strftime("%Y-%m-%d")
     save(rows, lambda row: DIFFERS.get(benchmark_of(row.command), ""), machine(), when, current_commit())
-    write_pages(read_stored(), changes)
+    write_pages(read_stored(), is_old)
     return 1 if any(row.met is False for row in rows) else 0
 
 
@@ -168,11 +172,11 @@ def check_settings(name: str) -> None:
     check(name, (BENCHMARKS[name].__module__, *COMMANDS.get(name, ())), DIFFERS.get(name, ""))
 
 
-def changes(stored: Stored) -> int | None:
-    """Return how many commits since changed the code that a row measures, or None if unknown."""
+def is_old(stored: Stored) -> bool:
+    """Tell whether the code that a row measures has changed since, or cannot be compared."""
     name = benchmark_of(stored.row.command)
     run = BENCHMARKS.get(name)
-    return changes_since(stored.commit, measured_paths(name, run)) if run else None
+    return not run or is_changed_since(stored.commit, measured_paths(name, run))
 
 
 if __name__ == "__main__":

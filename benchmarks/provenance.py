@@ -45,14 +45,16 @@ def measured_paths(benchmark: str, run: Benchmark, root: Path = ROOT) -> tuple[s
     return tuple(sorted(own | {path.relative_to(root).as_posix() for path in find_modules(modules, root)}))
 
 
-@functools.cache
-def changes_since(commit: str, paths: Sequence[str], root: Path = ROOT) -> int | None:
-    """Return how many commits changed these paths after `commit`, or None if git does not know it."""
+def is_changed_since(commit: str, paths: Sequence[str], root: Path = ROOT) -> bool:
+    """Tell whether these paths differ from `commit`; also true if git does not know that commit."""
     base = commit.rstrip("+")
-    if not base or not _git(root, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"):
-        return None
-    count = _git(root, "rev-list", "--count", f"{base}..HEAD", "--", *paths)
-    return int(count) if count else None
+    if not base:
+        return True
+    command = ["git", "diff", "--quiet", f"{base}^{{commit}}", "HEAD", "--", *paths]
+    try:
+        return subprocess.run(command, cwd=root, capture_output=True, check=False).returncode != 0
+    except OSError:
+        return True
 
 
 def _git(root: Path, *arguments: str) -> str:

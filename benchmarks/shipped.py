@@ -79,6 +79,7 @@ def find_modules(modules: tuple[str, ...], root: Path = ROOT, *, is_whole: bool 
     return paths
 
 
+@functools.cache
 def _file_of(module: str, root: Path) -> Path | None:
     base = root / "src" if module.split(".")[0] in _OWN else root
     path = base / module.replace(".", "/")

@@ -15,6 +15,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FIGURES = HERE / "results.json"
+PAGE = HERE / "RESULTS.md"
+MARK = "; **older than its code**"
 
 
 @dataclass
@@ -68,13 +70,13 @@ def read_stored(figures: Path = FIGURES) -> list[Stored]:
     return kept
 
 
-def write_pages(kept: list[Stored], changes: Callable[[Stored], int | None]) -> None:
-    """Write RESULTS.md and results.svg. `changes` counts the commits since that touched a row's code."""
-    (HERE / "RESULTS.md").write_text(format_page(kept, changes), "utf-8")
+def write_pages(kept: list[Stored], is_old: Callable[[Stored], bool]) -> None:
+    """Write RESULTS.md and results.svg. `is_old` tells whether a row's code has changed since."""
+    PAGE.write_text(format_page(kept, is_old), "utf-8")
     (HERE / "results.svg").write_text(_chart([stored.row for stored in kept]), "utf-8")
 
 
-def format_page(kept: list[Stored], changes: Callable[[Stored], int | None]) -> str:
+def format_page(kept: list[Stored], is_old: Callable[[Stored], bool]) -> str:
     """Return RESULTS.md."""
     machines = {name: chr(ord("A") + n) for n, name in enumerate(dict.fromkeys(one.machine for one in kept))}
     lines = [
@@ -83,7 +85,7 @@ def format_page(kept: list[Stored], changes: Callable[[Stored], int | None]) -> 
         "Written by `make bench`; `python -m benchmarks --page` writes it again without measuring. Machines",
         "are noisy: read ratios and CPU time, not wall time. Every model here is the practice model, a",
         'scripted stand-in: what is measured is the harness. "Runs with" names each setting that is not the',
-        "shipped one. **Older than its code** counts the commits since that changed what the row measures.",
+        "shipped one. **Older than its code**: a commit since has changed what the row measures.",
         "",
         *(f"- Machine {letter}: {name}" for name, letter in machines.items()),
         "",
@@ -98,18 +100,12 @@ def format_page(kept: list[Stored], changes: Callable[[Stored], int | None]) -> 
         measured = f"{stored.when}, {stored.commit or 'commit unknown'}, machine {machines[stored.machine]}"
         lines.append(
             f"| {row.measure} | {row.goal} | {row.whet} | {row.peers} | {met} | "
-            f"{stored.differs or 'as shipped'} | {measured}{_age(changes(stored))} | `{row.command}` |"
+            f"{stored.differs or 'as shipped'} | {measured}{MARK * is_old(stored)} | `{row.command}` |"
         )
     for stored in kept:
         if stored.row.details:
             lines += ["", f"## {stored.row.measure}", "", *stored.row.details]
     return "\n".join(lines) + "\n"
-
-
-def _age(changes: int | None) -> str:
-    if changes == 0:
-        return ""
-    return f"; **older than its code** ({changes or 'unknown number of'} commits)"
 
 
 def _chart(rows: list[Row]) -> str:
