@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from benchmarks import table
 from benchmarks.declared import DIFFERS
 from benchmarks.provenance import benchmark_of, current_commit, is_changed_since, measured_paths
 from benchmarks.shipped import SettingsDiffer, check
