@@ -22,6 +22,7 @@ from benchmarks.table import Row
 from whet.clock import SystemClock
 from whet.context import rows as chat
 from whet.context.compressor import Compressor
+from whet.context.summariser import Summarise
 from whet.contract.messages import Message, ToolCall, Usage, from_dict, to_dict
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.store import compactions, rows, sessions
@@ -77,16 +78,18 @@ async def compact(log: Transcript, turn: TurnRecord, engine: Compressor) -> tupl
     return before, after, took
 
 
-async def story(database: StateDatabase) -> tuple[list[tuple[int, int, float]], int, int, int]:
-    """Ten compactions; gives their sizes, and how many facts and paths came back of how many."""
+async def story(
+    database: StateDatabase, ask: Summarise = summarise, compactions: int = COMPACTIONS
+) -> tuple[list[tuple[int, int, float]], int, int, int]:
+    """Compact so many times; return the sizes, and how many facts and paths came back of how many."""
     clock = SystemClock()
-    engine = Compressor(summarise, clock)
+    engine = Compressor(ask, clock)
     engine.update_model("m", WINDOW)
     log = await Transcript.create(database, NewSession(id="s"), clock)
     turn = await log.begin_turn(Message("user", "Go through all batches and keep their sums."))
     sizes: list[tuple[int, int, float]] = []
     number = 0
-    while len(sizes) < COMPACTIONS:
+    while len(sizes) < compactions:
         for _ in range(20):
             await step(log, turn, number)
             number += 1
