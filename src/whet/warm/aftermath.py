@@ -55,6 +55,7 @@ _COMPLAINT = late_pattern(
     r"|(?i:\bi (?:said|told|wanted|asked|meant)\b)"
 )
 """A negation, or a sentence that begins by addressing the agent or with the person's own wish."""
+_CHANGES = frozenset(("edits", "command"))
 _MIN_SHARED_WORDS = 0.5
 _COMPLAINT_CHARS = 160
 _UNKNOWN_TOOL = (
@@ -67,7 +68,7 @@ class JudgedCall(msgspec.Struct, gc=False):
     """A call with its outcome; both may change until `OutcomeJudge.take` returns it.
 
     `arguments` is parsed. `repairs` is the failed call that this one fixed; `repairs_why` is how it had
-    failed.
+    failed. `changes`: it may have changed something, by an edit or a command.
     """
 
     call: StoredCall
@@ -76,6 +77,7 @@ class JudgedCall(msgspec.Struct, gc=False):
     reason: str
     repairs: StoredCall | None = None
     repairs_why: str = ""
+    changes: bool = False
 
 
 class OutcomeJudge:
@@ -104,7 +106,8 @@ class OutcomeJudge:
             outcome, reason = "failed", "there is no such tool"
         if item.turn in self._undone:
             outcome, reason = "undone", "the turn was undone"
-        new = JudgedCall(item, arguments, outcome, reason)
+        changes = not tags_of(item.name).isdisjoint(_CHANGES)
+        new = JudgedCall(item, arguments, outcome, reason, changes=changes)
         self._compare(new)
         self._turn.append(new)
         if len(self._turn) > _MAX_PENDING:
@@ -150,7 +153,7 @@ class OutcomeJudge:
             if old.call.name == name:
                 self._relate(old, new, between)
             between = old.call.result or ""
-        if tags & {"edits", "command"}:
+        if new.changes:
             self._find_undone(new)
             self._find_replaced_edit(new)
             self._find_redone_call(new)
@@ -175,7 +178,7 @@ class OutcomeJudge:
         near = self._turn[-_MAX_EARLIER:]
         between: list[dict[str, Any]] = []
         for old in (*reversed(near), *reversed(self._previous[-_MAX_EARLIER:])):
-            earlier = old.outcome in ("ok", "corrected", "objected")
+            earlier = old.changes and old.outcome in ("ok", "corrected", "objected")
             if earlier and undoes((old.call.name, old.arguments), (new.call.name, new.arguments), between):
                 old.outcome, old.reason = "undone", "a later call took it back"
             if old.call.turn == new.call.turn:
@@ -194,8 +197,11 @@ class OutcomeJudge:
     def _find_replaced_edit(self, new: JudgedCall) -> None:
         """Find an objection: the first edit after a message replaces text that the previous turn wrote. A
         message that names that text and complains of nothing is the next task."""
-        changed = any("edits" in tags_of(judged.call.name) for judged in self._turn[-_MAX_EARLIER:])
-        for old in () if changed or "edits" not in tags_of(new.call.name) else self._previous[-_MAX_EARLIER:]:
+        if "edits" not in tags_of(new.call.name) or any(
+            "edits" in tags_of(judged.call.name) for judged in self._turn[-_MAX_EARLIER:]
+        ):
+            return
+        for old in self._previous[-_MAX_EARLIER:]:
             is_next = not self._complains and _is_named(str(new.arguments.get("old_string")), self._request)
             if old.outcome == "ok" and replaces_text(old.arguments, new.arguments) and not is_next:
                 old.outcome, old.reason = "objected", "the person had it replaced"

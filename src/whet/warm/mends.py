@@ -47,7 +47,7 @@ class Mend(msgspec.Struct, frozen=True):
     def is_repeated_by(self, words: frozenset[str]) -> bool:
         """Return whether a call makes the same mistake: it has the dropped words and none of the new ones. If
         nothing was dropped, it has the program and most of the other words."""
-        if self.added & words or self.program not in words:
+        if self.program not in words or not self.added.isdisjoint(words):
             return False
         if self.dropped:
             return self.dropped <= words

@@ -7,7 +7,7 @@ are those that programs use; the object must be the earlier one's. Nothing is pa
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from whet.late import late_pattern
 
@@ -58,14 +58,40 @@ def reverses(done: str, command: str, *, was_used: bool) -> bool:
 
     `was_used`: other work was done between them, so what was started (`docker run`) had served its purpose.
     """
-    return any(_takes_back(old, new, was_used) for old in _split(done) for new in _split(command))
+    for new in _split(command):
+        for old in _split(done):
+            if old.words[0] == new.words[0] and _takes_back(old, new, was_used):
+                return True
+    return False
+
+
+class _Part:
+    """The words of a part of a command line. Each is compared with many others, so what is read is kept."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+
+    @cached_property
+    def plain(self) -> list[str]:
+        """The words behind the program that aren't options."""
+        return [word for word in self.words[1:] if word[0] not in "-+"]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The plain words in lower case, each with its pieces (`db:migrate`, db, migrate)."""
+        return [part.lower() for word in self.plain for part in (word, *re.split("[:-]", word))]
+
+    @cached_property
+    def operands(self) -> list[str]:
+        """The program and the plain words in pieces, as `s/x/y/` holds x and y."""
+        return re.findall(r"[\w.]+", " ".join(word for word in self.words if word[0] != "-"))
 
 
 @lru_cache(maxsize=256)
-def _split(command: str) -> list[list[str]]:
-    """Return the words of each part of a command line that has any."""
+def _split(command: str) -> list[_Part]:
+    """Return each part of a command line that has any words."""
     parts = PARTS.split(_TEXT.sub("", command[:2_000]))
-    return list(filter(None, map(_split_part, parts)))
+    return [_Part(words) for words in map(_split_part, parts) if words]
 
 
 def _split_part(part: str) -> list[str]:
@@ -78,32 +104,26 @@ def _split_part(part: str) -> list[str]:
     return words
 
 
-def _takes_back(old: list[str], new: list[str], was_used: bool) -> bool:
-    if old[0] != new[0]:
-        return False
-    if _flips_option(old, new) or _swaps_words(old, new):
+def _takes_back(old: _Part, new: _Part, was_used: bool) -> bool:
+    if _flips_option(old.words, new.words) or _swaps_words(old, new):
         return True
-    plain = [[word for word in words[1:] if word[0] not in "-+"] for words in (old, new)]
-    before, after = (
-        [part.lower() for word in words for part in (word, *re.split("[:-]", word))] for words in plain
-    )
-    for verb in after[: 2 * _VERBS]:
+    for verb in new.names[: 2 * _VERBS]:
         forward = _BACK.get(verb)
-        if forward is None or verb in before:
+        if forward is None or verb in old.names:
             continue
-        made = forward & set(before[: 2 * _VERBS])
+        made = forward & set(old.names[: 2 * _VERBS])
         if not made or (was_used and made <= _RUNNING):
             continue
         objects = [
             word
-            for word in plain[1]
+            for word in new.plain
             if verb not in re.split("[:-]", word.lower()) and not re.match(r"HEAD[~^@]|\d+$", word)
         ]
         if not objects:
             return verb in _WHOLE
         # `deploy/web` is what the earlier call named as `deploy web`
-        is_named = set(objects[-1].split("/")) <= set(plain[0])
-        return is_named or objects[-1] in plain[0] or objects[-1].lower() in before
+        is_named = set(objects[-1].split("/")) <= set(old.plain)
+        return is_named or objects[-1] in old.plain or objects[-1].lower() in old.names
     return False
 
 
@@ -119,15 +139,9 @@ def _flips_option(old: list[str], new: list[str]) -> bool:
     return len(gone) == 1 and {word[0], gone[0][0]} == {"-", "+"} and word[1:] == gone[0][1:]
 
 
-def _swaps_words(old: list[str], new: list[str]) -> bool:
+def _swaps_words(old: _Part, new: _Part) -> bool:
     """Return whether two words changed places: `mv a b` and `mv b a`, `s/x/y/` and `s/y/x/`."""
-    if old[0] not in _WORD_EDITS:
+    if old.words[0] not in _WORD_EDITS or len(old.operands) != len(new.operands):
         return False
-    first, second = (
-        re.findall(r"[\w.]+", " ".join(word for word in words if word[0] != "-")) for words in (old, new)
-    )
-    differ = [at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]]
-    if len(first) != len(second) or len(differ) != 2:
-        return False
-    one, two = differ
-    return first[one] == second[two] and first[two] == second[one]
+    differ = [pair for pair in zip(old.operands, new.operands, strict=True) if pair[0] != pair[1]]
+    return len(differ) == 2 and differ[0] == differ[1][::-1]

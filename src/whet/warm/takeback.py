@@ -8,7 +8,8 @@ it. The person's words are not read. The inputs are two calls and the calls betw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -36,16 +37,17 @@ Arguments = dict[str, Any]
 def undoes(old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequence[Arguments]) -> bool:
     """Return whether `new` (tool, arguments) undoes `old`; `between`: the calls after `old` in new's turn."""
     (was, before), (name, after) = old, new
-    if "edits" in tags_of(was) and "edits" in tags_of(name):
+    old_tags, new_tags = tags_of(was), tags_of(name)
+    if "edits" in old_tags and "edits" in new_tags:
         return _restores_edit(before, after)
-    if "command" not in tags_of(name):
+    if "command" not in new_tags:
         return False
     command = str(after.get("command", ""))
-    if "edits" in tags_of(was):
+    if "edits" in old_tags:
         path = str(before.get("path", ""))
-        is_cleaned = "whole" in tags_of(was) and _CLEANS.search(command) is not None
+        is_cleaned = "whole" in old_tags and _CLEANS.search(command) is not None
         return is_cleaned or _drops_changes(command, path) or _removes(command, [path], between)
-    if "command" not in tags_of(was):
+    if "command" not in old_tags:
         return False
     done = str(before.get("command", ""))
     if _undoes_command(done, command) or _removes(command, _created_paths(done), between):
@@ -100,11 +102,14 @@ def _drops_changes(command: str, path: str) -> bool:
 
 
 def _undoes_command(done: str, command: str) -> bool:
+    if "git" not in command:
+        return False
     if _COMMITS.search(done) and _DROPS_COMMIT.search(command):
         return True
     return bool(set(_BRANCHES.findall(done)) & set(_DROPS_BRANCH.findall(command)))
 
 
+@lru_cache(maxsize=256)
 def _created_paths(command: str) -> list[str]:
     paths = [
         match.group(1) or match.group(2) for part in PARTS.split(command) if (match := _MAKES.match(part))
@@ -112,16 +117,21 @@ def _created_paths(command: str) -> list[str]:
     return paths + _WRITES.findall(command)
 
 
-def _removes(command: str, created: Iterable[object], between: Sequence[Arguments]) -> bool:
-    """Return whether a created file is removed unused: a file that was run or read before its removal was a
-    tool of the work."""
-    gone = {
+@lru_cache(maxsize=256)
+def _removed_paths(command: str) -> frozenset[str]:
+    return frozenset(
         word.rstrip("/")
         for part in PARTS.split(command)
         if (match := _REMOVES.match(part))
         for word in match[1].split()
-    }
-    for path in filter(None, map(str, created)):
+    )
+
+
+def _removes(command: str, created: Collection[str], between: Sequence[Arguments]) -> bool:
+    """Return whether a created file is removed unused: a file that was run or read before its removal was a
+    tool of the work."""
+    gone = _removed_paths(command) if created else ()
+    for path in filter(None, created if gone else ()):
         name = PurePosixPath(path).name
         if path.rstrip("/") in gone and not any(
             name in str(value) for arguments in between for value in arguments.values()
