@@ -122,7 +122,7 @@ def test_a_broken_or_unusual_file_is_left_alone(home: Path) -> None:
         with pytest.raises(ConfigError):
             set_value(place, "ui.markdown", "no")
         assert place.config.read_text() == text
-    assert [path.name for path in home.iterdir()] == ["config.yaml"]
+    assert sorted(path.name for path in home.iterdir()) == [".lock", "config.yaml"]
 
 
 def test_a_linked_file_stays_a_link_and_keeps_its_mode(home: Path, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_setting_a_secret_keeps_other_lines_and_closes_the_file(home: Path) -> N
     assert read_env(place).values["A_KEY"] == 'new "value" \\ #'
     assert (home / ".env").stat().st_mode & 0o777 == 0o600
     assert home.stat().st_mode & 0o777 == 0o700
-    assert [path.name for path in home.iterdir()] == [".env"]
+    assert sorted(path.name for path in home.iterdir()) == [".env", ".lock"]
 
 
 def test_bad_names_and_values_are_refused_without_the_value(home: Path) -> None:

@@ -7,13 +7,14 @@ the tool as it was when it was allowed; a changed one is asked about again, with
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.approval.policy import GatePolicy, Ruling
-from whet.config.paths import replace_file
+from whet.config.paths import lock_folder, replace_file
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.contract.tools import Tool, clip
@@ -64,7 +65,7 @@ class AcceptedContents:
             return _UNREADABLE
         accepted = contents.get(tool.name)
         if accepted is None:
-            self._write({**contents, tool.name: content})
+            self.accept_all({tool.name: content})
         return "" if accepted in (None, content) else _difference(accepted, content)
 
     def accept(self, tool: Tool, session_id: str, *, lasting: bool) -> None:
@@ -78,9 +79,12 @@ class AcceptedContents:
             self.accept_all({tool.name: content})
 
     def accept_all(self, contents: dict[str, str]) -> None:
-        """Accept contents by the tools' full names, for good."""
-        if (accepted := self._read()) is not None:  # an unreadable file stays: all tools are asked about
-            self._write({**accepted, **contents})
+        """Accept contents by the tools' full names, for good; not in a home that can't be written: there each
+        tool is asked about again, or accepted at its next first use."""
+        with suppress(WhetError), lock_folder(self._path.parent):
+            if (accepted := self._read()) is not None:  # an unreadable file stays: all tools are asked about
+                text = msgspec.json.encode({**accepted, **contents}).decode()
+                replace_file(self._path, text, mode=0o600)
 
     def _read(self) -> dict[str, str] | None:
         """Return the accepted contents, or None if the file can't be read."""
@@ -90,12 +94,6 @@ class AcceptedContents:
             return {}
         except (OSError, *NOT_JSON):
             return None
-
-    def _write(self, contents: dict[str, str]) -> None:
-        try:
-            replace_file(self._path, msgspec.json.encode(contents).decode(), mode=0o600)
-        except WhetError:
-            return  # a home that can't be written: the tool is asked about, or accepted at its next first use
 
 
 def _difference(before: str, now: str) -> str:

@@ -1,7 +1,8 @@
 """Change one setting in config.yaml and leave every other line, including comments, unchanged.
 
 The position of the value comes from the parsed file. The changed text is parsed again before it is
-written, and nothing is written unless exactly that one setting changed. (ruamel.yaml's round trip changed
+written, and nothing is written unless exactly that one setting changed. Processes that edit at the same
+time wait for each other, so that no change is lost. (ruamel.yaml's round trip changed
 other lines in 9 of 10 typical files: indentation, the columns of comments, line ends, `---`, `~`.) This
 module does not know other sources of values (environment, flags).
 """
@@ -53,21 +54,24 @@ def set_value(home: Home, key: str, text: str) -> SettingChange:
         raise ConfigError(
             f"{key} can't be {strip_credentials(text)!r}; {error}", hint=f"whet config why {key}"
         ) from error
-    return _apply(home, field, value)
+    with paths.lock_folder(home.root):
+        return _apply(home, field, value)
 
 
 def unset_value(home: Home, key: str) -> SettingChange:
     """Remove a setting from config.yaml, so that the default applies. Raises as set_value does."""
-    return _apply(home, find_field(key), None)
+    with paths.lock_folder(home.root):
+        return _apply(home, find_field(key), None)
 
 
 def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SettingChange:
     """Add items to a list and remove others; the rest of the list in the file stays. Raises ConfigError as
     set_value does."""
-    setting = check_file(home, paths.read_small(home.config) or "").get(key)
-    before = setting.value if setting and isinstance(setting.value, tuple) else ()
-    remaining = [item for item in before if item not in remove]
-    return _apply(home, find_field(key), tuple(dict.fromkeys([*remaining, *add])))
+    with paths.lock_folder(home.root):
+        setting = check_file(home, paths.read_small(home.config) or "").get(key)
+        before = setting.value if setting and isinstance(setting.value, tuple) else ()
+        remaining = [item for item in before if item not in remove]
+        return _apply(home, find_field(key), tuple(dict.fromkeys([*remaining, *add])))
 
 
 def set_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> bool:
@@ -75,21 +79,26 @@ def set_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> boo
 
     Raises ConfigError as set_value does.
     """
-    if replaces := name in _parts(home, key):
-        remove_part(home, key, name)
-    parts = {**_parts(home, key), name: _to_text_scalars(part)}
-    lines = [f"{_quote(name)}:", *(f"  {field}: {_yaml_part(value)}" for field, value in part.items())]
-    _apply_table(home, key, parts, lines, "")
+    with paths.lock_folder(home.root):
+        replaces = _remove_part(home, key, name)
+        parts = {**_parts(home, key), name: _to_text_scalars(part)}
+        lines = [f"{_quote(name)}:", *(f"  {field}: {_yaml_part(value)}" for field, value in part.items())]
+        _apply_table(home, key, parts, lines, "")
     return replaces
 
 
 def remove_part(home: Home, key: str, name: str) -> bool:
     """Remove one named entry from a table. Returns False if it does not exist. Raises as set_value does."""
+    with paths.lock_folder(home.root):
+        return _remove_part(home, key, name)
+
+
+def _remove_part(home: Home, key: str, name: str) -> bool:
     parts = _parts(home, key)
     if name not in parts:
         return False
     if len(parts) == 1:
-        unset_value(home, key)
+        _apply(home, find_field(key), None)
         return True
     del parts[name]
     _apply_table(home, key, parts, (), name)

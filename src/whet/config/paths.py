@@ -235,11 +235,14 @@ def write_new_file(path: Path, content: bytes, mode: int) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[None]:
-    """Lock a folder against our other processes, but not against people. Creates the folder if needed. Raises
-    StoreUnwritable."""
+    """Lock a folder against our other processes, but not against people. Creates the folder if needed; one
+    that takes no new file is locked itself. Not reentrant. Raises StoreUnwritable."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise StoreUnwritable(
             f"can't write in {folder}: {error.strerror}", hint="check the folder's owner and free space"

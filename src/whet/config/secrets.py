@@ -122,9 +122,10 @@ def set_secret(home: Home, name: str, value: str) -> None:
     home.ensure()
     quoted = re.sub(r'([\\"])', r"\\\1", value)
     line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
-    lines = (paths.read_small(home.env) or "").splitlines()
-    others = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
-    paths.replace_file(home.env, "\n".join([*others, line]) + "\n", mode=0o600)
+    with paths.lock_folder(home.root):
+        lines = (paths.read_small(home.env) or "").splitlines()
+        others = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
+        paths.replace_file(home.env, "\n".join([*others, line]) + "\n", mode=0o600)
 
 
 def store_secret(home: Home, name: str, value: str) -> str:

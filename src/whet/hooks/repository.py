@@ -9,12 +9,13 @@ Acceptances are stored in Whet's home, out of the repository's reach.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from whet.config.paths import Home, replace_file
+from whet.config.paths import Home, lock_folder, replace_file
 from whet.config.permission_settings import HookSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
@@ -80,22 +81,24 @@ def was_accepted(home: Home, repository: RepositoryHooks) -> bool:
 
 def accept(home: Home, repository: RepositoryHooks) -> None:
     """Accept these hooks; they run from the next session on."""
-    acceptances = {**_read_acceptances(home), str(repository.workspace): repository.digest}
-    home.ensure()
-    replace_file(
-        _acceptances_path(home),
-        msgspec.json.format(msgspec.json.encode(acceptances)).decode() + "\n",
-        mode=0o600,
-    )
+    with lock_folder(home.root):
+        acceptances = {**_read_acceptances(home), str(repository.workspace): repository.digest}
+        _store_acceptances(home, acceptances)
 
 
 def refuse(home: Home, workspace: Path) -> bool:
     """Withdraw an acceptance. Return False if there was none."""
-    acceptances = _read_acceptances(home)
-    was = acceptances.pop(str(workspace.resolve()), None) is not None
-    if was:
-        replace_file(_acceptances_path(home), msgspec.json.encode(acceptances).decode() + "\n", mode=0o600)
+    with lock_folder(home.root):
+        acceptances = _read_acceptances(home)
+        was = acceptances.pop(str(workspace.resolve()), None) is not None
+        if was:
+            _store_acceptances(home, acceptances)
     return was
+
+
+def _store_acceptances(home: Home, acceptances: Mapping[str, str]) -> None:
+    text = msgspec.json.format(msgspec.json.encode(acceptances)).decode()
+    replace_file(_acceptances_path(home), text + "\n", mode=0o600)
 
 
 def _acceptances_path(home: Home) -> Path:

@@ -16,8 +16,8 @@ from typing import Any, cast
 import msgspec
 
 from whet.config.model_servers import ServerDialect
-from whet.config.paths import replace_file
-from whet.contract.errors import ConfigError
+from whet.config.paths import lock_folder, replace_file
+from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json, from_values
 from whet.providers.tool_schemas import NO_CUTS, ToolCuts
 
@@ -44,27 +44,30 @@ def read_dialect(path: Path, key: str, today: date) -> LearnedDialect | None:
 def note_dialect(path: Path, key: str, dialect: ServerDialect, cuts: ToolCuts, today: date) -> None:
     """Keep what was learned of a server; durable on return unless the file can't be written. An entry that
     a person wrote stays one."""
-    raw = _read_raw(path)
-    entries, _ = _read_entries(raw)
-    kept: dict[str, object] = {
-        name: value for name, value in raw.items() if name not in entries or _is_valid(entries[name], today)
-    }
-    before = entries.get(key)
-    kept.pop(key, None)
-    kept[key] = LearnedDialect(
-        dialect, cuts, before.day and today.isoformat() if before else today.isoformat()
-    )
-    with suppress(ConfigError):
+    with suppress(WhetError), lock_folder(path.parent):
+        raw = _read_raw(path)
+        entries, _ = _read_entries(raw)
+        kept: dict[str, object] = {
+            name: value
+            for name, value in raw.items()
+            if name not in entries or _is_valid(entries[name], today)
+        }
+        before = entries.get(key)
+        kept.pop(key, None)
+        kept[key] = LearnedDialect(
+            dialect, cuts, before.day and today.isoformat() if before else today.isoformat()
+        )
         _write(path, dict(list(kept.items())[-_MAX_ENTRIES:]))
 
 
 def forget_dialects(path: Path) -> None:
     """Delete what was learned of all servers, durable on return; entries that a person wrote stay. Raises
-    ConfigError if the file can't be written."""
-    raw = _read_raw(path)
-    kept = {name: value for name, value in raw.items() if not _is_learned(value)}
-    if kept != raw:
-        _write(path, kept)
+    WhetError if the file can't be written."""
+    with lock_folder(path.parent):
+        raw = _read_raw(path)
+        kept = {name: value for name, value in raw.items() if not _is_learned(value)}
+        if kept != raw:
+            _write(path, kept)
 
 
 def _write(path: Path, entries: Mapping[str, object]) -> None:

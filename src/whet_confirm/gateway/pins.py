@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.config.paths import read_small, replace_file
+from whet.config.paths import lock_folder, read_small, replace_file
 from whet.contract.errors import ConfigError
 from whet_confirm.canonical import canonical
 
@@ -32,13 +32,9 @@ class ToolPins:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        text = read_small(path)
-        self._is_first_run = text is None
-        try:
-            self._accepted = msgspec.json.decode(text, type=dict[str, str]) if text else {}
-        except msgspec.DecodeError as error:
-            hint = "delete it to accept the tools as they are now"
-            raise ConfigError(f"{path} can't be read: {error}", hint=hint) from error
+        stored = self._read()
+        self._is_first_run = stored is None
+        self._accepted = stored or {}
         self._listed: dict[str, str] = {}
 
     def observe(self, result: dict[str, Any]) -> dict[str, Any] | None:
@@ -51,7 +47,8 @@ class ToolPins:
             return None
         shown: list[object] = []
         listed: dict[str, str] = {}
-        is_changed = was_accepted = False
+        is_changed = False
+        new: dict[str, str] = {}
         for item in cast("list[object]", items):
             shown.append(item)
             tool = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
@@ -59,14 +56,14 @@ class ToolPins:
                 continue
             text = canonical(tool).decode()
             if self._is_first_run and name not in self._accepted:
-                self._accepted[name], was_accepted = text, True
+                self._accepted[name] = new[name] = text
             if text != self._accepted.get(name):
                 shown[-1], is_changed = self._shown(name), True
             if listed.get(name, "") in ("", self._accepted.get(name)):  # of a name listed twice, the change
                 listed[name] = text
         self._listed |= listed
-        if was_accepted:
-            self._store()
+        if new:
+            self._store(new)
         return result | {"tools": shown} if is_changed else None
 
     def _shown(self, name: str) -> dict[str, Any]:
@@ -87,7 +84,20 @@ class ToolPins:
         """Accept a definition that a person has approved. Raises ConfigError if it can't be stored."""
         if change.after:
             self._accepted[tool] = change.after
-            self._store()
+            self._store({tool: change.after})
 
-    def _store(self) -> None:
-        replace_file(self._path, msgspec.json.encode(self._accepted).decode(), mode=0o600)
+    def _read(self) -> dict[str, str] | None:
+        if (text := read_small(self._path)) is None:
+            return None
+        try:
+            return msgspec.json.decode(text, type=dict[str, str]) if text else {}
+        except msgspec.DecodeError as error:
+            hint = "delete it to accept the tools as they are now"
+            raise ConfigError(f"{self._path} can't be read: {error}", hint=hint) from error
+
+    def _store(self, new: dict[str, str]) -> None:
+        """Add what was accepted to the file: each agent that uses the server has a process of its own."""
+        with lock_folder(self._path.parent):
+            self._accepted |= self._read() or {}
+            self._accepted |= new
+            replace_file(self._path, msgspec.json.encode(self._accepted).decode(), mode=0o600)
