@@ -28,6 +28,13 @@ def test_a_file_is_read_up_to_256_kb(tmp_path: Path) -> None:
         read_small(file)
 
 
+def test_a_link_to_a_file_that_is_gone_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None:
+    link = tmp_path / "config.yaml"
+    link.symlink_to(tmp_path / "dotfiles" / "whet.yaml")
+    with pytest.raises(ConfigError, match=r"is a link to .*whet.yaml, which is not there"):
+        read_small(link)
+
+
 def test_what_is_no_plain_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a folder"):
         read_small(tmp_path)

@@ -171,6 +171,10 @@ def read_file_bytes(path: Path, limit_bytes: int, *, through_links: bool = True)
         finally:
             os.close(handle)
     except FileNotFoundError:
+        if path.is_symlink():
+            target = os.readlink(path)
+            hint = f"mount or restore {target}, or remove the link"
+            raise ConfigError(f"{path} is a link to {target}, which is not there", hint=hint) from None
         return None
     except NotADirectoryError:
         raise ConfigError(f"{path.parent} is not a folder", hint=f"move {path.parent} away") from None
