@@ -37,6 +37,15 @@ def test_deny_beats_ask_beats_allow(tmp_path: Path) -> None:
     assert bench.sh("npm test").decided_by == "nobody"
 
 
+def test_a_deny_or_ask_rule_in_the_form_of_claude_code_holds(tmp_path: Path) -> None:
+    rules: dict[str, Any] = {"deny": ["terminal(touch:*)"], "ask": ["terminal(npm run:*)"]}
+    bench = Bench(tmp_path, Someone("once"), mode="auto", allow=["terminal"], **rules)
+    for command in ("touch", "touch a", "ls && touch a", "touch:x"):
+        assert bench.sh(command).verdict == "deny", command
+    assert bench.sh("npm run test").decided_by == "person"
+    assert bench.sh("touched a").verdict == "allow"
+
+
 def test_a_deny_rule_matches_any_command_within(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(rm *)"])
     hidden = [

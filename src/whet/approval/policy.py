@@ -132,7 +132,15 @@ class GatePolicy:
 
 
 def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
-    return tuple(parse_rule(text, f"approval.{kind}") for text in texts)
+    """Parse the rules of a setting. A deny or ask rule that ends in `:*`, as Claude Code writes them, also
+    holds for the command with any arguments."""
+    rules = [parse_rule(text, f"approval.{kind}") for text in texts]
+    prefixes = [
+        msgspec.structs.replace(rule, pattern=f"{rule.pattern[:-2]} *")
+        for rule in rules
+        if kind != "allow" and rule.pattern and rule.pattern.endswith(":*")
+    ]
+    return (*rules, *prefixes)
 
 
 def _first(rules: Sequence[PatternRule], action: ActionView) -> PatternRule | None:

@@ -37,6 +37,12 @@ def _is_service(text: str) -> bool:
     return text.startswith("unix:/") or split_http_url(text) is not None
 
 
+def _is_rule(text: str) -> bool:
+    match = RULE.fullmatch(text)
+    pattern = (match and match["pattern"]) or ""
+    return match is not None and not (pattern.endswith(")") and pattern.count(")") > pattern.count("("))
+
+
 def _is_zone(text: str) -> bool:
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - 5 ms of a start that few settings need
 
@@ -49,7 +55,7 @@ def _is_zone(text: str) -> bool:
 
 FORMS = {
     "rule": SettingForm(
-        "tool or tool(pattern), such as terminal(git commit *)", lambda text: RULE.fullmatch(text)
+        "tool or tool(pattern), such as terminal(git commit *), with no parenthesis too many", _is_rule
     ),
     "action": SettingForm(
         "tool(pattern) = action, such as terminal(make release *) = publish_package",
