@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,7 +86,8 @@ COOKED = [
 
 def cooked(text: str) -> list[Word]:
     script = parse(f"p {text}", ("/p",), "/home/u")
-    return next(one.words[1:] for one in script.invocations if one.words and one.words[0].text == "p")
+    words = next(one.words[1:] for one in script.invocations if one.words and one.words[0].text == "p")
+    return [msgspec.structs.replace(word, marked="") for word in words]
 
 
 @each(("text", "words"), COOKED)
@@ -147,8 +149,8 @@ def test_a_word_is_shown_so_that_it_can_be_typed(plain: str, shown: str) -> None
 
 
 def test_words_are_made_and_written() -> None:
-    assert unknown("b", "a") == Word("ab", "ab", dynamic=True, prefix="a")
-    assert unknown("b") == Word("b", "b", dynamic=True, loose=True)
+    assert unknown("b", "a") == Word("ab", "ab", dynamic=True, prefix="a", marked="ab")
+    assert unknown("b") == Word("b", "b", dynamic=True, loose=True, marked="b")
     assert Word("abc", "bcd", prefix="a", dynamic=True).after(2) == Word("c", "d", dynamic=True)
     assert name_of(literal("/usr/bin/a")) == name_of(literal("a")) == "a"
     assert fill_variables("$a-${b}$c", {"a": "1", "b": "2"}) == "1-2$c"

@@ -184,6 +184,8 @@ def _grants(pattern: str, piece: Piece, tool: str) -> bool:
         if piece.level == "forbidden" or "command" in tags_of(tool):
             return False  # a part of a command does something else in another place; its digest says which
         return not has_wildcard(pattern) and matches(pattern, piece.text)
+    if piece.exact and not has_wildcard(pattern):
+        return matches(pattern, piece.exact)
     return any(matches(pattern, text) for text in _permission_texts(piece, pattern))
 
 

@@ -80,7 +80,8 @@ class Piece(msgspec.Struct, frozen=True):
     out.txt`), or a setting that changes how programs behave (`PATH=...`). `program` is empty if the piece
     has no name for a rule, such as the effect of a whole pipeline. `also` are other forms of the text that
     rules may use. `grant` is the pattern that a person's standing permission covers, `wider` a more
-    general one. `is_elsewhere`: it runs, or may run, in a folder outside the workspace.
+    general one. `is_elsewhere`: it runs, or may run, in a folder outside the workspace. `exact` is the text
+    with the quotes that keep it apart from others, if it may differ.
     """
 
     text: str
@@ -91,6 +92,7 @@ class Piece(msgspec.Struct, frozen=True):
     also: tuple[str, ...] = ()
     wider: str = ""
     is_elsewhere: bool = False
+    exact: str = ""
 
 
 class ShellRisk(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ def scopes_of(
     """
     also = _other_editors(tool)
     risky = [piece for piece in pieces if piece.level != "safe"] or pieces
-    same = _once_each(escape_pattern(piece.text) for piece in risky)
+    same = _once_each(escape_pattern(piece.exact or piece.text) for piece in risky)
     if not lasting or not all(piece.grant for piece in risky):
         return (same_call or GrantScope(tool, same, always=False, also=also),)
     usual = _once_each(piece.grant for piece in risky)

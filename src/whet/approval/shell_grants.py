@@ -38,7 +38,7 @@ def grant_for(program: str, words: Sequence[Word], text: str, level: Level) -> s
         if first.text not in ("run", "exec", "x"):
             return f"{escape_pattern(program)} {first.text} *"
         # The inner command decides; if its name is not at this position, only the exact text is allowed.
-        if len(words) < 2 or words[1].dynamic or words[1].text.startswith("-"):
+        if len(words) < 2 or words[1].dynamic or words[1].glob or words[1].text.startswith("-"):
             return escape_pattern(text)
         return f"{escape_pattern(program)} {first.text} {escape_pattern(words[1].normal_form)} *"
     return f"{escape_pattern(program)} *"

@@ -159,11 +159,11 @@ class _Judge:
                     target, CommandSetting(next(iter(redirect.folders), None), self.scope)
                 )
                 level, reason = max(findings, key=lambda finding: rank(finding[0]))
-                text = f"{redirect.operator} {target.normal_form}"
+                forms = (target.normal_form, target.exact_form)
+                text, exact = (f"{redirect.operator} {form}" for form in forms)
                 if level != "safe":
-                    self.pieces.append(
-                        Piece(text, ">", level, (reason,) if reason else (), escape_pattern(text))
-                    )
+                    reasons = (reason,) if reason else ()
+                    self.pieces.append(Piece(text, ">", level, reasons, escape_pattern(exact), exact=exact))
 
     def settings_in(self, folders: Folders) -> list[CommandSetting]:
         """Return the settings in which a command may run, one per folder."""
@@ -342,19 +342,25 @@ def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: b
     reasons = tuple(dict.fromkeys(reason for _, reason in problems if reason))
     name = name_of(words[0])
     program_name = name if words[0].text == name or is_standard_path(words[0].text) else words[0].text
-    return Piece(text, program_name, level, reasons, grant_for(program_name, words[1:], text, level))
+    exact = normalise_command(words, is_exact=True)
+    grant = grant_for(program_name, words[1:], exact, level)
+    return Piece(text, program_name, level, reasons, grant, exact=exact)
 
 
 def _cut(reason: str) -> str:
     return reason if len(reason) < 200 else type(reason)(reason[:197] + "...")
 
 
-def normalise_command(words: Sequence[Word]) -> str:
-    """Return a command in the form that rules match: without unnecessary quotes and standard folders."""
+def normalise_command(words: Sequence[Word], *, is_exact: bool = False) -> str:
+    """Return a command in the form that rules match: without unnecessary quotes and standard folders.
+
+    With `is_exact` the quotes stay that tell a command from others.
+    """
     program = words[0].plain
     if is_standard_path(program):
         program = program.rsplit("/", 1)[-1]
-    return " ".join((literal(program).normal_form, *(word.normal_form for word in words[1:])))
+    operands = (word.exact_form if is_exact else word.normal_form for word in words[1:])
+    return " ".join((literal(program).normal_form, *operands))
 
 
 def _judge_names(name: str, arguments: Sequence[Word]) -> Iterator[Finding]:

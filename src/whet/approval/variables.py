@@ -50,14 +50,14 @@ def is_name_table(name: str) -> bool:
 def judge_variable(name: str, word: Word) -> tuple[Piece | None, bool]:
     """Judge an assignment. Returns its piece, or None, and whether a command with it may run without a
     question."""
-    text = f"{name}={word.normal_form}"
+    text, exact = (f"{name}={form}" for form in (word.normal_form, word.exact_form))
     if _HIJACKING.fullmatch(name) or (_STEERING.fullmatch(name) and _names_program(name, word)):
         reason = f"{name} makes other programs run or load something else"
-        return Piece(text, name, "dangerous", (reason,), escape_pattern(text)), True
+        return Piece(text, name, "dangerous", (reason,), escape_pattern(exact), exact=exact), True
     if name == "PYTHONPATH" and not word.dynamic and not word.text.startswith("/"):
         return None, False
     if _STEERING.fullmatch(name):
-        return Piece(text, name, "normal", (), escape_pattern(text)), True
+        return Piece(text, name, "normal", (), escape_pattern(exact), exact=exact), True
     return None, _HARMLESS_SETTINGS.fullmatch(name) is not None
 
 

@@ -44,7 +44,7 @@ class Word(msgspec.Struct, frozen=True):
     `dynamic`: a part is known only at run time; `prefix` is the text before it. `loose`: it may become
     several words (an unquoted expansion or a glob). `runs`: it contains a command whose output is used.
     `odd`: it contains, unquoted, a character that ends a word in bash, so the grammar read the text
-    differently.
+    differently. `marked` is the word as typed if the shell expands a part of it, else empty.
     """
 
     text: str
@@ -55,6 +55,7 @@ class Word(msgspec.Struct, frozen=True):
     prefix: str = ""
     runs: bool = False
     odd: bool = False
+    marked: str = ""
 
     @property
     def may_be_flag(self) -> bool:
@@ -66,15 +67,24 @@ class Word(msgspec.Struct, frozen=True):
     def after(self, count: int) -> Word:
         """Return the word without its first `count` characters, which belong to an option."""
         return msgspec.structs.replace(
-            self, text=self.text[count:], plain=self.plain[count:], prefix=self.prefix[count:]
+            self, text=self.text[count:], plain=self.plain[count:], prefix=self.prefix[count:], marked=""
         )
 
     @property
     def normal_form(self) -> str:
         """The word as written in a normalised command."""
         if not self.plain or any(c in " \t\n'\"\\|&;()<>#" for c in self.plain):
-            return "'" + self.plain.replace("'", "'\\''") + "'"
+            return _quote(self.plain)
         return self.plain
+
+    @property
+    def exact_form(self) -> str:
+        """The word in a form that only words with the same meaning to the shell have: `'*'` is not `*`."""
+        return self.marked or (self.plain if _PLAIN.fullmatch(self.plain) else _quote(self.plain))
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def literal(text: str) -> Word:
@@ -99,7 +109,8 @@ def in_line(words: Iterable[Word]) -> str:
 
 def unknown(source: str, prefix: str = "") -> Word:
     """Make a word whose value is known only at run time."""
-    return Word(prefix + source, prefix + source, dynamic=True, loose=not prefix, prefix=prefix)
+    text = prefix + source
+    return Word(text, text, dynamic=True, loose=not prefix, prefix=prefix, marked=text)
 
 
 class _Cooker:
@@ -110,17 +121,21 @@ class _Cooker:
         self.lookup = lookup
         self.text: list[str] = []
         self.plain: list[str] = []
+        self.marked: list[str] = []
         self.prefix: str | None = None
-        self.loose = self.glob = self.runs = self.odd = False
+        self.loose = self.glob = self.runs = self.odd = self.expands = False
 
-    def literal(self, text: str) -> None:
+    def literal(self, text: str, marked: str = "") -> None:
+        """Add text that the shell takes as it is, or that it expands, as it is `marked`."""
         self.text.append(text)
         self.plain.append(text)
+        self.marked.append(marked or (_quote(text) if text and not _PLAIN.fullmatch(text) else text))
+        self.expands = self.expands or bool(marked)
 
-    def dynamic(self, source: str) -> None:
+    def dynamic(self, source: str, marked: str = "") -> None:
         if self.prefix is None:
             self.prefix = "".join(self.text)
-        self.literal(source)
+        self.literal(source, marked or source)
 
     def bare(self, raw: str) -> None:
         """Add unquoted text: escapes, globs, braces, and `~` at the start."""
@@ -132,8 +147,7 @@ class _Cooker:
             if home is None:
                 self.dynamic(tilde[0])
             else:
-                self.text.append(home)
-                self.plain.append("~")
+                self._add_known(home, "~", "~")
             raw = raw[tilde.end() :]
         last = 0
         for match in _OUTSIDE.finditer(raw):
@@ -146,24 +160,30 @@ class _Cooker:
     def _add_unescaped(self, text: str) -> None:
         self.glob = self.glob or any(c in text for c in "*?[")
         self.odd = self.odd or any(c in text for c in "\n\t ;|&<>()")
-        self.literal(text.translate(_MARKS))
+        self.literal(text.translate(_MARKS), text if any(c in text for c in "*?[") else "")
+
+    def _add_known(self, value: str, source: str, marked: str) -> None:
+        self.text.append(value)
+        self.plain.append(source)
+        self.marked.append(marked)
+        self.expands = True
 
     def expansion(self, node: Node, source: str, quoted: bool) -> None:
         if node.type == "process_substitution":
             self.runs = True
             if self.prefix is None:
                 self.prefix = "".join(self.text) + "/dev/fd/"
-            self.literal(source)
+            self.literal(source, source)
             return
         self.runs = self.runs or node.type == "command_substitution"
         self.loose = self.loose or not (quoted or node.type == "arithmetic_expansion")
         variable = _NAME_ONLY.fullmatch(source)
         value = self.lookup(variable[1] or variable[2]) if variable else None
+        marked = f'"{source}"' if quoted else source
         if value is None:
-            self.dynamic(source)
+            self.dynamic(source, marked)
         else:
-            self.text.append(value)
-            self.plain.append(source)
+            self._add_known(value, source, marked)
             self.glob = self.glob or (not quoted and any(c in value for c in "*?["))
 
     def take(self, node: Node) -> None:
@@ -214,6 +234,7 @@ class _Cooker:
             (text if self.prefix is None else self.prefix).translate(_UNMARK),
             self.runs,
             self.odd,
+            "".join(self.marked).translate(_UNMARK) if self.expands else "",
         )
         if _OPEN not in text:
             return [word]
@@ -228,7 +249,11 @@ class _Cooker:
             ]
         if len(texts) == 1:
             return [word]
-        return [Word(t, t, glob=self.glob, prefix=t) for t in (t.translate(_UNMARK) for t in texts)]
+        marked = self.expands  # a part that expands is in each of them; its quotes are not told apart
+        return [
+            Word(t, t, glob=self.glob, prefix=t, marked=t if marked else "")
+            for t in (t.translate(_UNMARK) for t in texts)
+        ]
 
 
 def cook(nodes: Sequence[Node], source: str, lookup: Lookup) -> list[Word]:
