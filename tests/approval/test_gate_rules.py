@@ -150,6 +150,38 @@ def test_a_deny_or_ask_rule_for_a_program_holds_if_nobody_can_tell_what_runs(tmp
     assert asks.sh("$x 3").decided_by == "person"
 
 
+def test_a_deny_rule_holds_for_each_word_that_may_become_its_program_behind_another_one(
+    tmp_path: Path,
+) -> None:
+    may_run = [
+        "faketime now $(which seq) 3",
+        'faketime now "$(command -v seq)" 3',
+        "faketime now `type -P seq` 3",
+        "x=$(which seq); faketime now $x 3",
+        "./with-lock.sh -v /usr/bin/s?q 3",
+        "perhaps /usr/bin/se[q] 3",
+        "perhaps $DIR/se{q..q} 3",
+        "perhaps se${y} 3",
+        "bash wrap.sh $(which seq) 3",
+        "numactl -C 0 $(which seq) 3",
+        "timeout --odd $(which seq) 3",
+    ]
+    runs = ["gdb --args seq 3", "systemd-run --user seq 3", "runuser -u me -- seq 3", "tmux new-window seq 3"]
+    bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(seq *)"])
+    assert [line for line in may_run if "terminal(seq *) may forbid it" not in bench.sh(line).reason] == []
+    assert [line for line in runs if "terminal(seq *) forbids it" not in bench.sh(line).reason] == []
+    others = [
+        "perhaps $(date +%F) $HOME *.txt '[a-z]*' src/* {a,b}",
+        "perhaps -m 'use `seq` now'",
+        "perhaps $(git rev-parse HEAD)",
+        "echo $(which seq)",
+        "ls /usr/bin/s?q",
+    ]
+    assert [line for line in others if "terminal(seq" in bench.sh(line).reason] == []
+    asks = Bench(tmp_path, Someone("once"), mode="auto", ask=["terminal(seq *)"])
+    assert asks.sh("faketime now $(which seq) 3").decided_by == "person"
+
+
 def test_an_allow_rule_must_cover_every_command(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone(), allow=["terminal(make *)", "terminal(npm test)"])
     assert verdicts(bench, ["make", "make all", "cd x && make | tail", "make && npm test"]) == ["allow"] * 4

@@ -18,7 +18,7 @@ from tests.mcp.rig import HERE, until
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings
 from whet.contract.events import Event, Notice, ToolProgress
-from whet.mcp.kept import KeptListing, config_digest, write_stored
+from whet.mcp.kept import KeptListing, config_digest, read_stored, write_stored
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -89,6 +89,33 @@ def test_from_adding_a_server_to_a_call_in_a_chat(
 
 
 @pytest.mark.slow
+async def test_a_server_that_was_not_ready_before_a_one_shot_ended_is_known_to_a_later_one(
+    folder: Path, home: Path, server: PracticeServer, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    odd: dict[str, Any] = {
+        "command": sys.executable,
+        "args": ["-S", ODD, "ready_later", str(journal)],
+        "confined": False,
+    }
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(json.dumps({"mcp": {"servers": {"odd": odd}}}))
+    server.install([ScriptedReply("One."), ScriptedReply("Two.")])
+    code, _, err = run(["chat", "-q", "One", *flags(server)], folder)
+    assert code == 0 and "it was not ready within 5 s" in err
+    Path(f"{journal}.go").touch()
+    settings = McpServerSettings(**odd)
+
+    def is_known() -> bool:
+        listing = read_stored(Home(home), "odd", settings)
+        return listing is not None and bool(listing.tools)
+
+    await until(is_known)
+    assert run(["chat", "-q", "Two", *flags(server)], folder)[0] == 0
+    offered = [tool["function"]["name"] for tool in json.loads(server.requests[-1].body)["tools"]]
+    assert "mcp__odd__echo" in offered
+
+
 @pytest.mark.slow
 def test_ctrl_c_skips_the_wait_for_a_hanging_server_and_the_chat_goes_on(
     folder: Path, home: Path, server: PracticeServer

@@ -300,6 +300,11 @@ async def test_a_server_that_is_not_ready_in_time_holds_up_no_session_and_later_
         assert b.told == [] and len(b.servers.tools()) == 2
 
 
+async def test_a_session_waits_as_long_as_the_person_has_set_also_if_that_is_the_default(home: Path) -> None:
+    async with bench(home, {"odd": odd("good", start_timeout_s=30.0)}, wait_s=0.001) as b:
+        assert b.told == [] and [tool.name for tool in b.servers.tools()] == ["mcp__odd__echo"]
+
+
 async def test_the_wait_for_a_hanging_server_is_skipped_and_not_repeated_at_the_next_start(
     home: Path,
 ) -> None:

@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.tools.calls import context
 from whet.contract.errors import BadInput
 from whet.contract.events import Event, Notice
@@ -83,8 +81,8 @@ def test_tools_tell_what_happened_and_results_are_changed() -> None:
     )
     (tool,) = add_hooks([TOOL], hooks)
     assert asyncio.run(tool.run(context(), {})).text == "RAN WITH {}"
-    with pytest.raises(BadInput):
-        asyncio.run(tool.run(context(), {"wrong": 1}))
+    failed = asyncio.run(tool.run(context(), {"wrong": 1}))
+    assert (failed.text, failed.error_kind) == ("WRONG", "bad_input")
     assert told == [("ran with {}", "ok"), ("wrong", "error")]
 
 

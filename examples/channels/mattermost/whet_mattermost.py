@@ -160,6 +160,7 @@ class Mattermost:
             wait_s = _RETRY_S
             try:
                 self._me = await self._get("/users/me", _User)
+                await take([])  # the token is valid
                 await converse(self._http.client, f"ws{self._url[4:]}/api/v4/websocket", talk)
             except SocketClosed as error:
                 _LOG.warning("channel %s hears nothing: %s", self.name, error)

@@ -55,34 +55,29 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
 async def _ask_for_words(
     session: Session, turn: TurnRecord, view: Sequence[Message], search: LatePart[RequestSearch], emit: Emit
 ) -> ModelReply:
-    """Return the reply to the request; if it is a thought without words or calls, ask once more."""
+    """Return the reply to the request; if it has neither words nor calls, ask once more."""
     reply = await _stream(session, turn, view, search, emit)
-    if not _is_thought_alone(reply):
+    if _has_words(reply) or reply.stop != "end":
         return reply
     turn.usage += reply.usage
-    emit(Notice("the model thought and said nothing; it is asked once more"))
+    doing = "thought and said" if reply.message.reasoning.strip() else "said"
+    emit(Notice(f"the model {doing} nothing; it is asked once more"))
     again = await _stream(session, turn, view, search, emit)
     notices, warnings = (*reply.notices, *again.notices), (*reply.warnings, *again.warnings)
     return msgspec.structs.replace(again, notices=notices, warnings=warnings)
 
 
-def _is_thought_alone(reply: ModelReply) -> bool:
-    message = reply.message
-    has_words = bool(message.text.strip() or message.tool_calls)
-    return not has_words and bool(message.reasoning.strip()) and reply.stop == "end"
+def _has_words(reply: ModelReply) -> bool:
+    return bool(reply.message.text.strip() or reply.message.tool_calls)
 
 
 def _what_is_missing(reply: ModelReply) -> str:
     """Return the line for a person if the answer is not whole, or an empty string."""
-    has_words = bool(reply.message.text.strip() or reply.message.tool_calls)
     if reply.stop == "length":
         cut = "the answer was cut at the model's output limit"
-        return (
-            cut
-            if has_words
-            else f"{cut}, before its first word; say: go on, or raise model.max_output_tokens"
-        )
-    if has_words:
+        hint = ", before its first word; say: go on, or raise model.max_output_tokens"
+        return cut if _has_words(reply) else cut + hint
+    if _has_words(reply):
         return ""
     thought = "only thought" if reply.message.reasoning.strip() else "ended its turn"
     return f"the model {thought} and gave no answer; say: go on"

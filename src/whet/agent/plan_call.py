@@ -22,7 +22,7 @@ from whet.contract.messages import Message, ToolCall
 from whet.contract.protocols import Decision, GateCall
 from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON
-from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip, error_output
 from whet.store.transcript import OpenCall, TurnRecord
 
 log: logging.Logger = logging.getLogger("whet.dispatch")
@@ -248,9 +248,3 @@ def _unknown_tool(session: Session, name: str) -> str:
     near = difflib.get_close_matches(name, list(session.tools), 1)
     offer = f"Did you mean {near[0]}?" if near else "There are: " + ", ".join(session.tools) + "."
     return f"There is no tool named {name}. {offer}"
-
-
-def error_output(error: ToolError) -> ToolOutput:
-    """Return the output of a call that failed with an error."""
-    text = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
-    return ToolOutput(text, error_kind=error.kind)

@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from whet.agent.interruption import TurnClock, finish_shielded
-from whet.agent.plan_call import AnsweredCall, PlannedCall, RunnableCall, error_output
+from whet.agent.plan_call import AnsweredCall, PlannedCall, RunnableCall
 from whet.agent.record_call import CallRecord, note_changed_arguments
 from whet.agent.session import Session
 from whet.contract.changes import hash_call, hash_changes
 from whet.contract.errors import ToolError
 from whet.contract.events import Emit
-from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.contract.tools import Tool, ToolContext, ToolOutput, error_output
 from whet.store.transcript import TurnRecord
 
 log: logging.Logger = logging.getLogger("whet.dispatch")

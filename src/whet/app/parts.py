@@ -6,6 +6,7 @@ does not know what any tool does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -290,6 +291,13 @@ def open_servers(launch: LaunchArguments, base: BaseParts) -> Servers | None:
 
         return own_server_jail(base.confinement.get(), launch.home, name, server)
 
+    def finish_start(name: str) -> None:
+        # most programs leave no start behind
+        from whet.app.learning.reviews import start_detached  # noqa: PLC0415
+
+        with contextlib.suppress(OSError):  # a later session tries again
+            start_detached(launch.home, ("mcp", "test", name))
+
     # imported only here: most homes have no MCP servers
     from whet.mcp.remote import RemoteParts  # noqa: PLC0415
     from whet.mcp.servers import Servers  # noqa: PLC0415
@@ -297,7 +305,9 @@ def open_servers(launch: LaunchArguments, base: BaseParts) -> Servers | None:
 
     return Servers(
         settings.mcp,
-        RemoteParts(launch.home, launch.secrets, base.clock, Guardian(), jail=jail),
+        RemoteParts(
+            launch.home, launch.secrets, base.clock, Guardian(), jail=jail, finish_start=finish_start
+        ),
         cap_chars=settings.tools.output_cap_chars,
         without=remote_names(settings),
     )

@@ -8,6 +8,7 @@ ask rule that names a program applies to a command of which nobody can tell what
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -90,13 +91,14 @@ class GatePolicy:
         if denied is not None:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it")
         doubt = _find_doubt(action)
-        if doubt and (rule := _first_for_programs(self._deny, action)):
-            return Ruling("deny", f"the rule deny: {rule.source} may forbid it: {doubt}. Write what it runs")
+        if rule := _first_possible(self._deny, action, doubt):
+            why = doubt or "can't tell what it runs"
+            return Ruling("deny", f"the rule deny: {rule.source} may forbid it: {why}. Write what it runs")
         level = action.level
         if level == "forbidden":
             worst = dict.fromkeys(why for p in action.pieces if p.level == "forbidden" for why in p.reasons)
             return Ruling("deny", f"it is never allowed: {'; '.join(worst)}")
-        ask_rule = _first(self._ask, action) or (_first_for_programs(self._ask, action) if doubt else None)
+        ask_rule = _first(self._ask, action) or _first_possible(self._ask, action, doubt)
         if ask_rule is not None:
             return self._needs_person(
                 f"the rule ask: {ask_rule.source} wants a person's decision", False, True
@@ -162,9 +164,24 @@ def _find_doubt(action: ActionView) -> str:
     return next((reason for reason in reasons if isinstance(reason, UnknownProgram)), "")
 
 
-def _first_for_programs(rules: Sequence[PatternRule], action: ActionView) -> PatternRule | None:
-    """Return the first rule that is about a program of this tool's commands."""
-    return next((rule for rule in rules if rule.names_program and matches(rule.tool, action.tool)), None)
+def _first_possible(rules: Sequence[PatternRule], action: ActionView, doubt: str) -> PatternRule | None:
+    """Return the first rule about a program that the action's command may turn out to run: any, if there is a
+    doubt about what it runs, else one that a word of the command may become."""
+    own = [rule for rule in rules if rule.names_program and matches(rule.tool, action.tool)]
+    if doubt or not own:
+        return next(iter(own), None)
+    if not tags_of(action.tool) & {"command", "background"}:
+        return None
+    from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+    parts = [part for part in read(action.full_text).parts if part.changing]
+    for rule in own:
+        program_name = re.split(r"[\s*?\\]", rule.pattern or "", maxsplit=1)[0]
+        if program_name and rule.fits(
+            action.tool, (line for p in parts for line in p.lines_as(program_name))
+        ):
+            return rule
+    return None
 
 
 def _allows(rule: PatternRule, piece: Piece) -> bool:

@@ -107,6 +107,7 @@ class Discord:
         async def event(kind: str, data: bytes) -> None:
             if kind == "READY":
                 self._me = (read(data, _Ready) or _Ready()).user
+                await take([])
                 if hears:
                     await missed.begin()
             else:

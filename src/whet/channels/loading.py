@@ -204,7 +204,8 @@ class IsolatedChannel:
         """Take only the updates that are wanted."""
 
         async def filter_and_take(updates: Sequence[Incoming]) -> None:
-            if selected := [update for update in updates if update.verb in wants]:
+            selected = [update for update in updates if update.verb in wants]
+            if selected or not updates:
                 await take(selected)
 
         with _contain_errors(self.name):

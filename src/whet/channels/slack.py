@@ -136,6 +136,7 @@ class Slack:
             if not self._me:
                 own = await self._api.call("auth.test", {})
                 self._me, self._team = own.user_id, own.team_id
+                await take([])
             if "message" in wants:
                 await self._history.catch_up(take, memo, self._read_history_message)
 

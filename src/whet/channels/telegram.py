@@ -164,6 +164,7 @@ class Telegram:
         async def ready() -> None:
             if not self._me.id and "message" in wants:
                 self._me = read(await self._api.call("getMe", {}), TelegramUser) or TelegramUser(0)
+            await take([])
 
         await self._moved.load(memo)
 

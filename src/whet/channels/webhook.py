@@ -117,6 +117,7 @@ class Webhook:
         config = make_config(site, 1.0)
         server = SiteServer(config, lambda: None, lambda: None, takes_signals=False)
         try:
+            await take([])
             await server.serve([listener])
         finally:
             server.stop()

@@ -324,7 +324,7 @@ class OneShotReport(msgspec.Struct):
             if end.receipt is not None:
                 _say(wording.receipt(end.receipt, _columns()))
             _say(wording.footer(end))
-        return code or int(end.reason != "answered")
+        return code or int(end.reason != "answered" or not end.text.strip())
 
     def _object(self, end: TurnEnd) -> dict[str, Any]:
         usage = msgspec.to_builtins(end.usage) | {"cache_hit_ratio": round(end.usage.cache_hit_ratio, 4)}

@@ -103,7 +103,7 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     url: str = ""
     headers: dict[str, str] = {}
     timeout_s: Seconds = 60.0
-    start_timeout_s: Seconds = 30.0
+    start_timeout_s: Seconds | None = None
     enabled: bool = True
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

@@ -198,7 +198,8 @@ class PlatformLimits(msgspec.Struct, frozen=True):
 
 
 Take = Callable[[Sequence[Incoming]], Awaitable[None]]
-"""Stores updates, which are durable on return. Raises StoreError."""
+"""Stores updates, which are durable on return. Called with none, it notes that the platform has accepted the
+channel, which listens from then on. Raises StoreError."""
 
 
 class Memo(Protocol):

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from whet.contract.changes import TextChange
+from whet.contract.errors import ToolError
 from whet.contract.messages import ImagePart
 from whet.contract.tags import Tag as Tag
 from whet.contract.tags import declare as declare
@@ -67,6 +68,12 @@ class ToolOutput(msgspec.Struct, frozen=True):
     def is_error(self) -> bool:
         """Whether the call failed."""
         return bool(self.error_kind)
+
+
+def error_output(error: ToolError) -> ToolOutput:
+    """Return the output of a call that failed with an error."""
+    text = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
+    return ToolOutput(text, error_kind=error.kind)
 
 
 class Buffers(Protocol):

@@ -25,7 +25,7 @@ from whet.app.conversations.people import PersonRouter
 from whet.app.upkeep import limit_memory
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.channels import Channel, Outgoing, SendFailed, Verb
+from whet.contract.channels import Channel, Incoming, Outgoing, SendFailed, Verb
 from whet.contract.errors import StoreError
 from whet.contract.events import ReviewFinished
 from whet.gateway.chat_record import ConversationParts
@@ -175,11 +175,21 @@ class GatewayServer:
         return HookedIntake(self.parts, plugins).filter_updates
 
     async def listen(self, channel: Channel, intake: UpdateIntake) -> None:
-        """Listen on a channel. If the platform refuses it for good, only this channel ends."""
-        self._say(f"{channel.name}: listening")
+        """Listen on a channel, and say so once its platform has accepted it. If the platform refuses it for
+        good, only this channel ends."""
+        is_listening = False
+
+        async def take(updates: Sequence[Incoming]) -> None:
+            nonlocal is_listening
+            if not is_listening:
+                is_listening = True
+                self._say(f"{channel.name}: listening")
+            if updates:
+                await intake.take(updates)
+
         while True:
             try:
-                await channel.listen(intake.take, StoredMemo(self._services.database, channel.name), _WANTS)
+                await channel.listen(take, StoredMemo(self._services.database, channel.name), _WANTS)
             except SendFailed as error:
                 log.error("channel %s is off: %s", channel.name, error.reason)
                 self._say(f"{channel.name}: off, {mask(error.reason)}")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from whet.agent.plan_call import error_output
 from whet.agent.session import Session, TurnObserver
 from whet.config.paths import Home
 from whet.config.permission_settings import HookEvent, HookSettings
@@ -26,7 +25,7 @@ from whet.contract.errors import ConfigError, ToolDenied, ToolError, WhetError
 from whet.contract.events import ApprovalDecided, Emit, TurnEnd
 from whet.contract.messages import Message
 from whet.contract.protocols import Decision, Gate, GateCall
-from whet.contract.tools import Tool, ToolContext, ToolOutput, clip
+from whet.contract.tools import Tool, ToolContext, ToolOutput, clip, error_output
 from whet.foreign_regex import RegexTooSlow, regex_matches
 from whet.hooks.repository import RepositoryHook, is_accepted, read_repository_hooks, was_accepted
 from whet.hooks.runs import HookVerdict, MakeJail, run_hook

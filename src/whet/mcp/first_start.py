@@ -1,7 +1,7 @@
 """Wait for the servers whose tools are not known yet, but only for a while.
 
-A server that hangs must not hold up a session and the other servers. It goes on starting, and later sessions
-have its tools.
+A server that hangs must not hold up a session and the other servers. It goes on starting, beyond the end of
+the program too, and later sessions have its tools.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from whet.config.permission_settings import McpServerSettings
 
 WAIT_S = 5.0
+SKIPPED = "its start was skipped"
+"""The reason for a server whose start the person did not wait for."""
 
 StartWait = Callable[[Sequence[str]], AbstractContextManager[asyncio.Event]]
 """Begins a wait for the servers of these names. The event ends it early."""
@@ -21,7 +23,7 @@ StartWait = Callable[[Sequence[str]], AbstractContextManager[asyncio.Event]]
 def wait_limit_s(settings: McpServerSettings, wait_s: float) -> float | None:
     """Return how long a session waits for a server's first start. None: until it is ready or has failed,
     because the person has set how long it may take."""
-    return wait_s if settings.start_timeout_s == McpServerSettings().start_timeout_s else None
+    return wait_s if settings.start_timeout_s is None else None
 
 
 async def wait_for_starts(
@@ -45,7 +47,7 @@ async def wait_for_starts(
             task.result()
     running = [name for name, task in starts.items() if not task.done()]
     if skip.is_set():
-        return dict.fromkeys(running, "its start was skipped")
+        return dict.fromkeys(running, SKIPPED)
     return {name: f"it was not ready within {limits_s[name]:g} s" for name in running}
 
 

@@ -57,7 +57,8 @@ _REFUSED = {
 class RemoteParts(msgspec.Struct, frozen=True):
     """What a server is reached with. `secrets`: the environment and .env; `pause` waits out a back-off;
     `jail` gives what one that is started runs in, by its name and settings, None: all rights. A start may
-    take `start_s`, if the settings say less. A session waits `wait_s` for the first start of a server."""
+    take `start_s`, unless the settings set a limit. A session waits `wait_s` for the first start of a server.
+    `finish_start` starts one, by its name, that was not ready yet when the program ended."""
 
     home: Home
     secrets: Mapping[str, str]
@@ -65,8 +66,9 @@ class RemoteParts(msgspec.Struct, frozen=True):
     guardian: Guardian
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     jail: Callable[[str, McpServerSettings], ServerJail | None] | None = None
-    start_s: float = 0.0
+    start_s: float = 30.0
     wait_s: float = WAIT_S
+    finish_start: Callable[[str], object] | None = None
 
 
 class Remote:
@@ -201,7 +203,8 @@ class Remote:
             return connection
 
     async def _open_connection(self, connection: Connection) -> Catalogue:
-        limit_s = max(self.settings.start_timeout_s, self._reach.start_s)
+        set_s = self.settings.start_timeout_s
+        limit_s = self._reach.start_s if set_s is None else set_s
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:

@@ -23,7 +23,7 @@ from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.foreign_text import clean
 from whet.log import mask
 from whet.mcp.finding import ToolFinder
-from whet.mcp.first_start import StartWait, end_starts, wait_for_starts, wait_limit_s
+from whet.mcp.first_start import SKIPPED, StartWait, end_starts, wait_for_starts, wait_limit_s
 from whet.mcp.kept import RETRY_AFTER_MS, read_stored, store_failure
 from whet.mcp.listing import (
     CHARS_PER_TOKEN,
@@ -79,6 +79,7 @@ class Servers:
         self._early: list[tuple[str, bool]] = []
         self._known: set[str] = set()
         self._starts: dict[str, asyncio.Task[None]] = {}
+        self._late: list[str] = []
         for name, server in settings.servers.items():
             self._add(name, server)
 
@@ -111,6 +112,8 @@ class Servers:
         for name, reason in (await wait_for_starts(self._starts, limits_s, wait)).items():
             now_ms = self._reach.clock.unix_ms()
             store_failure(self._reach.home, name, unknown[name].settings, reason, now_ms)
+            if reason != SKIPPED:
+                self._late.append(name)
             self._report_failure(
                 name, f"{reason}; later sessions have them once it is; whet mcp test {name} waits longer"
             )
@@ -157,10 +160,15 @@ class Servers:
         self._early.clear()
 
     async def aclose(self) -> None:
-        """Release every server."""
+        """Release every server. One that a session waited for in this program and that still isn't ready is
+        started again outside of it, so that later sessions have its tools."""
+        late = [name for name in self._late if not self._starts[name].done()]
         await end_starts(self._starts)
         await asyncio.gather(*(remote.aclose() for remote in self.remotes.values()))
         self._reach.guardian.close()
+        if self._reach.finish_start is not None:
+            for name in late:
+                self._reach.finish_start(name)
 
     def _take_stored(self, name: str) -> bool:
         """Take a server's stored list, if there is one. Returns False if the server must be contacted."""

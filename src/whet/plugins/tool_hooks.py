@@ -19,7 +19,7 @@ import msgspec
 from whet.contract.errors import ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Event, Notice
 from whet.contract.protocols import Decision, Gate, GateCall
-from whet.contract.tools import Handler, Tool, ToolContext, ToolOutput
+from whet.contract.tools import Handler, Tool, ToolContext, ToolOutput, error_output
 from whet.plugins.hooks import Hooks
 from whet.plugins.middleware import add_middleware
 
@@ -174,15 +174,13 @@ def _with_result_hooks(tool: Tool, hooks: Hooks) -> Handler:
         }
         began_s = time.monotonic()
         try:
-            output = await tool.run(context, arguments)
+            output, ran = await tool.run(context, arguments), True
         except ToolError as error:
-            failed = _end_facts(began_s, "error", type(error).__name__, error.message)
-            await hooks.call_all("post_tool_call", **facts, **failed, result=error.message)
-            raise
+            output, ran = error_output(error), False
         status = "error" if output.is_error else "ok"
         facts |= _end_facts(began_s, status, output.error_kind, output.text if output.is_error else "")
         text = output.text
-        if "command" in tool.tags:
+        if ran and "command" in tool.tags:
             shell = {"command": str(arguments.get("command", "")), "task_id": context.session_id}
             code = int(output.is_error) if output.exit_code is None else output.exit_code
             text = await hooks.replace(

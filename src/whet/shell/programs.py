@@ -26,6 +26,7 @@ Kind = Literal[
     "wipes-disks",
     "shell",  # runs text like sh
     "run-verbs",  # runs another command after the verb run, exec, x or --
+    "runs-words",  # runs a command among its words, at a position that is not known
     "subscripts",  # takes names whose subscript bash runs, even if quoted
     "renames",  # determines what the name of a later command runs
     "network",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import accumulate
 
@@ -24,6 +25,7 @@ from whet.shell.wrappers import unwrap
 _MAX_NESTING, _MAX_COMMANDS = 6, 50
 _MAX_STARTS = 40
 _LONGEST = 100_000
+_MAX_NAME_CHARS = 255
 # The characters of a path in code. Parts filled in at run time may be anything.
 _IN_CODE = late_pattern(
     r"(?:[\w.~*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])*[./](?:[\w./*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])+"
@@ -41,7 +43,7 @@ class ReadPart(msgspec.Struct, frozen=True):
 
     `text` is its source with redirections, and `bare` the same with its strings masked. `code` is the code
     it passes to an interpreter. `guessed`: it runs only if a wrapper's options have one of their possible
-    meanings.
+    meanings. `changing` are the positions of the words that are known only at run time.
     """
 
     words: tuple[str, ...]
@@ -49,6 +51,7 @@ class ReadPart(msgspec.Struct, frozen=True):
     bare: str
     code: str = ""
     guessed: bool = False
+    changing: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -63,17 +66,29 @@ class ReadPart(msgspec.Struct, frozen=True):
     @property
     def lines(self) -> list[str]:
         """The lines that a rule which forbids must look at: the words as they are; without the options before
-        the first operand (`git -C DIR push`), which may take a value or not; and, of a script or a program
-        that nothing is known of, each command that it may have been given to run."""
-        starts = [0]
+        the first operand (`git -C DIR push`), which may take a value or not; and each command that a script,
+        a program that nothing is known of or one that runs others may have been given to run."""
+        names = ((start, self.words[start].rpartition("/")[2]) for start in self._starts)
+        return [line for start, name in names for line in self._lines(start, name)]
+
+    def lines_as(self, program_name: str) -> list[str]:
+        """The lines that begin with a word which may turn out to be this program when the command runs: by a
+        pattern (`/usr/bin/s?q`), or by the output of a command that names it (`$(which seq)`)."""
+        starts = [at for at in self._starts if at in self.changing]
+        starts = [at for at in starts if _may_become(self.words[at], program_name)]
+        return [line for start in starts for line in self._lines(start, program_name)]
+
+    @property
+    def _starts(self) -> Sequence[int]:
         facts = program(self.name.rstrip("0123456789."))
-        if facts == UNKNOWN or facts.code is not None or "shell" in facts.kinds:
-            starts += range(1, len(self.words))
-        lines: list[str] = []
-        for start in starts[:_MAX_STARTS]:
-            name, words = self.words[start].rpartition("/")[2], self.words[start + 1 :]
-            lines += (" ".join((name, *words[at:])) for at in _find_operands(words))
-        return lines
+        runs_words = (
+            facts.code is not None or facts.wraps is not None or facts.kinds & {"shell", "runs-words"}
+        )
+        return range(len(self.words) if facts == UNKNOWN or runs_words else 1)[:_MAX_STARTS]
+
+    def _lines(self, start: int, name: str) -> list[str]:
+        words = self.words[start + 1 :]
+        return [" ".join((name, *words[at:])) for at in _find_operands(words)]
 
 
 class CommandReading(msgspec.Struct, frozen=True):
@@ -155,7 +170,8 @@ class _Reader:
             for words, guessed in commands:
                 texts = tuple(fill_variables(word.text, self._values) for word in words)
                 code = _find_code(words, invocation)
-                self.parts.append(ReadPart(texts, text[span], bare[span], code, guessed))
+                changing = frozenset(at for at, word in enumerate(words) if word.dynamic or word.glob)
+                self.parts.append(ReadPart(texts, text[span], bare[span], code, guessed, changing))
             if invocation.stdin is not None:
                 input_text = invocation.stdin.text
                 self.words += (
@@ -175,6 +191,18 @@ class _Reader:
             if not part.guessed and "/" not in part.words[0] and part.words[0] in words:
                 words.remove(part.words[0])
         return file_names(words)
+
+
+def _may_become(text: str, program_name: str) -> bool:
+    """Return whether a word that is known only at run time may be a program of that name. One without a
+    literal character can be anything, and counts as none."""
+    has_command = "$(" in text or "`" in text
+    for word in re.split(r"[\s;|&()<>`\"'$]+", text) if has_command else (text,):
+        name = word.rpartition("/")[2][:_MAX_NAME_CHARS]
+        pattern = re.sub(r"\$?\{[^{}]*\}|\$\w+", "*", name)
+        if re.sub(r"\[[^\[\]]*\]|[*?]", "", pattern) and fnmatchcase(program_name, pattern):
+            return True
+    return False
 
 
 def _find_operands(words: Sequence[str]) -> list[int]:

@@ -232,12 +232,18 @@ def _queue_review(
 
 
 def start_detached_worker(home: Home) -> None:
-    """Start `whet worker` for a home: it outlives this process and its terminal and logs to a file."""
+    """Start `whet worker` for a home."""
+    start_detached(home, WORKER_ARGUMENTS)
+
+
+def start_detached(home: Home, arguments: Sequence[str]) -> None:
+    """Start `whet` for a home: it outlives this process and its terminal and logs to the worker's file.
+    Raises OSError."""
     environ = {**os.environ, "WHET_HOME": str(home.root)}
     environ.pop("WHET_PROFILE", None)
     with open_worker_log(home) as output:
         subprocess.Popen(
-            [sys.executable, "-m", "whet", *WORKER_ARGUMENTS],
+            [sys.executable, "-m", "whet", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

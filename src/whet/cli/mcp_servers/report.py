@@ -124,9 +124,9 @@ async def _reach(
 ) -> ServerReport:
     clock: Clock = SystemClock()
     guardian = Guardian()
+    secrets = load_secrets(home, os.environ)
     # npx and uvx download at the first start. A limit that the person set is kept.
-    start_s = _FIRST_START_S if server.start_timeout_s == McpServerSettings().start_timeout_s else 0.0
-    parts = RemoteParts(home, load_secrets(home, os.environ), clock, guardian, jail=jail, start_s=start_s)
+    parts = RemoteParts(home, secrets, clock, guardian, jail=jail, start_s=_FIRST_START_S)
     notices: list[str] = []
     remote = Remote(name, server, parts, notices.append, lambda _catalogue: None)
     try:
