@@ -177,7 +177,6 @@ class InputKeys:
         if self.question and self._is_early(self.question):
             return
         if isinstance(self.question, PickQuestion):
-            self.typing.end_line()
             self.question.give("")
             return
         if not line.strip():
@@ -185,7 +184,6 @@ class InputKeys:
         if not line.startswith(" "):
             buffer.append_to_history()
         buffer.reset()
-        self.typing.end_line()  # sent text needs no guard; only unfinished typing delays a question
         text, marked = self.pastes.expand(line)
         if self.question:
             self.question.give(text)
@@ -201,8 +199,6 @@ class InputKeys:
         if question is None or question.typed is None:
             return
         if not self._is_early(question, event.data):
-            if event.data in ("\r", "\n"):
-                self.typing.end_line()
             question.typed.press(event.data)
         elif len(event.data) == 1 and event.data.isprintable():
             self.typed_ahead += event.data

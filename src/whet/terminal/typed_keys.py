@@ -26,7 +26,8 @@ class TypingGuard:
     """Whether a key belongs to typing that began before the question on the screen was shown.
 
     If a question is shown within `WORD_S` of a key, keys answer nothing until none has come for `PAUSE_S`
-    while the question was shown. A line that Enter sent is complete: nothing of it can follow.
+    while the question was shown. That holds for keys behind an Enter, too: somebody may be typing the next
+    line, or the answer to a question that is not this one.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +42,7 @@ class TypingGuard:
         self._key_s = self._now_s()
 
     def end_line(self) -> None:
-        """Note that nothing follows the last key: Enter sent it, or another program had the keyboard."""
+        """Note that nothing follows the last key: another program had the keyboard."""
         self._key_s = float("-inf")
 
     def show(self, *, has_input: bool = False) -> None:
