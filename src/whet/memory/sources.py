@@ -191,7 +191,7 @@ class _Reader:
         if "own" in tags or "edits" in tags:
             return "own", f"{name} gives back what was written before"
         if "asks" in tags:
-            return ("user", "") if not message.is_error else ("own", "")
+            return _answer_tier(message, arguments)
         if not ("local" in tags if tags else name in self._trusted):
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
         if row.received and "command" not in tags:
@@ -251,6 +251,14 @@ class _Reader:
             if word not in heads and re.match(r"[\w.~/-]", word) and name.strip("."):
                 reason = f"{name} came with `{command[:60]}`" if "network" in why else why
                 self._foreign.setdefault(name, reason)
+
+
+def _answer_tier(message: Message, arguments: dict[str, Any]) -> tuple[Tier, str]:
+    """Return whose words an answer holds: those of a choice are the assistant's, whoever picked it."""
+    if message.is_error:
+        return "own", ""
+    offered = {fold(choice) for choice in collect_texts(arguments.get("choices"))}
+    return ("own", "the assistant wrote that choice") if fold(message.text) in offered else ("user", "")
 
 
 def strip_line_numbers(text: str, instead: str = "") -> str:
