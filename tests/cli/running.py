@@ -26,6 +26,8 @@ from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 WHET = [sys.executable, "-m", "whet"]
+_QUESTION = "Type a number"
+_READING_S = 0.6
 
 
 def flags(server: PracticeServer, model: str = "practice-echo") -> list[str]:
@@ -60,6 +62,7 @@ class Tty:
         self.seen = ""
         self.drawn = ""
         self.code: int | None = None
+        self._asked_s = float("-inf")
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
@@ -74,7 +77,10 @@ class Tty:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str, *shown: str) -> None:
-        """Type `text`, where return is \\r, and wait until each of `shown` was printed, in their order."""
+        """Type `text`, where return is \\r, and wait until each of `shown` was printed, in their order. A
+        question on the screen is read first, as by a person: faster keys answer nothing."""
+        while (left_s := self._asked_s + _READING_S - time.monotonic()) > 0 and self.read(left_s, ends=True):
+            pass
         data = text.encode()
         while data:
             self.read(0.0)
@@ -146,6 +152,8 @@ class Tty:
         text = self._decode(data)
         self.seen += text
         self.drawn += text
+        if _QUESTION in self.drawn[-len(text) - len(_QUESTION) :]:
+            self._asked_s = time.monotonic()
         return True
 
 

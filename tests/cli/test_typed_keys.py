@@ -137,14 +137,35 @@ def test_keys_answer_a_question_that_came_during_typing_only_after_a_pause(
     assert guard.is_typing == is_early
 
 
-def test_nothing_follows_a_line_that_enter_sent_and_a_waiting_key_came_before_the_question() -> None:
-    guard = TypingGuard(lambda: 5.0)
+def test_behind_a_sent_line_keys_wait_for_half_a_second_and_behind_another_program_not_at_all() -> None:
+    now = [5.0]
+    guard = TypingGuard(lambda: now[0])
     guard.note_key()
     guard.end_line()
+    guard.show()
+    assert guard.is_typing and not guard.is_in_word
+    now[0] = 5.6
+    assert not guard.is_typing
+    guard.note_key()
+    guard.forget_keys()
     guard.show()
     assert not guard.is_typing
     guard.show(has_input=True)
     assert guard.is_typing
+
+
+def test_lines_that_are_typed_ahead_answer_no_question() -> None:
+    now = [5.0]
+    guard = TypingGuard(lambda: now[0])
+    guard.note_key()
+    guard.end_line()
+    guard.show()
+    for now[0] in (5.35, 5.4, 5.45, 5.8, 6.25, 6.7):
+        assert guard.is_typing
+        guard.note_key()
+        guard.end_line()
+    now[0] = 7.25
+    assert not guard.is_typing
 
 
 @pytest.mark.parametrize(

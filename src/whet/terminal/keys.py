@@ -184,6 +184,7 @@ class InputKeys:
         if not line.startswith(" "):
             buffer.append_to_history()
         buffer.reset()
+        self.typing.end_line()
         text, marked = self.pastes.expand(line)
         if self.question:
             self.question.give(text)
@@ -200,6 +201,8 @@ class InputKeys:
             return
         if not self._is_early(question, event.data):
             question.typed.press(event.data)
+            if event.data in ("\r", "\n"):
+                self.typing.end_line()
         elif len(event.data) == 1 and event.data.isprintable():
             self.typed_ahead += event.data
 
@@ -211,7 +214,8 @@ class InputKeys:
         """Return whether a key was typed before its question was drawn, or belongs to typing that began
         before: then it answers nothing. Of a question that is only asked again, the key that allows the call
         alone."""
-        is_early = not question.is_drawn or self.typing.is_typing
+        is_typing = self.typing.is_typing if question.decides else self.typing.is_in_word
+        is_early = not question.is_drawn or is_typing
         if question.is_repeated:
             typed = question.typed
             is_early = is_early and typed is not None and not typed.text

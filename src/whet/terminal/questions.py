@@ -50,7 +50,8 @@ class TerminalQuestion:
     and the last `kept` lines are shown on any screen. `hints` are below them if there is room.
 
     `is_repeated` states that it goes on with a question that was seen, `has_early_keys` that keys were typed
-    which belong to typing from before it, `is_cut` that the screen had no room for all of its rows.
+    which belong to typing from before it, `is_cut` that the screen had no room for all of its rows, `decides`
+    that the answer lets something happen.
 
     Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
     below its dash, so that none can pass for a line of ours.
@@ -75,6 +76,7 @@ class TerminalQuestion:
         self.is_cut: bool = False
         self.has_early_keys = False
         self.options = options
+        self.decides: bool = bool(options)
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self.typed: TypedKeys | None = TypedKeys(options, self.give) if options else None
         self._lines = lines
@@ -195,7 +197,7 @@ class PickQuestion(TerminalQuestion):
         self._title = title
         self._choices = choices
         self._typed_text = typed_text
-        self._decides = decides
+        self.decides = decides
         self.line: str = ""
         self._at = len(choices) - 1 if decides else 0
         own = [_OWN_NUMBER.match(line) for line, _ in choices]
@@ -205,9 +207,9 @@ class PickQuestion(TerminalQuestion):
     @property
     def matches(self) -> list[int]:
         """Return the index of the choice whose number is typed, or of those that contain every typed word."""
-        if not self._decides and (typed := self._typed_text().strip()) in self._numbers:
+        if not self.decides and (typed := self._typed_text().strip()) in self._numbers:
             return [self._numbers.index(typed)]
-        words = [] if self._decides else self._typed_text().lower().split()
+        words = [] if self.decides else self._typed_text().lower().split()
         texts = [f"{line} {preview}".lower() for line, preview in self._choices]
         return [at for at, text in enumerate(texts) if all(word in text for word in words)]
 
@@ -218,7 +220,7 @@ class PickQuestion(TerminalQuestion):
     def give(self, answer: str | None) -> None:
         """Answer with the number of the one pointed at; None stays none. If the choice decides something, a
         typed line is kept in `line` and answers instead."""
-        if self._decides and answer is not None and (line := self._typed_text()).strip():
+        if self.decides and answer is not None and (line := self._typed_text()).strip():
             self.line = line
             answer = None
         matches = self.matches
@@ -228,7 +230,7 @@ class PickQuestion(TerminalQuestion):
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
         """Return the title, the choices around the selected one, and its preview; all previews if the choice
         decides something and there is room."""
-        rows = self._list_rows(width, height, has_all=self._decides)
+        rows = self._list_rows(width, height, has_all=self.decides)
         return rows if len(rows) <= height else self._list_rows(width, height, has_all=False)
 
     def _list_rows(self, width: int, height: int, *, has_all: bool) -> list[list[Fragment]]:
@@ -249,7 +251,7 @@ class PickQuestion(TerminalQuestion):
                 rows += [[("class:dim", f"    {text}")] for text in self._preview(matches[at], width)]
         if not matches:
             rows.append([("class:dim", "  nothing fits")])
-        if not self._decides:
+        if not self.decides:
             counts = f"{len(matches)} of {len(self._choices)}"
             hint = f"{counts} · a number, or type to narrow · Enter takes · Esc leaves"
             rows += [[("class:dim", line)] for line in wrap_lines(hint, width)]

@@ -272,7 +272,7 @@ class Terminal:
         finally:
             await asyncio.wait({running})
             self._keys.is_lent = False
-            self._keys.typing.end_line()
+            self._keys.typing.forget_keys()
             texts, self._written_meanwhile = self._written_meanwhile, []
             if texts:
                 self.write("".join(texts))

@@ -19,6 +19,8 @@ WORD_S = 2.0
 """How long after a key a further one may still belong to the same word, however slowly somebody types."""
 PAUSE_S = 1.0
 """How long no key may come, once a question is shown during typing, before keys answer it."""
+REACTION_S = 0.5
+"""The same behind a line that Enter sent: nobody reads a question faster."""
 _DELETE_CHAR, _DELETE_WORD, _DELETE_LINE = ("\x7f", "\x08"), "\x17", "\x15"
 
 
@@ -26,8 +28,7 @@ class TypingGuard:
     """Whether a key belongs to typing that began before the question on the screen was shown.
 
     If a question is shown within `WORD_S` of a key, keys answer nothing until none has come for `PAUSE_S`
-    while the question was shown. That holds for keys behind an Enter, too: somebody may be typing the next
-    line, or the answer to a question that is not this one.
+    while the question was shown. Behind a line that Enter sent, `REACTION_S` is enough.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -35,13 +36,19 @@ class TypingGuard:
         self._key_s = float("-inf")
         self._shown_s = float("-inf")
         self._waits = False
+        self._pause_s = PAUSE_S
 
     def note_key(self) -> None:
         """Note a key."""
         self._waits = self.is_typing
         self._key_s = self._now_s()
+        self._pause_s = PAUSE_S
 
     def end_line(self) -> None:
+        """Note that Enter sent the line: the next key begins another one."""
+        self._pause_s = REACTION_S
+
+    def forget_keys(self) -> None:
         """Note that nothing follows the last key: another program had the keyboard."""
         self._key_s = float("-inf")
 
@@ -53,7 +60,12 @@ class TypingGuard:
     @property
     def is_typing(self) -> bool:
         """Whether a key that comes now may belong to typing from before the question."""
-        return self._waits and self._now_s() - max(self._key_s, self._shown_s) < PAUSE_S
+        return self._waits and self._now_s() - max(self._key_s, self._shown_s) < self._pause_s
+
+    @property
+    def is_in_word(self) -> bool:
+        """Whether a key that comes now may belong to a line from before the question that was not sent."""
+        return self.is_typing and self._pause_s == PAUSE_S
 
 
 class TypedKeys:
