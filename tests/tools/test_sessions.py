@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.store.support import talk
 from tests.support import FixedClock
 from tests.tools.running import call, context, find_tool
+from whet.contract.errors import BadInput
+from whet.serve import tokens
+from whet.store import api
 from whet.store.database import StateDatabase
 from whet.tools.toolsets.session import SessionTools
 
@@ -27,4 +32,36 @@ async def test_a_past_session_is_found_and_read(tmp_path: Path, clock: FixedCloc
     assert [line.partition("]")[0] for line in around] == [f"[{n}" for n in range(4, 15)]
     assert (await call(search, ctx, query="zeppelin")).text.startswith("Nothing found for 'zeppelin'.")
     assert (await call(search, ctx, query=" ")).error_kind == "bad_input"
+    database.close()
+
+
+async def test_a_session_of_an_api_token_finds_the_sessions_of_that_token_alone(
+    tmp_path: Path, clock: FixedClock
+) -> None:
+    database = StateDatabase.open(tmp_path / "state.db", clock)
+    search = find_tool(SessionTools(database), "session_search")
+    begun_by = {"mine": "", "phone1": "phone", "phone2": "phone", "desk": "desk", "gone": "gone"}
+    for name, token in begun_by.items():
+        await talk(database, clock, name, f"the heron of {name}")
+        if token:
+            database.write_now(lambda db, name=name, token=token: api.set_owner(db, name, token))
+    database.write_now(lambda db: tokens.make(db, "phone", "chat", clock))
+    database.write_now(lambda db: tokens.make(db, "desk", "owner", clock))
+    seen: dict[str, list[str]] = {}
+    for name in begun_by:
+        ctx = context(tmp_path, session_id=name)
+        hits = (await call(search, ctx, query="heron", limit=30)).text.splitlines()
+        seen[name] = sorted(line.partition(" ")[0] for line in hits if " seq " in line)
+    everything = sorted(begun_by)
+    assert seen == {
+        "mine": everything,
+        "phone1": ["phone1", "phone2"],
+        "phone2": ["phone1", "phone2"],
+        "desk": everything,
+        "gone": ["gone"],
+    }
+    ctx = context(tmp_path, session_id="phone1")
+    assert (await call(search, ctx, session_id="phone2", seq=1)).text
+    with pytest.raises(BadInput, match="no session mine"):
+        await call(search, ctx, session_id="mine", seq=1)
     database.close()

@@ -44,6 +44,22 @@ def find_token_name(connection: apsw.Connection, session_id: str) -> str | None:
     return row[0] if row else None
 
 
+_LIMITING_TOKEN = (
+    "WITH RECURSIVE above (id) AS (SELECT id FROM sessions WHERE id = ? UNION"
+    " SELECT s.parent_session_id FROM sessions s JOIN above ON s.id = above.id WHERE s.parent_session_id <> '')"
+    " SELECT a.token FROM above JOIN sessions s ON s.id = above.id JOIN api_sessions a ON a.session = s.key"
+    " WHERE NOT EXISTS (SELECT 1 FROM api_tokens t WHERE t.name = a.token AND t.role = 'owner'"
+    " AND t.revoked = '') LIMIT 1"
+)
+
+
+def find_limiting_token(connection: apsw.Connection, session_id: str) -> str:
+    """Return the name of the API token that began a session or its parent, if that token may see only its own
+    sessions; else an empty string."""
+    row = connection.execute(_LIMITING_TOKEN, (session_id,)).fetchone()
+    return row[0] if row else ""
+
+
 def _release_client_key(connection: apsw.Connection, token: str, client_key: str) -> None:
     connection.execute(
         "UPDATE api_sessions SET client_key = '' WHERE token = ? AND client_key = ? AND client_key <> ''",

@@ -46,14 +46,15 @@ _NEWEST = " ORDER BY m.at DESC, m.id DESC LIMIT ?"
 class SearchScope(TypedDict, total=False):
     """The scope of a search: one session, one role, messages since an ISO time, one person's sessions
     (`profile`, None for all people), one folder's (`workspace`). Private sessions are searched only if
-    requested. `asking` is the session whose turn searches: messages of that turn come last. `now` is the
-    reference for "last week"."""
+    requested. With `token` only the sessions that this API token began are searched. `asking` is the session
+    whose turn searches: messages of that turn come last. `now` is the reference for "last week"."""
 
     session_id: str | None
     role: Role | None
     since: str | None
     profile: str | None
     workspace: str | None
+    token: str
     include_private: bool
     asking: str | None
     now: datetime | None
@@ -83,10 +84,9 @@ class Ranking:
         self._forked: frozenset[int] = frozenset()
         first, last, marks = 0, (1 << 63) - 1, list[str]()
         session_id, role, since = scope.get("session_id"), scope.get("role"), scope.get("since")
-        profile, workspace = scope.get("profile"), scope.get("workspace")
+        profile, workspace, token = scope.get("profile"), scope.get("workspace"), scope.get("token")
         if session_id is not None:
-            key = sessions.key_of(connection, session_id)
-            first, last = rows.ids_of(key)
+            first, last = rows.ids_of(sessions.key_of(connection, session_id))
         else:
             self._where += ["t.undone = ''", "s.kind <> 'review'"]
             self._forked = frozenset(row[0] for row in connection.execute("SELECT session FROM forks"))
@@ -96,10 +96,11 @@ class Ranking:
                 marks.append(f'"{index.profile_mark(profile)}"')
             if workspace is not None:
                 marks.append(f'"{index.workspace_mark(workspace)}"')
-        if profile is not None:
-            self._restrict("s.profile = ?", profile)
-        if workspace is not None:
-            self._restrict("s.workspace = ?", workspace)
+        for condition, value in (("s.profile = ?", profile), ("s.workspace = ?", workspace)):
+            if value is not None:
+                self._restrict(condition, value)
+        if token:
+            self._restrict("s.key IN (SELECT session FROM api_sessions WHERE token = ?)", token)
         if role is not None:
             self._restrict("m.role = ?", rows.ROLES.index(role))
             marks.append(f'"{index.role_mark(rows.ROLES.index(role))}"')

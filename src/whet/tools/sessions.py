@@ -1,6 +1,7 @@
 """The `session_search` tool: search earlier conversations and read around a hit.
 
-Reads the store only. Private sessions and other people's sessions are never found.
+Reads the store only. Private sessions and other people's sessions are never found; a session that an API
+token began finds the sessions of that token, unless it is the owner's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import apsw
 from whet.contract.errors import BadInput, NotFound
 from whet.contract.messages import Message
 from whet.contract.tools import ToolOutput, clip
-from whet.store import sessions
+from whet.store import api, sessions
 from whet.store.database import StateDatabase
 from whet.store.ranking import SearchScope
 from whet.store.search import Hit, find, read_messages_around
@@ -23,9 +24,11 @@ async def search_sessions(
     session `asking` may see."""
     if not query.strip():
         return ToolOutput("Give a query.", error_kind="bad_input")
-    own_profile = await database.read(lambda db: sessions.profile_of(db, asking))
+    own_profile, token = await database.read(
+        lambda db: (sessions.profile_of(db, asking), api.find_limiting_token(db, asking))
+    )
     count = min(max(limit, 1), 30)
-    scope = SearchScope(session_id=session_id or None, profile=own_profile, asking=asking)
+    scope = SearchScope(session_id=session_id or None, profile=own_profile, token=token, asking=asking)
     hits = await find(database, query, count, **scope)
     if not hits:
         return ToolOutput(f"Nothing found for {query!r}. Try fewer or other words.")
@@ -39,9 +42,10 @@ async def read_around(database: StateDatabase, asking: str, session_id: str, seq
 
 
 def _around(connection: apsw.Connection, asking: str, session_id: str, seq: int) -> list[tuple[int, Message]]:
-    profile = sessions.profile_of(connection, asking)
+    profile, token = sessions.profile_of(connection, asking), api.find_limiting_token(connection, asking)
     try:
-        if sessions.profile_of(connection, session_id) == profile:
+        is_open = not token or api.find_token_name(connection, session_id) == token
+        if is_open and sessions.profile_of(connection, session_id) == profile:
             return read_messages_around(connection, session_id, seq, 4, 6)
     except NotFound:
         pass
