@@ -46,7 +46,8 @@ def find_token_name(connection: apsw.Connection, session_id: str) -> str | None:
 
 _LIMITING_TOKEN = (
     "WITH RECURSIVE above (id) AS (SELECT id FROM sessions WHERE id = ? UNION"
-    " SELECT s.parent_session_id FROM sessions s JOIN above ON s.id = above.id WHERE s.parent_session_id <> '')"
+    " SELECT s.parent_session_id FROM sessions s JOIN above ON s.id = above.id"
+    " WHERE s.parent_session_id <> '')"
     " SELECT a.token FROM above JOIN sessions s ON s.id = above.id JOIN api_sessions a ON a.session = s.key"
     " WHERE NOT EXISTS (SELECT 1 FROM api_tokens t WHERE t.name = a.token AND t.role = 'owner'"
     " AND t.revoked = '') LIMIT 1"
