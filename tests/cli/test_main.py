@@ -15,12 +15,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.cli.running import flags
 from tests.support import each, within
 from whet import __version__
 from whet.cli.command_table import COMMANDS
 from whet.cli.group import run, whet
 from whet.cli.version import version
 from whet_lab.commands.evaluate import EVALUATIONS
+from whet_lab.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("asyncio", "httpx2", "apsw")
@@ -143,6 +145,17 @@ def test_a_profile_is_its_own_home(home: Path, capsys: pytest.CaptureFixture[str
 def test_an_argument_that_is_no_text_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "set", "agent.instructions", "caf\udce9"]) == 1
     assert "is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_a_folder_whose_name_is_no_text_is_named(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsencode(tmp_path) + b"/d\xffr"
+    os.mkdir(folder)
+    monkeypatch.chdir(os.fsdecode(folder))
+    with PracticeServer() as server:
+        assert run(["chat", "-q", "hi", *flags(server)]) == 1
+    assert "has a name that is not UTF-8" in capsys.readouterr().err
 
 
 def test_version_as_json() -> None:

@@ -185,6 +185,9 @@ def test_a_homes_own_prices_hold_from_their_date(tmp_path: Path, monkeypatch: py
         path.write_text(table)
         with pytest.raises(ConfigError, match="not a price table"):
             catalog.learn_prices(path, "2026-11-22")
+    path.write_bytes(f"{head}\n# caf".encode() + b"\xe9\n")
+    with pytest.raises(ConfigError, match=r"prices.csv line 2 is not UTF-8"):
+        catalog.learn_prices(path, "2026-11-22")
 
 
 def test_settings_win_over_the_catalog():

@@ -22,6 +22,7 @@ import msgspec
 from whet import __version__
 from whet.app.model_links.discover import needs_model
 from whet.app.model_links.models import MEMORY_FILE
+from whet.app.parts import learn_prices
 from whet.app.plugins.parts import temporary_provider
 from whet.approval.patterns import DENY_HINT, find_unknown
 from whet.clock import Clock
@@ -217,6 +218,14 @@ def check_dialects(home: Home, today: date) -> Iterator[DoctorFinding]:
         yield DoctorFinding("dialect", "ok", text)
     for fault in find_dialect_faults(home.root / MEMORY_FILE):
         yield DoctorFinding("dialect", "warning", fault, f"correct or delete it in {home.root / MEMORY_FILE}")
+
+
+def check_prices(home: Home, clock: Clock) -> Iterator[DoctorFinding]:
+    """Say if the home's own price table can't be read: no chat starts then."""
+    try:
+        learn_prices(home, clock)
+    except ConfigError as error:
+        yield DoctorFinding("prices", "failed", error.message, error.hint)
 
 
 async def check_online(

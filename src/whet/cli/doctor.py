@@ -60,6 +60,7 @@ def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFi
             work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
             report.append(run_on_loop(work))
         report += checks.check_dialects(home, SystemClock().now().date())
+        report += checks.check_prices(home, SystemClock())
         report += checks.check_servers(home, loaded.settings)
         report += checks.check_language_servers(home, loaded.settings, workspace_of(loaded.settings))
         report += checks.check_sandbox(loaded.settings)

@@ -224,9 +224,11 @@ def _report_surroundings(error: FileNotFoundError | UnicodeEncodeError, argument
             return fail("the current folder was deleted", "change to a folder that exists: cd DIR")
         raise error
     invalid = [text for argument in arguments if (text := replace_surrogates(argument)) != argument]
-    if not invalid:
-        raise error
-    return fail(f"the argument {invalid[0]!r} is not UTF-8 text", "write it in UTF-8")
+    if invalid:
+        return fail(f"the argument {invalid[0]!r} is not UTF-8 text", "write it in UTF-8")
+    if (folder := replace_surrogates(os.getcwd())) != os.getcwd():
+        return fail(f"the folder {folder!r} has a name that is not UTF-8", "rename it: mv OLD NEW")
+    raise error
 
 
 def fail(message: str, hint: str = "") -> int:

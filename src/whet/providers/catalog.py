@@ -15,6 +15,7 @@ import msgspec
 
 from whet.config.model_servers import SERVERS as SERVERS
 from whet.config.model_servers import KnownServer as KnownServer
+from whet.config.paths import read_small
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ModelInfo
 
@@ -60,7 +61,7 @@ def learn_prices(path: Path, today: str) -> None:
     Of a model's rows the newest that is valid on `today` (ISO) is used; an empty price is unknown. Raises
     ConfigError if the table can't be read.
     """
-    lines = path.read_text("utf-8").splitlines()
+    lines = (read_small(path) or "").splitlines()
     try:
         if lines[:1] != [_OWN_COLUMNS]:
             raise ValueError(f"its first line must be {_OWN_COLUMNS}")
