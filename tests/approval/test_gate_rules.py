@@ -46,6 +46,16 @@ def test_a_deny_or_ask_rule_in_the_form_of_claude_code_holds(tmp_path: Path) -> 
     assert bench.sh("touched a").verdict == "allow"
 
 
+def test_rules_for_commands_hold_for_what_is_typed_into_a_process(tmp_path: Path) -> None:
+    rules: dict[str, Any] = {"deny": ["terminal(zap *)"], "ask": ["terminal(git push *)"]}
+    bench = Bench(tmp_path, Someone("once"), mode="auto", **rules)
+    for text in ("zap x", "cd /tmp && zap x", "z''ap x\n", "z$1ap x"):
+        assert bench.decide("process", action="write", id="p1", text=text).verdict == "deny", text
+    assert bench.decide("process", action="write", id="p1", text="git push").decided_by == "person"
+    for text in ("y", "print(zap)", "x = $(1)"):
+        assert bench.decide("process", action="write", id="p1", text=text).verdict == "allow", text
+
+
 def test_a_deny_rule_matches_any_command_within(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(rm *)"])
     hidden = [

@@ -37,8 +37,9 @@ class ActionView(msgspec.Struct, frozen=True):
     """A call as the policy sees it.
 
     `full_text` is the whole text, for deny and ask rules; a person sees `subject`. `typed` are the
-    commands in text typed into a running program; allow rules don't apply to them. `needs` are the
-    openings that a sandbox would require, `downloads` the files that the call fetches from the network.
+    commands in text typed into a running program (`typed_text`); deny and ask rules for commands apply to
+    them, allow rules don't. `needs` are the openings that a sandbox would require, `downloads` the files that
+    the call fetches from the network.
     """
 
     tool: str
@@ -49,6 +50,13 @@ class ActionView(msgspec.Struct, frozen=True):
     typed: tuple[Piece, ...] = ()
     needs: tuple[Opening, ...] = ()
     downloads: frozenset[str] = frozenset()
+    typed_text: str = ""
+
+    def as_command(self, tool: str) -> ActionView:
+        """Return what is typed as a call of a command tool, for its rules."""
+        return msgspec.structs.replace(
+            self, tool=tool, full_text=self.typed_text, pieces=self.typed, typed=()
+        )
 
     @property
     def lasts(self) -> bool:
@@ -132,7 +140,7 @@ def _process(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     level: Level = "normal" if risk.level == "safe" else risk.level
     piece = Piece(f"write {identity} {text}", "write", level, risk.reasons)
     subject = visible(f"send to process {identity}: {text}", WHOLE)
-    return ActionView(name, piece.text, subject, (piece,), risk.reasons, risk.commands)
+    return ActionView(name, piece.text, subject, (piece,), risk.reasons, typed=risk.commands, typed_text=text)
 
 
 def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:

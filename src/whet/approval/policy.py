@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -19,9 +19,14 @@ from whet.approval.actions import ActionView
 from whet.approval.patterns import PatternRule, has_wildcard, matches, parse_rule
 from whet.approval.risk import Piece, UnknownProgram
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
+from whet.contract.tags import BUILT_IN
 from whet.contract.tools import tags_of
 
+if TYPE_CHECKING:
+    from whet.shell.reading import ReadPart
+
 _MAX_SESSIONS = 5_000
+_COMMAND_TOOLS = tuple(name for name, tags in BUILT_IN.items() if "command" in tags)
 
 
 class PolicyGrant(msgspec.Struct, frozen=True):
@@ -87,18 +92,19 @@ class GatePolicy:
 
         `asks` is a reason why a person must decide even if something would allow it, `digest` the call's.
         """
-        denied = _first(self._deny, action)
+        typed = tuple(action.as_command(tool) for tool in _COMMAND_TOOLS if action.typed)
+        denied = _first(self._deny, action, *typed)
         if denied is not None:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it")
         doubt = _find_doubt(action)
-        if rule := _first_possible(self._deny, action, doubt):
+        if rule := _first_possible(self._deny, doubt, action, *typed):
             why = doubt or "can't tell what it runs"
             return Ruling("deny", f"the rule deny: {rule.source} may forbid it: {why}. Write what it runs")
         level = action.level
         if level == "forbidden":
             worst = dict.fromkeys(why for p in action.pieces if p.level == "forbidden" for why in p.reasons)
             return Ruling("deny", f"it is never allowed: {'; '.join(worst)}")
-        ask_rule = _first(self._ask, action) or _first_possible(self._ask, action, doubt)
+        ask_rule = _first(self._ask, action, *typed) or _first_possible(self._ask, doubt, action, *typed)
         if ask_rule is not None:
             return self._needs_person(
                 f"the rule ask: {ask_rule.source} wants a person's decision", False, True
@@ -145,17 +151,24 @@ def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
     return (*rules, *prefixes)
 
 
-def _first(rules: Sequence[PatternRule], action: ActionView) -> PatternRule | None:
-    """Return the first rule that matches the whole action, one of its pieces, or one of its commands with the
-    variables that it sets filled in, in each way that a program may take its words."""
-    if not rules:
-        return None
-    texts = [action.full_text, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
-    if tags_of(action.tool) & {"command", "background"}:
-        from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+def _first(rules: Sequence[PatternRule], *actions: ActionView) -> PatternRule | None:
+    """Return the first rule that matches one of the actions: the whole text, a piece, or one of its commands
+    with the variables that it sets filled in, in each way that a program may take its words."""
+    for action in actions if rules else ():
+        texts = [action.full_text, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
+        texts += (line for part in _parts(action) for line in part.lines)
+        if rule := next((rule for rule in rules if rule.fits(action.tool, texts)), None):
+            return rule
+    return None
 
-        texts += (line for part in read(action.full_text).parts for line in part.lines)
-    return next((rule for rule in rules if rule.fits(action.tool, texts)), None)
+
+def _parts(action: ActionView) -> Iterable[ReadPart]:
+    """Return the simple commands of an action that a shell runs."""
+    if not tags_of(action.tool) & {"command", "background"}:
+        return ()
+    from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+    return read(action.full_text).parts
 
 
 def _find_doubt(action: ActionView) -> str:
@@ -164,24 +177,27 @@ def _find_doubt(action: ActionView) -> str:
     return next((reason for reason in reasons if isinstance(reason, UnknownProgram)), "")
 
 
-def _first_possible(rules: Sequence[PatternRule], action: ActionView, doubt: str) -> PatternRule | None:
+def _first_possible(
+    rules: Sequence[PatternRule], doubt: str, action: ActionView, *typed: ActionView
+) -> PatternRule | None:
     """Return the first rule about a program that the action's command may turn out to run: any, if there is a
-    doubt about what it runs, else one that a word of the command may become."""
-    own = [rule for rule in rules if rule.names_program and matches(rule.tool, action.tool)]
-    if doubt or not own:
-        return next(iter(own), None)
-    if not tags_of(action.tool) & {"command", "background"}:
-        return None
-    from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
-
-    parts = [part for part in read(action.full_text).parts if part.changing]
-    for rule in own:
-        program_name = re.split(r"[\s*?\\]", rule.pattern or "", maxsplit=1)[0]
-        if program_name and rule.fits(
-            action.tool, (line for p in parts for line in p.lines_as(program_name))
-        ):
-            return rule
+    `doubt` about what it runs, else one that a word of it, or of what is `typed`, may become."""
+    if doubt and (rule := next(_program_rules(rules, action.tool), None)):
+        return rule
+    for view in (action, *typed):
+        parts = None
+        for rule in _program_rules(rules, view.tool):
+            if parts is None:
+                parts = [part for part in _parts(view) if part.changing]
+            program_name = re.split(r"[\s*?\\]", rule.pattern or "", maxsplit=1)[0]
+            lines = (line for part in parts for line in part.lines_as(program_name))
+            if program_name and rule.fits(view.tool, lines):
+                return rule
     return None
+
+
+def _program_rules(rules: Sequence[PatternRule], tool: str) -> Iterator[PatternRule]:
+    return (rule for rule in rules if rule.names_program and matches(rule.tool, tool))
 
 
 def _allows(rule: PatternRule, piece: Piece) -> bool:
