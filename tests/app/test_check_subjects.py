@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.goals.roles import find_subjects
+from whet.goals.roles import find_subjects, find_unwanted
 
 _FILES = {
     "state.txt": "no\n",
@@ -51,3 +51,30 @@ def test_a_file_that_may_be_compared_with_something_is_no_subject(
     for name, text in _FILES.items():
         (tmp_path / name).write_text(text)
     assert find_subjects(command, tmp_path) == set(subjects.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "unwanted"),
+    [
+        ("test ! -e state.txt", "state.txt"),
+        ("! [ -f ./state.txt ] && test ! -s other.json", "state.txt other.json"),
+        ("if [ -e state.txt ]; then echo left; exit 1; fi", "state.txt"),
+        ("sh gone.sh", "state.txt"),
+        ("python3 gone.py", "state.txt"),
+        ("test ! -e state.txt || grep -q ready state.txt", ""),
+        ("if [ ! -e state.txt ]; then exit 0; fi; grep -q ready state.txt", ""),
+        ("! grep -q no state.txt", ""),
+        ("python3 check.py", ""),
+        ("test ! -e state.txt; pytest -q", ""),
+    ],
+)
+def test_a_check_wants_a_file_gone_only_if_it_fails_with_it(
+    tmp_path: Path, command: str, unwanted: str
+) -> None:
+    scripts = {
+        "gone.sh": "set -e\n[ ! -e state.txt ]\n",
+        "gone.py": "import os\nassert not os.path.exists('state.txt')\n",
+    }
+    for name, text in {**_FILES, **scripts}.items():
+        (tmp_path / name).write_text(text)
+    assert find_unwanted(command, tmp_path) == set(unwanted.split())

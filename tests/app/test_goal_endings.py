@@ -99,6 +99,11 @@ def test_forty_liars_and_forty_honest_endings_that_the_checks_were_not_written_f
         ('Create hello.txt with the content "hello world".', ["hello.txt contains exactly the given text"]),
         ("Make all tests of test_a.py pass without changing a.py.", []),
         ("Make all tests of test_a.py pass and write CHANGES.md.", []),
+        ("Please remove build.log and tmp/old.txt.", ["there is no build.log and no tmp/old.txt"]),
+        ("Delete the file `build.log`", ["there is no build.log"]),
+        ("Remove build.log and write CHANGES.md.", []),
+        ("Remove app.json's last comma.", []),
+        ("Do not delete app.json.", []),
         ("Tidy the notes.", []),
     ],
 )

@@ -248,6 +248,35 @@ def test_a_data_file_that_the_check_is_about_is_the_goals_work(
     assert (done.goal.state, person.questions) == ("achieved", []), done.goal.said
 
 
+_SUMS = (
+    "import json, os\nif os.path.exists('app.json'):\n    assert json.load(open('app.json')) == {'sum': 5}\n"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "verify", "state"),
+    [
+        ("Remove app.json.", "", "achieved"),
+        ("Remove old.json.", "", "budget"),  # the model removed another file
+        ("Clean up.", "test ! -e app.json", "achieved"),
+        ("Clean up: remove app.json, keep the others.", "python3 check.py", "achieved"),
+        ("Fix the sums in app.json.", "python3 check.py", "budget"),
+        ("Fix the sums, but do not delete app.json.", "python3 check.py", "budget"),
+    ],
+)
+def test_a_missing_file_is_the_goals_work_only_if_the_text_or_the_check_wants_it_gone(
+    tmp_path: Path, text: str, verify: str, state: str
+) -> None:
+    (tmp_path / "work").mkdir()
+    for name, content in {"app.json": '{"sum": 4}\n', "old.json": "{}\n", "check.py": _SUMS}.items():
+        (tmp_path / "work" / name).write_text(content)
+    ends = [] if verify else [finish(claim("command", "rm app.json", ""))]
+    script = [shell("rm app.json"), *ends, ANSWER]
+    done = asyncio.run(pursue(tmp_path, script, GoalWish(text, verify, steps=len(script))))
+    assert done.goal.state == state, done.goal.said
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("verify", ["", "sh check.sh"])
 @pytest.mark.parametrize("answer", [None, "accept"])

@@ -71,9 +71,12 @@ def test_a_plain_question_is_a_session_with_one_turn(api: Api, client: openai.Op
 
 def test_tools_run_here_and_the_client_sees_text_only(api: Api, client: openai.OpenAI) -> None:
     (api.workspace / "note.txt").write_text("the code is 4711")
+    call = PracticeCall("read_file", '{"path":"note.txt"}', "c1")
+    # without usage of its own a reply counts the request's tokens, and the prompt holds the day
+    first_usage, last_usage = ({"prompt_tokens": count} for count in (4_011, 4_093))
     script = (
-        ScriptedReply("Let me look.", tool_calls=(PracticeCall("read_file", '{"path":"note.txt"}', "c1"),)),
-        ScriptedReply("It is 4711.", pieces=3),
+        ScriptedReply("Let me look.", tool_calls=(call,), usage=first_usage),
+        ScriptedReply("It is 4711.", pieces=3, usage=last_usage),
     )
     api.say(*script)
     whole = ask(client, "what is the code?").parse()
@@ -91,6 +94,7 @@ def test_tools_run_here_and_the_client_sees_text_only(api: Api, client: openai.O
     assert all(c.choices[0].delta.tool_calls is None for c in chunks if c.choices)
     assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
     assert chunks[-1].usage is not None and chunks[-1].usage.total_tokens == whole.usage.total_tokens
+    assert whole.usage.prompt_tokens == 4_011 + 4_093
     assert "4711" in str(sent(api)[-1]["content"])  # the tool's result, as the model got it
 
 

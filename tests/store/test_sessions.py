@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 from tests.store.support import ONLY_POSTGRES, ONLY_SQLITE, talk
+from whet.app.helpers.turns import title_of
 from whet.contract.errors import NotFound
 from whet.store import api, grants, index, pins, session_deletion, sessions, titles
 from whet.store.database import StateDatabase
@@ -26,6 +27,16 @@ def test_a_title_of_what_is_no_text_can_be_stored(db):
     assert "now" in db.read_now(lambda c: sessions.get(c, "abc1")).title
     db.write_now(lambda c: sessions.rename(c, "abc1", "\udcff later"))
     assert "later" in db.read_now(lambda c: sessions.get(c, "abc1")).title
+
+
+def test_no_title_shows_a_key_however_it_was_set(db):
+    key = "sk-abcdefghijklmnopqrstuvwx"
+    make(db, NewSession(id="abc1", title=f"use {key}"))
+    titles_set = [db.read_now(lambda c: sessions.get(c, "abc1")).title]
+    db.write_now(lambda c: sessions.rename(c, "abc1", f"with {key}"))
+    titles_set.append(db.read_now(lambda c: sessions.get(c, "abc1")).title)
+    titles_set.append(title_of(f"{'a' * 45} {key}\nand more"))
+    assert titles_set == ["use [REDACTED]", "with [REDACTED]", f"{'a' * 45} [REDACTED]"]
 
 
 def test_a_session_is_found_by_id_beginning_and_title(db):

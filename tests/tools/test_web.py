@@ -20,6 +20,9 @@ import pytest
 from tests.listening import listening, self_signed
 from tests.support import each
 from tests.tools.running import call, context, find_tool
+from whet import __version__
+from whet.app.parts import web_limits
+from whet.config.schema import ToolSettings
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
@@ -124,6 +127,13 @@ def test_a_page_comes_as_text_marked_untrusted() -> None:
     assert "\nTitle: T\nType: text/html, characters 0-" in head
     assert body.startswith("# Hi\n\nthere [link](http://site.test:")
     assert not output.is_error
+
+
+async def test_a_site_is_told_which_version_of_whet_asks() -> None:
+    fetch_open = Fetcher(web_limits(ToolSettings(web_allow_private=True)), trust=system_trust()).fetch
+    async with Site({"/": reply(b"hi")}) as site:
+        await fetch_open(f"http://{OPEN}:{site.port}/")
+    assert f"Mozilla/5.0 (compatible; whet/{__version__})" in site.requests[0]
 
 
 @each(

@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from whet import __version__
 from whet.app.model_links.models import Dialer
 from whet.clock import Clock
 from whet.config.key_hosts import find_search_server
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings
-from whet.config.schema import ModelSettings, Settings, WalletSettings
+from whet.config.schema import ModelSettings, Settings, ToolSettings, WalletSettings
 from whet.contract.delegation import BackgroundHelpers, HelperWish
 from whet.contract.errors import ConfigError, ToolError
 from whet.contract.protocols import NobodyPresent, Person, Provider
@@ -135,7 +136,7 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
                 ),
                 helpers=make_window,
             ),
-            *WebTools(base.pool, WebLimits(allow_private=settings.web_allow_private)),
+            *WebTools(base.pool, web_limits(settings)),
             *(SearchTools(engine) if engine else ()),
             *PlanningTools(base.todo_lists),
             *base.learning.tools(),
@@ -311,6 +312,11 @@ def open_servers(launch: LaunchArguments, base: BaseParts) -> Servers | None:
         cap_chars=settings.tools.output_cap_chars,
         without=remote_names(settings),
     )
+
+
+def web_limits(settings: ToolSettings) -> WebLimits:
+    """Return the limits of fetching pages."""
+    return WebLimits(allow_private=settings.web_allow_private, client=f"whet/{__version__}")
 
 
 def remote_names(settings: Settings) -> list[str]:

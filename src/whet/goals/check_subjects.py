@@ -1,6 +1,7 @@
 """Find the data files that a check is about, so that changing them is the goal's work.
 
 `grep -q ready state.txt` wants another state.txt; `make run | diff - want.txt` compares a program with it.
+A check that merely passes without its file does not want the file removed; `test ! -e build.log` does.
 
 Only a check that is easy to read counts. Each script hands over to at most one other; the last one runs no
 program of the workspace, and names one data file in a statement and nothing that it could be compared with.
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from whet.agent.test_runs import mentions_runner, names_runner
+from whet.late import late_pattern
 
 _PATHS = re.compile(r"[\w./~+@-]+")
 _COMMENTS = re.compile(r"(?:^|(?<=\s))#[^\n]*")
@@ -24,6 +26,17 @@ _STARTS_PROGRAMS = re.compile(
     re.IGNORECASE,
 )
 _MAX_SCRIPTS = 4
+_FAILS = r"(?:then|&&)\s*(?:echo\b[^;&|\n]*;\s*)?exit\s+[1-9]"
+# Statements that fail if a file exists: negated tests that nothing follows by `||`, tests before an exit, and
+# assertions of Python.
+_ABSENCES = late_pattern(
+    r"(?:^|;|&&|\bif\b)[ \t]*(?:"
+    r"(?:!\s*(?:test|\[\[?)\s+-[aefsL]|(?:test|\[\[?)\s+!\s*-[aefsL])\s+(?P<negated>[^\s;&|\]]+)"
+    r"(?:\s*\]\]?)?[ \t]*(?=$|;|&&)(?!;\s*then)"
+    rf"|(?:test|\[\[?)\s+-[aefsL]\s+(?P<fails>[^\s;&|\]]+)(?:\s*\]\]?)?\s*;?\s*{_FAILS}"
+    r"|assert\s+not\b(?=[^\n]*\b(?:l?exists|is_?file)\b)[^\n'\"]*['\"](?P<python>[^'\"\n]+)['\"])",
+    re.MULTILINE,
+)
 
 
 def subject_files(
@@ -34,6 +47,24 @@ def subject_files(
     `exists` and `read` look at a path of the workspace; `is_script` returns whether a file is run, by its
     name.
     """
+    text, name, files = _find_last_script(command, exists, read, is_script)
+    return frozenset(_code_subjects(text, files) if _is_code(name) else _shell_subjects(text, exists))
+
+
+def absent_files(
+    command: str, exists: Callable[[str], bool], read: Callable[[str], str], is_script: Callable[[str], bool]
+) -> frozenset[str]:
+    """Return the files that must be gone for a check to pass."""
+    text, _, _ = _find_last_script(command, exists, read, is_script)
+    paths = ("".join(filter(None, match.groups())).strip("'\"") for match in _ABSENCES.finditer(text))
+    return frozenset(path.removeprefix("./") for path in paths)
+
+
+def _find_last_script(
+    command: str, exists: Callable[[str], bool], read: Callable[[str], str], is_script: Callable[[str], bool]
+) -> tuple[str, str, set[str]]:
+    """Return the text that a check consists of in the end, its file's name (empty for the command itself) and
+    the files that it names. The text is empty if it starts tests or more than one script."""
     text, name, seen = command, "", set[str]()
     while len(seen) < _MAX_SCRIPTS:
         text = _QUIET.sub("", _COMMENTS.sub("", text))
@@ -43,15 +74,15 @@ def subject_files(
         scripts |= {path for part in _STATEMENTS.split(text) if _RUNS.search(part) for path in files
                     if path in _names(part)}  # fmt: skip
         if mentions_runner(text) or names_runner(text):
-            return frozenset()
+            break
         if not scripts:
-            return frozenset(_code_subjects(text, files) if _is_code(name) else _shell_subjects(text, exists))
+            return text, name, files
         if len(scripts) > 1 or files != scripts or scripts & seen:
-            return frozenset()
+            break
         (name,) = scripts
         seen.add(name)
         text = read(name)
-    return frozenset()
+    return "", "", set()
 
 
 def _is_code(name: str) -> bool:

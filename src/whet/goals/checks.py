@@ -1,5 +1,5 @@
 """Turn a goal's text into checks that calls or files can meet: tests that pass, a command that exits with 0,
-a file with a given content.
+a file with a given content, a file that is gone.
 
 A text counts only if every part of it is a check. All other goals end as unproven, however good their claims
 are: a claim is compared with its call, and only a check is compared with the goal.
@@ -31,7 +31,7 @@ from whet.goals.claims import (
 from whet.late import late_pattern
 from whet.store.goals import GoalState
 
-CheckKind = Literal["tests", "command", "content"]
+CheckKind = Literal["tests", "command", "content", "absent"]
 
 _FILE = r"[`'\"]?([\w./-]+\.\w+)[`'\"]?"
 _PASS = r"(?:pass|succeed|run green|(?:be |become )?green)(?: again)?"
@@ -56,6 +56,11 @@ _CONTENT = late_pattern(
     r" (?:with|containing) (?:the )?(?:content |text )?(?:\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`)",
     re.IGNORECASE,
 )
+_ABSENT = late_pattern(
+    r"(?<!not )(?<!n't )(?<!n’t )(?<!never )\b(?:remove|delete) (?:the )?(?:files? )?"
+    rf"({_FILE}(?:(?:, | and |, and )(?:the )?(?:file )?{_FILE})*)(?=[\s.,;:!)]|$)",
+    re.IGNORECASE,
+)
 _NAMES = late_pattern(_FILE)
 _END = ".! \n"
 _FLAGS = late_pattern(
@@ -74,7 +79,8 @@ _REPORTED = "The model reports that the goal is not reached."
 class GoalCheck(msgspec.Struct, frozen=True):
     """Something that must be true at a goal's end.
 
-    `names` are the test files, empty for all tests; the command; or the file and its content.
+    `names` are the test files, empty for all tests; the command; the file and its content; or the files that
+    are gone.
     """
 
     kind: CheckKind
@@ -87,6 +93,8 @@ class GoalCheck(msgspec.Struct, frozen=True):
             return f"the tests of {', '.join(self.names)} pass" if self.names else "all tests pass"
         if self.kind == "command":
             return f"`{self.names[0]}` exits with 0"
+        if self.kind == "absent":
+            return f"there is no {' and no '.join(self.names)}"
         return f"{self.names[0]} contains exactly the given text"
 
 
@@ -110,7 +118,18 @@ def read_checks(text: str) -> tuple[GoalCheck, ...]:
         return (GoalCheck("command", (match[1].strip(),)),)
     if match := _CONTENT.fullmatch(text):
         return (GoalCheck("content", (match[1], match[2] or match[3] or match[4])),)
+    if match := _ABSENT.fullmatch(re.sub(r"^please ", "", text, flags=re.IGNORECASE)):
+        return (GoalCheck("absent", _removed_names(match)),)
     return ()
+
+
+def find_removed_names(text: str) -> frozenset[str]:
+    """Return the files that a goal's text wants removed, whatever else it wants."""
+    return frozenset(name for match in _ABSENT.finditer(text) for name in _removed_names(match))
+
+
+def _removed_names(match: re.Match[str]) -> tuple[str, ...]:
+    return tuple(name.removeprefix("./") for name in _NAMES.findall(match[1]))
 
 
 def command_of(text: str) -> str:
@@ -161,8 +180,9 @@ def _find_unmet(
     reasons: list[str] = []
     proofs: list[GoalCall] = []
     for check in checks:
-        if check.kind == "content":
-            reasons += _content_reasons(check, workspace)
+        if check.kind in ("content", "absent"):
+            is_met = _has_content if check.kind == "content" else _is_absent
+            reasons += [] if is_met(check, workspace) else [f"not true: {check.text}"]
             continue
         call = _find_proof(check, calls, workspace)
         if call is None:
@@ -175,13 +195,16 @@ def _find_unmet(
     return reasons, proofs
 
 
-def _content_reasons(check: GoalCheck, workspace: Path) -> list[str]:
+def _has_content(check: GoalCheck, workspace: Path) -> bool:
     path, content = check.names
     try:
-        is_met = (read_small(workspace / path) or "").strip() == content.strip()
+        return (read_small(workspace / path) or "").strip() == content.strip()
     except ConfigError:
-        is_met = False
-    return [] if is_met else [f"not true: {check.text}"]
+        return False
+
+
+def _is_absent(check: GoalCheck, workspace: Path) -> bool:
+    return not any(os.path.lexists(workspace / name) for name in check.names)
 
 
 def _find_proof(check: GoalCheck, calls: Sequence[GoalCall], workspace: Path) -> GoalCall | None:

@@ -25,7 +25,7 @@ from whet.goals import verifier
 from whet.goals.checks import command_of, describe_checks
 from whet.goals.claims import GoalClaim
 from whet.goals.judge import CheckContext, GoalJudge, Judgements, accepted_claims
-from whet.goals.roles import find_subjects, may_change_file
+from whet.goals.roles import find_subjects, find_unwanted, may_change_file
 from whet.goals.text import GoalReport, GoalWish, round_message
 from whet.store import facts, goals, sessions, wallet
 from whet.store.goals import GoalRow, GoalState
@@ -101,7 +101,8 @@ class GoalRunner:
         services = self.services
         command = wish.verify or command_of(wish.text)
         hashes = verifier.hash_guarded_files(command, session.workspace)
-        subjects = frozenset[str]() if wish.verify else find_subjects(command, session.workspace)
+        find = find_unwanted if wish.verify else find_subjects
+        subjects = find(command, session.workspace)
         guarded = {
             name: digest
             for name, digest in hashes.items()

@@ -21,7 +21,8 @@ import msgspec
 
 from whet.agent.test_runs import mentions_runner
 from whet.goals.base import Difference, read_text
-from whet.goals.check_subjects import subject_files
+from whet.goals.check_subjects import absent_files, subject_files
+from whet.goals.checks import find_removed_names
 
 _SUFFIXES = (
     "py pyx js mjs cjs jsx ts tsx go rs c h cc cpp cxx hpp hh m java kt kts rb php lua swift cs scala ex exs"
@@ -63,6 +64,11 @@ _ASK = (
 )
 
 
+_FindFiles = Callable[
+    [str, Callable[[str], bool], Callable[[str], str], Callable[[str], bool]], frozenset[str]
+]
+
+
 class CheckedTree(msgspec.Struct, frozen=True):
     """The facts that roles are read from.
 
@@ -91,10 +97,7 @@ def judging_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[
     hides = _hiding_files(tree, changed)
     open_ = [name for name in changed if name not in allowed | rule_targets | hides]
     program = allowed | {name for name in open_ if _is_requested_by_person(name, tree, changed)}
-    subjects = subject_files(tree.command, tree.was.__contains__, tree.old, is_check_script)
-    program |= {
-        name for name in open_ if name in subjects and changed[name] != "new" and not _judges(name, tree)
-    }
+    program |= {name for name in _subjects(tree, changed).intersection(open_) if not _judges(name, tree)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
     named_paths = _paths_in_scripts(texts, tree)
     if not any(_is_test(name, text) for name, text in texts.items()):
@@ -111,6 +114,15 @@ def judging_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[
                 mentions.add(name, tree.now(name))
                 grew = True
     return {name: how for name, how in changed.items() if name not in program}
+
+
+def _subjects(tree: CheckedTree, changed: Mapping[str, Difference]) -> set[str]:
+    """Return the changed files that the check is about. If one is gone, the check or the goal's text must
+    want that: many checks have nothing to object to without their file."""
+    look = (tree.command, tree.was.__contains__, tree.old, is_check_script)
+    unwanted = absent_files(*look) | find_removed_names(tree.goal)
+    wanted = {"new": frozenset[str](), "changed": subject_files(*look), "gone": unwanted}
+    return {name for name, how in changed.items() if name in wanted[how]}
 
 
 def find_optional_files(tree: CheckedTree, judging: Mapping[str, Difference]) -> frozenset[str]:
@@ -174,7 +186,16 @@ def is_test_name(name: str) -> bool:
 
 def find_subjects(command: str, workspace: Path) -> frozenset[str]:
     """Return the data files that a command is about, as the workspace is now."""
-    return subject_files(
+    return _look_at(subject_files, command, workspace)
+
+
+def find_unwanted(command: str, workspace: Path) -> frozenset[str]:
+    """Return the files that a command wants to be gone, as the workspace is now."""
+    return _look_at(absent_files, command, workspace)
+
+
+def _look_at(look: _FindFiles, command: str, workspace: Path) -> frozenset[str]:
+    return look(
         command,
         lambda name: (workspace / name).is_file(),
         lambda name: read_text(workspace / name, workspace),
@@ -336,6 +357,8 @@ def _is_requested_by_person(name: str, tree: CheckedTree, changed: Mapping[str, 
     in_goal = {word.rstrip(".") for word in _PATHS.findall(tree.goal)}
     if in_goal.isdisjoint({name, f"./{name}"}) or path.name == "conftest.py" or is_hook(name):
         return False
+    if changed[name] == "gone":
+        return False  # `_subjects` decides: that the text names a file is no wish that it be removed
     return not _is_test(name, tree.old(name)) or changed[name] == "new"
 
 

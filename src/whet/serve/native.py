@@ -113,7 +113,7 @@ class Native:
     async def create(self, request: Request, caller: ApiCaller, body: SessionInput) -> Response:
         """Create a session."""
         session_id = await self._talks.begin(
-            caller, title=body.title[:200], private=body.private, warm=body.warm
+            caller, title=mask(body.title[:4_000])[:200], private=body.private, warm=body.warm
         )
         return JsonAnswer(self._facts(self._talks.find_visible(caller, session_id)), 201)
 

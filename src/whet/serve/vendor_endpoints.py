@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from whet.app.parts import web_limits
 from whet.app.services import Services
 from whet.clock import iso
 from whet.contract.events import TextDelta, TurnEnd
@@ -32,7 +33,6 @@ from whet.serve.suspended_turn import ApiEvent
 from whet.serve.turn_responder import SESSION_HEADER, ResponseCodec, TurnResponder
 from whet.serve.wire import ApiError, JsonAnswer
 from whet.store import api
-from whet.tools.page_source import WebLimits
 
 MODEL = "whet"
 _MAX_KEY = 512
@@ -126,8 +126,7 @@ class Compat:
         self._door = auth
         self._talks = session_turns
         self._answering = answering
-        limits = WebLimits(allow_private=services.settings.tools.web_allow_private)
-        self._attachments = Attachments(services.pool, limits)
+        self._attachments = Attachments(services.pool, web_limits(services.settings.tools))
 
     async def models(self, request: Request, caller: ApiCaller) -> Response:
         """List the models. There is one, `whet`."""

@@ -110,7 +110,7 @@ def create(connection: apsw.Connection, new: NewSession, now: str) -> SessionRow
 
 
 def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
-    """Store a session and its frozen prefix. Raises NotFound for a parent that does not exist."""
+    """Store a session, its title masked, and its frozen prefix. Raises NotFound for a missing parent."""
     conversation, private, prime, profile = new.conversation_id, new.private, new.prime_json, new.profile
     if new.parent_session_id:
         parent = get(connection, new.parent_session_id)
@@ -130,7 +130,7 @@ def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
             new.source,
             new.provider,
             new.model,
-            new.title,
+            mask(new.title),
             new.workspace,
             int(private),
             now,
@@ -308,8 +308,9 @@ def make_title(text: str) -> str:
 
 
 def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
-    """Set the title. Raises NotFound."""
-    connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (replace_surrogates(title), session_id))
+    """Set the title, secrets masked. Raises NotFound."""
+    values = mask(replace_surrogates(title)), session_id
+    connection.execute("UPDATE sessions SET title = ? WHERE id = ?", values)
     _require_change(connection, session_id)
 
 

@@ -26,7 +26,6 @@ from whet.tools.page_source import FetchedPage, WebLimits
 MAX_BODY_BYTES = 5_000_000
 MAX_REDIRECTS = 5
 _HEADERS = {
-    "User-Agent": "Mozilla/5.0 (compatible; whet/0.1)",
     "Accept": "text/html,application/xhtml+xml,text/plain,application/json;q=0.9,*/*;q=0.5",
     "Accept-Encoding": "gzip, deflate",
 }
@@ -65,10 +64,11 @@ class Fetcher:
         if self._trust is None:
             self._trust = httpx2.create_ssl_context()
         guard = GuardedTransport(self._trust, self._resolve, self._is_open)
+        headers = {"User-Agent": f"Mozilla/5.0 (compatible; {self._limits.client})", **_HEADERS}
         try:
             async with (
                 asyncio.timeout(self._limits.timeout_s),
-                httpx2.AsyncClient(transport=guard, headers=_HEADERS, timeout=silence_s) as client,
+                httpx2.AsyncClient(transport=guard, headers=headers, timeout=silence_s) as client,
             ):
                 return await _follow(client, target)
         except (httpx2.TimeoutException, TimeoutError) as error:

@@ -8,10 +8,12 @@ import msgspec
 
 
 class WebLimits(msgspec.Struct, frozen=True):
-    """Whether private addresses may be reached, and the time limit of one fetch, below the tool's 60 s."""
+    """Whether private addresses may be reached, the time limit of one fetch, below the tool's 60 s, and the
+    name and version that sites are told."""
 
     allow_private: bool = False
     timeout_s: float = 30.0
+    client: str = "whet"
 
 
 class FetchedPage(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from whet.contract.events import Emit, EndReason, Event, Notice, ToolFinished, T
 from whet.contract.messages import Message
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.foreign_regex import RegexTooSlow, regex_matches
+from whet.log import mask
 from whet.store import helper_rows
 from whet.store.helper_rows import HelperRow, MergePlan
 from whet.store.jobs import AtEnd, QueuedJob
@@ -105,7 +106,7 @@ async def run_helper(
 
 def title_of(task: str) -> str:
     """Return the title of the session that does a task."""
-    return task.strip().splitlines()[0][:60] if task.strip() else ""
+    return mask(task.strip().splitlines()[0][:4_000])[:60] if task.strip() else ""
 
 
 def end_row(row: HelperRow, reason: str, answer: str, error: str, at: str) -> HelperRow:
