@@ -28,7 +28,9 @@ _UNEVEN = bytes(range(248, 256))  # dropped, so that all digits are equally like
 _DRAWN_BYTES = 1024  # for about 66 ids
 _RANDOM_PARTS: list[str] = []  # `pop` and `extend` are atomic, so threads may share it
 os.register_at_fork(after_in_child=_RANDOM_PARTS.clear)  # a child must not use its parent's
-REQUEST_ID = re.compile(r"[0-9A-Za-z]{22}")
+ID_PATTERN = "^[0-9A-Za-z]{22}$"
+DIGEST_PATTERN = "^[0-9a-f]{64}$"
+REQUEST_ID = re.compile(ID_PATTERN)
 SHORTEST_S = 30
 """The least time in which people have to decide on a request."""
 GATE_PREFIX = "tool:"
