@@ -66,8 +66,14 @@ def _write(value: object, parts: list[str]) -> None:
 def _write_object(value: dict[str, object], parts: list[str]) -> None:
     separator = "{"
     for key in sorted(value) if all(map(str.isascii, value)) else sorted(value, key=_utf16):
-        parts += (separator, _quote(key), ":")
-        _write(value[key], parts)
+        item = value[key]
+        if type(item) is str:  # the usual kinds, without a call for each
+            parts.append(f"{separator}{_quote(key)}:{_quote(item)}")
+        elif type(item) is int:
+            parts.append(f"{separator}{_quote(key)}:{item}")
+        else:
+            parts.append(f"{separator}{_quote(key)}:")
+            _write(item, parts)
         separator = ","
     parts.append("}" if value else "{}")
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 # The writer blocks while it checkpoints the WAL into the file, so most of that is done early, in parallel.
 # The WAL stays small, because a sync that lengthens a file takes twice as long as one that overwrites it.
-_EARLY_PAGES, _CHECKPOINT_PAGES = 500, 2_000
+_EARLY_PAGES, _CHECKPOINT_PAGES = 1_000, 4_000
 _HINT = "check the folder's permissions, or name another file with --db-path"
 
 
@@ -37,6 +37,7 @@ class ConfirmDatabase(DatabaseFile):
         newer_hint="name another file with --db-path",
         access_hint=_HINT,
         wal_limit_bytes=64_000_000,
+        page_bytes=2048,  # a submission changes a row in each of seven pages
         checkpoint_pages=_CHECKPOINT_PAGES,
         writer_cache_kb=16_000,
         read_patience_s=1.0,

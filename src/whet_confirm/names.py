@@ -7,8 +7,8 @@ invisible characters are dropped. What restricts an action also holds for its ot
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import unicodedata
 from functools import lru_cache
 
@@ -25,7 +25,12 @@ _DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TIME_DIGITS, _RANDOM_DIGITS = 7, 15
 _AS_DIGIT = bytes(_DIGITS[byte % 62] for byte in range(256))
 _UNEVEN = bytes(range(248, 256))  # dropped, so that all digits are equally likely
-REQUEST_ID = re.compile(r"[0-9A-Za-z]{22}")
+_DRAWN_BYTES = 1024  # for about 66 ids
+_RANDOM_PARTS: list[str] = []  # `pop` and `extend` are atomic, so threads may share it
+os.register_at_fork(after_in_child=_RANDOM_PARTS.clear)  # a child must not use its parent's
+ID_PATTERN = "^[0-9A-Za-z]{22}$"
+DIGEST_PATTERN = "^[0-9a-f]{64}$"
+REQUEST_ID = re.compile(ID_PATTERN)
 SHORTEST_S = 30
 """The least time in which people have to decide on a request."""
 GATE_PREFIX = "tool:"
@@ -119,7 +124,12 @@ def _time_part(value: int) -> str:
 
 
 def _random_part() -> str:
-    digits = b""
-    while len(digits) < _RANDOM_DIGITS:
-        digits += secrets.token_bytes(24).translate(_AS_DIGIT, _UNEVEN)
-    return digits[:_RANDOM_DIGITS].decode()
+    """Return the random digits of one id. They are drawn for many ids at once, and each is used once."""
+    try:
+        return _RANDOM_PARTS.pop()
+    except IndexError:
+        digits = os.urandom(_DRAWN_BYTES).translate(_AS_DIGIT, _UNEVEN).decode()
+        ends = range(_RANDOM_DIGITS, len(digits) + 1, _RANDOM_DIGITS)
+        first, *others = (digits[end - _RANDOM_DIGITS : end] for end in ends)
+        _RANDOM_PARTS.extend(others)
+        return first

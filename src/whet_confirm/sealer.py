@@ -110,9 +110,13 @@ class Sealer:
     def row_cache(self, table: str) -> dict[Any, Any]:
         """Return a cache for rows of a table. It is emptied when a row of that table changes, a transaction
         is rolled back, or another connection writes."""
-        if self._current_version() != self._version:
+        version = self._seen_version
+        if (self._current_version() if version is None else version) != self._version:
             return {}
-        return self._kept.setdefault(table, {})
+        kept = self._kept.get(table)
+        if kept is None:
+            kept = self._kept[table] = {}
+        return kept
 
     def _current_version(self) -> int:
         """Return a number that changes when another connection has written. Read once per transaction."""
@@ -125,13 +129,12 @@ class Sealer:
 
     def log_end(self) -> LogEnd:
         """Return the number and hash of the newest event in this transaction."""
-        if not self._first_event:
-            seal = self._seal
-            if seal is not None and self._current_version() == self._version:  # no other writer since
-                self._last_event = seal.size, seal.head
-            else:
-                self._last_event = self._connection.execute(_END).fetchone() or NO_EVENT
-        return self._last_event
+        if self._first_event:
+            return self._last_event
+        seal = self._seal
+        if seal is not None and self._current_version() == self._version:  # no other writer since
+            return seal.size, seal.head
+        return self._connection.execute(_END).fetchone() or NO_EVENT
 
     def append(self, sql: str, event: tuple[Any, ...]) -> None:
         """Insert an event. Its number is the first cell, its hash the last."""
@@ -169,7 +172,8 @@ class Sealer:
         key = self._key
         if key is None:
             raise StoreError("the signing key was not read, so nothing can be written")
-        self._check_others(connection)
+        if self._seal is None or self._current_version() != self._version:
+            self._check_others(connection)
         if self._seal is None:
             self._sums = {name: seals.sum_table(connection, name) for name in seals.tables(connection)}
             self._pieces = {name: seals.piece(name, total) for name, total in self._sums.items()}
@@ -177,8 +181,8 @@ class Sealer:
         else:
             changed = [name for name, (rows, total) in self._deltas.items() if rows or total]
             for name in changed:
-                self._sums[name] = self._sums.get(name, RowSum()).plus(*self._deltas[name])
-                self._pieces[name] = seals.piece(name, self._sums[name])
+                self._sums[name] = total = self._sums.get(name, RowSum()).plus(*self._deltas[name])
+                self._pieces[name] = seals.piece(name, total)
             if not changed and not self._first_event and self._seal.is_signed:
                 self._finish()
                 return
@@ -238,8 +242,6 @@ class Sealer:
     def _check_others(self, connection: apsw.Connection) -> None:
         """Check the writes of other connections since the last transaction here."""
         version = self._current_version()
-        if version == self._version and self._seal is not None:
-            return
         self._load(connection)
         seal = self._seal
         if seal is None:
@@ -268,16 +270,13 @@ class Sealer:
             delta = self._deltas[table] = [0, 0]
         if table in self._kept:
             del self._kept[table]
-        old, new = update.old, update.new
-        rows, total = delta
-        if old is not None:
-            rows -= 1
-            total -= expand_digest(row_digest(table, old))
-        if new is not None:
+        if (old := update.old) is not None:
+            delta[0] -= 1
+            delta[1] -= expand_digest(row_digest(table, old))
+        if (new := update.new) is not None:
             self.newest[table] = digest = row_digest(table, new)
-            rows += 1
-            total += expand_digest(digest)
-        delta[:] = rows, total
+            delta[0] += 1
+            delta[1] += expand_digest(digest)
 
     def _on_rollback(self) -> None:
         self._seal = None  # read again: the sums may be ahead

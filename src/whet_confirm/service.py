@@ -124,9 +124,10 @@ class ConfirmService:
     async def submit(self, caller: Caller, submission: Submission) -> SubmissionResult:
         """Store a submission, or return why not. Raises ValueError for details that are not JSON."""
         policy, now_s = self.policy_file.policy, self.timeline.now_s()
-        draft = await run_off_loop(
-            submission.size_bytes, submit.judge_submission, submission, caller, policy, now_s
-        )
+        if submission.size_bytes <= LARGE_BYTES:
+            draft = submit.judge_submission(submission, caller, policy, now_s)
+        else:
+            draft = await asyncio.to_thread(submit.judge_submission, submission, caller, policy, now_s)
         room = self.limits.max_pending - self.log.pending_by.get(caller.name, 0)
         return await self.change(
             lambda tx: (

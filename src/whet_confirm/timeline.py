@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 _LONGEST_LEAP_S = 86_400.0
 
 
 _SINCE_BOOT: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-def _elapsed_s() -> float:
-    return time.clock_gettime(_SINCE_BOOT)
+_elapsed_s = partial(time.clock_gettime, _SINCE_BOOT)
 
 
 class Timeline:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.confirm.running import SUBMIT, Running, ToolUse, touch
 from tests.confirm.test_unreadable_rows import NO_TEXT, spoil, told_of
 from whet_confirm.audit import read_checkpoints
+from whet_confirm.names import REQUEST_ID
 from whet_confirm.open import ServicePaths
 from whet_confirm.service import ConfirmService
 from whet_confirm.upkeep import TICK_S, Upkeep, follow_other_processes, notify_witnesses
@@ -41,6 +44,33 @@ def test_the_end_is_signed_and_exported(tmp_path: Path) -> None:
         for file in files:
             (mark,) = read_checkpoints(file)
             assert (mark.size, mark.head) == (state.size, state.head)
+
+
+def test_a_submission_writes_at_most_twenty_kilobytes_to_the_disk(tmp_path: Path) -> None:
+    count = 100
+    with Running(tmp_path, upkeep=False) as server:
+        agent, log = server.client("submit", "agent"), Path(f"{server.places.database}-wal")
+        before_bytes = log.stat().st_size
+        for number in range(count):
+            assert agent.post("/confirm", json=SUBMIT | {"action": f"a{number}"}).status_code == 202
+        assert (log.stat().st_size - before_bytes) / count < 20_000
+
+
+def test_ids_are_drawn_anew_in_a_process_that_was_forked() -> None:
+    script = (
+        "import os\n"
+        "from whet_confirm.names import new_request_id\n"
+        "ids = [new_request_id(1.0) for _ in range(200)]\n"
+        "is_child = os.fork() == 0\n"
+        "ids += [new_request_id(1.0) for _ in range(200)]\n"
+        "os.write(1, ''.join(f'{text}\\n' for text in ids[200 if is_child else 0:]).encode())\n"
+        "is_child or os.wait()\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ids = shown.stdout.split()
+    assert len(ids) == 600
+    assert len(set(ids)) == len(ids)
+    assert all(REQUEST_ID.fullmatch(text) for text in ids)
 
 
 def test_an_idempotency_key_is_kept_for_two_days(tmp_path: Path) -> None:

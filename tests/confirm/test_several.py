@@ -56,6 +56,17 @@ def test_an_agent_and_odd_bodies_decide_nothing(server: Running) -> None:
     assert server.stored(item["id"]).is_pending
 
 
+def test_an_id_or_a_digest_of_another_form_is_named_in_words(server: Running) -> None:
+    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+    item = asked(server, agent)
+    not_an_id = "not a request's id, which has 22 letters and digits"
+    not_a_digest = "not a digest, which has 64 digits: 0 to 9, a to f"
+    for name, value, problem in (("id", "abc", not_an_id), ("digest", "0" * 63, not_a_digest)):
+        body = {"verdict": "approve", "items": [item | {name: value}]}
+        answer = alice.post("/decisions", json=body)
+        assert (answer.status_code, answer.json()["error"]) == (400, f"items[0].{name}: {problem}")
+
+
 @pytest.mark.parametrize(("role", "code", "status"), [("approve", 200, "denied"), ("audit", 403, "pending")])
 def test_who_may_only_look_decides_nothing_with_a_tick(
     server: Running, role: str, code: int, status: str

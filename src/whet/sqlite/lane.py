@@ -92,9 +92,11 @@ def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
                     rows[statement] = [values]
             outcomes.append(_WRITTEN)
             continue
-        _write_rows(connection, rows)
+        if rows:
+            _write_rows(connection, rows)
         outcomes.append((work(connection), None))
-    _write_rows(connection, rows)
+    if rows:
+        _write_rows(connection, rows)
     return outcomes
 
 

@@ -6,6 +6,7 @@ route. Paths outside the API go to the web application on its port.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -31,7 +32,7 @@ from whet_confirm.http.wire import (
     read_as,
     read_body,
 )
-from whet_confirm.service import ConfirmService, run_off_loop
+from whet_confirm.service import LARGE_BYTES, ConfirmService
 
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _logger = logging.getLogger("whet_confirm.http")
@@ -128,10 +129,10 @@ class Api:
 async def _read_fields(operation: Operation, call: Exchange, receive: Receive) -> dict[str, Any]:
     """Read the body."""
     body = await read_body(call.scope, receive)
-    call.size_bytes = len(body)
+    call.size_bytes = size = len(body)
     if not operation.needs_body and not body.strip():
         return {}
-    return await run_off_loop(len(body), parse_object, body)
+    return parse_object(body) if size <= LARGE_BYTES else await asyncio.to_thread(parse_object, body)
 
 
 @lru_cache(maxsize=64)

@@ -10,14 +10,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from whet_confirm.names import DIGEST_PATTERN, ID_PATTERN
 from whet_confirm.records import Status, Verdict
 from whet_confirm.running_grants import GrantOffer
 from whet_confirm.stand_ins import Delegation
 from whet_confirm.submit import DEFAULT_TIMEOUT_S
 from whet_confirm.whitelist import AllowedEntry
 
-RequestId = Annotated[str, Meta(pattern="^[0-9A-Za-z]{22}$")]
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+RequestId = Annotated[str, Meta(pattern=ID_PATTERN)]
+Digest = Annotated[str, Meta(pattern=DIGEST_PATTERN)]
 JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 _Action = Annotated[str, Meta(min_length=1, max_length=256)]
 _Name = Annotated[str, Meta(max_length=256)]

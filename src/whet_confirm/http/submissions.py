@@ -107,10 +107,13 @@ def _answer(done: SubmissionResult, page_url: str) -> Answer:
         raise HttpRefusal(403, f"denied: {request.reason}", more=more, headers=replayed)
     if done.kind == "auto_approved":
         return 200, build_answer(AllowedAnswer, request, message=request.reason or "whitelisted"), replayed
-    pending = build_answer(
-        PendingAnswer,
-        request,
+    pending = PendingAnswer(
+        id=request.id,
+        action=request.action,
+        digest=request.digest,
         status="pending",
+        timeout_seconds=request.timeout_seconds,
+        expires_at=request.expires_at,
         message="waiting for a person to decide",
         approve_url=f"/confirm/{request.id}/approve",
         deny_url=f"/confirm/{request.id}/deny",

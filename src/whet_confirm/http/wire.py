@@ -17,6 +17,7 @@ import msgspec
 from whet.contract.errors import WhetError
 from whet.contract.texts import from_values
 from whet.web.bodies import BodyTooLarge, read_with_limit
+from whet_confirm.names import DIGEST_PATTERN, ID_PATTERN
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -28,6 +29,11 @@ BODY_LIMIT_BYTES = 1024 * 1024
 DRAIN_LIMIT_BYTES = 16 * 1024 * 1024
 DEPTH_LIMIT = 64
 _JSON = (b"content-type", b"application/json")
+# What msgspec says of a text that has not the form of a field, and what a person is told.
+_FORMS = {
+    f"Expected `str` matching regex {ID_PATTERN!r}": "not a request's id, which has 22 letters and digits",
+    f"Expected `str` matching regex {DIGEST_PATTERN!r}": "not a digest, which has 64 digits: 0 to 9, a to f",
+}
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
@@ -140,6 +146,7 @@ def read_as(fields: dict[str, Any], shape: type[T]) -> T:
         result = from_values(fields, shape)
     except msgspec.ValidationError as error:
         problem, _, location = str(error).partition(" - at `$.")
+        problem = _FORMS.get(problem, problem)
         raise HttpRefusal(400, f"{location.rstrip('`')}: {problem}" if location else problem) from error
     field_names = shape.__struct_fields__
     for name, value in fields.items():

@@ -25,6 +25,10 @@ DEVICE_PREFIX = "push/"  # of the channel of a device
 NEWS = ("submitted", "escalated")
 _COLUMNS = "id, event_id, kind, request_id, channel, status, attempts, run_after, error, ref, updated_at"
 _OPEN = "status IN ('queued', 'failed')"
+_ADD = (
+    "INSERT OR IGNORE INTO deliveries (event_id, kind, request_id, channel, status, run_after, updated_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 PROGRESS = ("vote", "replanned")
 _IS_NEWS = (
     "kind IN ('submitted', 'escalated', 'amended', 'vote', 'replanned', 'decided', 'expired', 'cancelled',"
@@ -115,7 +119,7 @@ def queue_deliveries(
     """
     newest = db.execute("SELECT max(id) FROM events").fetchone()
     items = select_rows(db, _NEWS_CELLS, _NEWS_FROM, _NEXT, (last_queued_event(db), limit))
-    without_channel: list[str] = []
+    without_channel: list[tuple[int, str, str]] = []
     for event_id, *news in items:
         if not news:
             log_unreadable(f"of event {event_id}", "a text of it can't be read")
@@ -136,15 +140,16 @@ def queue_deliveries(
                 log_unreadable(request_id, error.message)
                 continue
             if not channels:
-                add(db, (event_id, kind, request_id, LOG), now_s, status="sent")
-                without_channel.append(request_id)
+                without_channel.append((event_id, kind, request_id))
         else:
             continue
         for channel, wait_s in channels:
             add(db, (event_id, kind, request_id, channel), now_s, wait_s=wait_s)
+    if without_channel:
+        db.executemany(_ADD, [(*event, LOG, "sent", now_s, now_s) for event in without_channel])
     up_to = items[-1][0] if len(items) == limit else (newest[0] or 0) if newest else 0
     db.execute("INSERT OR REPLACE INTO facts VALUES ('told_to', ?)", (str(up_to),))
-    return QueueResult(up_to, tuple(without_channel))
+    return QueueResult(up_to, tuple(request_id for _, _, request_id in without_channel))
 
 
 def _notified_channels(db: apsw.Connection, request_id: str) -> list[str]:
@@ -160,16 +165,10 @@ def add(
     key: tuple[int, str, str, str],
     now_s: float,
     *,
-    status: str = "queued",
     wait_s: float = 0.0,
 ) -> None:
     """Queue (event id, kind, request id, channel), to be sent after `wait_s`. Repeating it has no effect."""
-    db.execute(
-        "INSERT OR IGNORE INTO deliveries"
-        " (event_id, kind, request_id, channel, status, run_after, updated_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (*key, status, now_s + wait_s, now_s),
-    )
+    db.execute(_ADD, (*key, "queued", now_s + wait_s, now_s))
 
 
 def lease_next(db: apsw.Connection, channel: str, now_s: float) -> NotifyDelivery | None:
