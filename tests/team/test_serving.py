@@ -279,23 +279,52 @@ async def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
     slow = ask(late, third := await there.session())
     await until(lambda: bool(late))
     hint, line = "start one that can: whet worker --turns 8", "no worker has room for this turn yet"
-    told = [Notice(f"{line} (place {place} of the queue); {hint}") for place in (1, 2)]
+    told = [Notice(f"{line} (place {place} of the queue); {hint}", must_show=True) for place in (1, 2)]
     assert (ran, kept, late) == ([], told[:1], told[1:])
     given = [taken, there.worker.take(), there.worker.take()]
     assert [one.session_id for one in given] == [first, second, third]
     for one, task in zip(given, (running, waiting, slow), strict=True):
         assert await there.worker.end(one) == await task
+    assert [event.text for event in await noted(there, first, second)] == [told[0].text]
     again = ask(words := list[Event](), fourth := await there.session())
     await until(lambda: there.states(fourth) == ["waiting"])
     other = there.worker.take()
     await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
     await until(lambda: bool(words))
-    assert words == [Notice(f"it has no such folder; {hint}")]
+    assert words == [Notice(f"it has no such folder; {hint}", must_show=True)]
     await there.worker.end(there.worker.take())
     await again
 
 
+async def test_every_listener_of_a_session_hears_once_that_no_worker_runs(
+    there: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn that no request waits for: only the session's stream can say why nothing happens."""
+    monkeypatch.setattr(team_turns, "LOOK_S", 0.02)
+    monkeypatch.setattr(team_turns, "NO_WORKER_S", 0.05)
+    session_id = await there.session()
+    task = await there.turns.begin(session_id, TurnInput("x"))
+    await there.turns.begin(session_id, TurnInput("y"))
+    await listened(there.feeds, session_id, "team-0", "no worker")
+    line = "no worker runs this turn or another one (place 1 of the queue)"
+    notices = await noted(there, session_id)
+    assert notices == [Notice(f"{line}; start one that can: whet worker --turns 8")]
+    await there.worker.end(there.worker.take())
+    assert await task
+    await there.worker.end(there.worker.take())
+
+
 # What is kept of a session's events in this process.
+
+
+async def noted(there: Serving, *session_ids: str) -> list[Notice]:
+    """Give the notices that the listeners of sessions hear."""
+    await there.feeds.aclose()
+    rows = there.database.read_now(
+        lambda db: db.execute("SELECT session, body FROM team_events ORDER BY id").fetchall()
+    )
+    events: list[Event] = [msgspec.json.decode(body, type=Event) for name, body in rows if name in session_ids]
+    return [event for event in events if isinstance(event, Notice)]
 
 
 async def listened(feeds: TeamFeeds, session_id: str, last_id: str, until: str) -> list[str]:

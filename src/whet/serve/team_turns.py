@@ -190,8 +190,7 @@ class TeamTurns(Turns):
                 self._team_feeds.handle_notification(turn.session_id)
                 silent_s += LOOK_S
                 if silent_s >= NO_WORKER_S and not is_reported:
-                    is_reported = True
-                    await self._report_waiting(turn, emit)
+                    is_reported = await self._report_wait(turn, emit)
                 continue
             silent_s = 0.0
             if isinstance(event, TurnEnd):
@@ -199,11 +198,15 @@ class TeamTurns(Turns):
             if event is not None:
                 emit(event)
 
-    async def _report_waiting(self, turn: _FollowedTurn, emit: Emit) -> None:
-        waiting = await self._database.read(lambda db: orders.find_waiting(db, turn.id))
-        if waiting is not None:
-            reason = waiting[0] or f"no worker has room for this turn yet (place {waiting[1]} of the queue)"
-            emit(Notice(f"{reason}; start one that can: whet worker --turns 8"))
+    async def _report_wait(self, turn: _FollowedTurn, emit: Emit) -> bool:
+        """Send the reason why a turn waits for a worker to its request and to the session's listeners. Return
+        False if there is none."""
+        reason = await self._database.read(lambda db: orders.describe_wait(db, turn.id))
+        if reason:
+            line = f"{reason}; {orders.START_WORKER}"
+            emit(Notice(line, must_show=True))
+            self.feeds.add(turn.session_id, Notice(line))
+        return bool(reason)
 
 
 class _FollowedTurn(msgspec.Struct, frozen=True):

@@ -22,6 +22,9 @@ _OPEN = (
 _HOLD_OPEN = f"{_OPEN} FOR UPDATE"
 """As `_OPEN`, until the transaction's end: no worker takes or ends them meanwhile."""
 
+START_WORKER = "start one that can: whet worker --turns 8"
+"""How to help a turn that waits."""
+
 _CANCEL_WAITING = (
     "UPDATE team_turns SET state = 'done', reason = 'cancelled', cancelled = 1, told = 1, ended = now()"
     " WHERE id = ?"
@@ -40,10 +43,15 @@ def states(connection: apsw.Connection, session_id: str) -> list[str]:
     return [state for _, state in connection.execute(_OPEN, (session_id,)).fetchall()]
 
 
-def find_waiting(connection: apsw.Connection, turn_id: str) -> tuple[str, int] | None:
-    """Return why a worker left a waiting turn to others (empty if none did), and its place if people are
-    served in turn, or None if it does not wait."""
-    return connection.execute(PLACE, (turn_id,)).fetchone()
+def describe_wait(connection: apsw.Connection, turn_id: str) -> str:
+    """Return why no worker has a turn: one left it to others, none has room, or none may be running. Return
+    an empty string if it does not wait, or waits for an earlier turn of its session."""
+    row = connection.execute(PLACE, (turn_id,)).fetchone()
+    if row is None:
+        return ""
+    why, place, is_any_running = row
+    state = "has room for this turn yet" if is_any_running else "runs this turn or another one"
+    return why or f"no worker {state} (place {place} of the queue)"
 
 
 def send_message(connection: apsw.Connection, session_id: str, text: str) -> bool:
