@@ -285,33 +285,18 @@ async def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
     assert [one.session_id for one in given] == [first, second, third]
     for one, task in zip(given, (running, waiting, slow), strict=True):
         assert await there.worker.end(one) == await task
-    assert [event.text for event in await noted(there, first, second)] == [told[0].text]
-    again = ask(words := list[Event](), fourth := await there.session())
-    await until(lambda: there.states(fourth) == ["waiting"])
+    monkeypatch.setattr(team_turns, "NO_WORKER_S", 1e9)
+    fourth = await there.session()
+    again = await there.turns.begin(fourth, TurnInput("no request waits for it"))
+    await there.turns.begin(fourth, TurnInput("it waits for that"))
     other = there.worker.take()
     await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
-    await until(lambda: bool(words))
-    assert words == [Notice(f"it has no such folder; {hint}", must_show=True)]
+    monkeypatch.setattr(team_turns, "NO_WORKER_S", 0.05)
+    await listened(there.feeds, fourth, "team-0", "no such folder")
+    words = [*told, Notice(f"it has no such folder; {hint}")]
+    assert await noted(there, first, second, third, fourth) == [Notice(event.text) for event in words]
     await there.worker.end(there.worker.take())
     await again
-
-
-async def test_every_listener_of_a_session_hears_once_that_no_worker_runs(
-    there: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A turn that no request waits for: only the session's stream can say why nothing happens."""
-    monkeypatch.setattr(team_turns, "LOOK_S", 0.02)
-    monkeypatch.setattr(team_turns, "NO_WORKER_S", 0.05)
-    session_id = await there.session()
-    task = await there.turns.begin(session_id, TurnInput("x"))
-    await there.turns.begin(session_id, TurnInput("y"))
-    await listened(there.feeds, session_id, "team-0", "no worker")
-    line = "no worker runs this turn or another one (place 1 of the queue)"
-    notices = await noted(there, session_id)
-    assert notices == [Notice(f"{line}; start one that can: whet worker --turns 8")]
-    await there.worker.end(there.worker.take())
-    assert await task
-    await there.worker.end(there.worker.take())
 
 
 # What is kept of a session's events in this process.
@@ -323,7 +308,9 @@ async def noted(there: Serving, *session_ids: str) -> list[Notice]:
     rows = there.database.read_now(
         lambda db: db.execute("SELECT session, body FROM team_events ORDER BY id").fetchall()
     )
-    events: list[Event] = [msgspec.json.decode(body, type=Event) for name, body in rows if name in session_ids]
+    events: list[Event] = [
+        msgspec.json.decode(body, type=Event) for name, body in rows if name in session_ids
+    ]
     return [event for event in events if isinstance(event, Notice)]
 
 

@@ -235,7 +235,8 @@ async def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) ->
                         click.echo(f"{reason}; {orders.START_WORKER}", err=True)
                         quiet_until_s = math.inf
                     await wait_briefly(has_news)
+    reason = await read_reason() or "the turn runs or waits for an earlier one"
     raise StoreError(
-        f"no answer within {timeout_s:g} s: {await read_reason() or 'the turn runs or waits for an earlier one'}",
+        f"no answer within {timeout_s:g} s: {reason}",
         hint=f"the turn stays in the queue, which whet team status shows; {orders.START_WORKER}",
     )
