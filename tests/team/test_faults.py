@@ -42,7 +42,7 @@ _PATH = f"{os.environ['PATH']}:/usr/sbin"
 
 @pytest.fixture
 def admin(url: str) -> Iterator[psycopg.Connection]:
-    with closing(connect(url, timeout_s=10)) as connection:
+    with closing(connect(url)) as connection:
         yield connection
 
 
@@ -120,7 +120,7 @@ def test_a_full_disk_and_a_replica_are_named():
 @pytest.mark.parametrize("theirs", ["sessions (id int)", "migrations (id int, migration text)"])
 def test_a_database_of_another_program_is_left_as_it_is(cluster: Cluster, theirs: str) -> None:
     there = cluster.database(empty=True)
-    with closing(connect(there, timeout_s=10)) as admin:
+    with closing(connect(there)) as admin:
         admin.execute(f"CREATE TABLE {theirs}".encode())
         with pytest.raises(StoreError, match=f"tables of another program's .{theirs.split()[0]}.$"):
             init(there)

@@ -302,7 +302,7 @@ def test_a_turn_that_is_queued_while_another_one_ends_is_the_next(url: str, team
     team.ask("first", "a")
     (taken,) = team.take()
     later = AskedTurn("later", "a", "x")
-    with closing(connect(url, timeout_s=10)) as raw, psycopg.connect(url, autocommit=True) as admin:
+    with closing(connect(url)) as raw, psycopg.connect(url, autocommit=True) as admin:
         worker = PostgresConnection(raw, {})
         worker.begin()
         rows = team.queue.end(worker, taken, "answered", "")  # pyright: ignore[reportArgumentType] as a work's

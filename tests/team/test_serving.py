@@ -106,7 +106,7 @@ class Serving:
 @contextmanager
 def other_process(url: str) -> Generator[PostgresConnection]:
     """Yield a connection as another process of the team has it."""
-    with closing(connect(url, timeout_s=10)) as raw:
+    with closing(connect(url)) as raw:
         yield PostgresConnection(raw, {})
 
 

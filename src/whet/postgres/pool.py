@@ -49,7 +49,7 @@ class ConnectionPool:
 
     def open_raw(self) -> psycopg.Connection:
         """Open a connection of the driver. Raises psycopg.Error."""
-        return connect(self.url, timeout_s=10, options=self._options)
+        return connect(self.url, self._options)
 
     def open_connection(self) -> PostgresConnection:
         """Open a connection. Raises psycopg.Error."""
