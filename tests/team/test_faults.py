@@ -308,7 +308,7 @@ def test_the_commands_say_what_they_did(url, cluster, monkeypatch, tmp_path):
     assert run("status").startswith("this home uses its own file")
     monkeypatch.setenv("WHET_STORE_URL", empty)
     assert json.loads(run("status", "--json"))["sessions"] == 0
-    assert "no worker has answered" in run("ask", "x", "--timeout", "0")
+    assert "no answer within 0 s: no worker runs" in run("ask", "x", "--timeout", "0")
     assert json.loads(run("status", "--json"))["waiting"] == 1
 
 
