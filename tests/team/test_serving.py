@@ -426,17 +426,15 @@ async def test_an_answer_that_comes_during_a_look_is_found(there: Serving) -> No
     await until(lambda: len(there.questions.pending()) == len(asked))
     pending = there.questions.pending()
     (first,) = (one for one in pending if one.subject.startswith("0?"))
-    for _ in range(5):  # the look reads the first answer long before the last
-        asking.read_answers()
-        await asyncio.sleep(0)
+    looks = [asyncio.ensure_future(asking.read_answers()) for _ in range(5)]
     assert await there.questions.answer(first.id, "yes") == first
-    asking.read_answers()
+    await asyncio.gather(asking.read_answers(), *looks)
     async with asyncio.timeout(WAIT_S):
         assert await asked[0] == "yes"
     for one in pending:
         if one != first:
             await there.questions.answer(one.id, "no")
-    asking.read_answers()
+    await asking.read_answers()
     assert await asyncio.gather(*asked[1:]) == ["no"] * 39
     await there.worker.end(taken)
 
@@ -458,7 +456,7 @@ async def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(the
         with pytest.raises(NotFound, match="or it was answered"):
             await there.questions.answer(question.id, answer)
         assert there.questions.pending() == []
-        asking.read_answers()
+        await asking.read_answers()
         return await task
 
     assert await answered(person.clarify("Which?", ["red"]), "blue") == "blue"

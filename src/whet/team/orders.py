@@ -131,7 +131,7 @@ def ask(connection: apsw.Connection, mark: TurnMark, question_id: str, body: str
 
 
 _ASKED = """
-SELECT q.id, q.body FROM team_questions q JOIN team_turns t ON t.id = q.turn AND t.attempts = q.attempts
+SELECT q.body FROM team_questions q JOIN team_turns t ON t.id = q.turn AND t.attempts = q.attempts
 WHERE q.answer IS NULL AND q.until > now() AND t.state = 'running' AND t.lease_until > now()
 """
 
@@ -143,25 +143,22 @@ SELECT id, answer FROM team_questions WHERE id = ANY (CAST(? AS text[])) AND ans
 
 def open_questions(connection: apsw.Connection) -> list[str]:
     """Return the open questions, the oldest first, except those of workers whose lease has run out."""
-    return [body for _, body in connection.execute(f"{_ASKED} ORDER BY q.until").fetchall()]
+    return [body for (body,) in connection.execute(f"{_ASKED} ORDER BY q.until").fetchall()]
 
 
 def question(connection: apsw.Connection, question_id: str) -> str | None:
     """Return an open question, or None if it is not open."""
     row = connection.execute(f"{_ASKED} AND q.id = ?", (question_id,)).fetchone()
-    return None if row is None else row[1]
+    return None if row is None else row[0]
 
 
 def answer(connection: apsw.Connection, question_id: str, reply: str) -> bool:
-    """Answer a question. Return False if it is no longer open."""
+    """Answer a question, under the lock of its scope. Return False if it is no longer open."""
     if question(connection, question_id) is None:
         return False
-    connection.execute(
-        "UPDATE team_questions SET answer = ? WHERE id = ? AND answer IS NULL", (reply, question_id)
-    )
-    is_first = bool(connection.changes())
+    connection.execute("UPDATE team_questions SET answer = ? WHERE id = ?", (reply, question_id))
     connection.execute("SELECT pg_notify(?, ?)", (ORDERS, ""))
-    return is_first
+    return True
 
 
 def answers(connection: apsw.Connection, question_ids: Sequence[str]) -> list[tuple[str, str]]:
