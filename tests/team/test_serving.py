@@ -31,7 +31,7 @@ from whet.serve import team_feed, team_turns
 from whet.serve.questions import QuestionReply
 from whet.serve.team_feed import TeamFeeds
 from whet.serve.team_questions import TeamQuestions, WorkerQuestions
-from whet.serve.team_turns import TeamTurns, turns_of_team
+from whet.serve.team_turns import TeamTurns
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError
 from whet.store.jobs import QueuedJob
@@ -133,7 +133,7 @@ def there(
         work = tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
-        turns = turns_of_team(SessionHost(app.sessions, people), SystemClock(), 0.05, 45.0)
+        turns = TeamTurns(SessionHost(app.sessions, people), SystemClock(), 0.05, 45.0)
         turns.start()
         try:
             serving = Serving(turns)

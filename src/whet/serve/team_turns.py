@@ -35,23 +35,18 @@ NO_WORKER_S = 5.0
 
 
 class TeamTurns(Turns):
-    """Runs turns on a team's workers."""
+    """Queues this process's turns for a team's workers."""
 
-    def __init__(
-        self,
-        hosted: SessionHost,
-        feeds: TeamFeeds,
-        questions: TeamQuestions,
-        clock: Clock,
-        database: TeamDatabase,
-    ) -> None:
-        super().__init__(hosted, feeds, questions, clock)
-        self._team_feeds = feeds
+    def __init__(self, hosted: SessionHost, clock: Clock, beat_s: float, answer_wait_s: float) -> None:
+        database = hosted.services.database
+        assert isinstance(database, TeamDatabase)  # made only for a team's database
+        questions = TeamQuestions(database, clock, answer_wait_s)
+        self._team_feeds = TeamFeeds(database, beat_s)
+        super().__init__(hosted, self._team_feeds, questions, clock)
         self._database = database
         self._queue = DatabaseQueue(database)
-        self._notices = Notices(
-            database, {NEWS: feeds.handle_notification, ORDERS: questions.handle_notification}
-        )
+        hear = {NEWS: self._team_feeds.handle_notification, ORDERS: questions.handle_notification}
+        self._notices = Notices(database, hear)
         self._is_ending = False
 
     def start(self) -> None:
@@ -221,11 +216,3 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
 def _cancelling(session_id: str) -> ScopedWork:
     """Return the work that cancels a session's turns."""
     return ScopedWork(session_id, lambda db: orders.cancel(db, session_id))
-
-
-def turns_of_team(hosted: SessionHost, clock: Clock, beat_s: float, answer_wait_s: float) -> TeamTurns:
-    """Return the runner that queues this process's turns for a team's workers."""
-    database = hosted.services.database
-    assert isinstance(database, TeamDatabase)  # called only for a team's database
-    questions = TeamQuestions(database, clock, answer_wait_s)
-    return TeamTurns(hosted, TeamFeeds(database, beat_s), questions, clock, database)
