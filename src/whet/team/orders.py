@@ -12,6 +12,7 @@ from typing import NamedTuple
 import apsw
 
 from whet.contract.errors import StoreBusy
+from whet.store.jobs import QueuedJob
 from whet.team.events import TurnMark, write_end
 from whet.team.notices import ENDED, ORDERS
 from whet.team.taking import PLACE
@@ -92,14 +93,15 @@ JOIN team_turns t ON t.id = p.id LEFT JOIN team_said s ON s.turn = p.id AND s.id
 """
 
 
-def mark_read(connection: apsw.Connection, number: int) -> None:
-    """Delete a message that this transaction stores in the transcript.
+def mark_read(connection: apsw.Connection, number: int) -> Sequence[QueuedJob]:
+    """Delete a message that this transaction stores in the transcript, and return no jobs.
 
     Raises StoreBusy if another worker has already done so.
     """
     connection.execute("DELETE FROM team_said WHERE id = ?", (number,))
     if not connection.changes():
         raise StoreBusy("this was read by another worker", hint="it is in the transcript")
+    return ()
 
 
 def cancel(connection: apsw.Connection, session_id: str) -> bool:
