@@ -122,8 +122,6 @@ def grant_agent_role(url: str, *, create: bool) -> list[str]:
 
 
 def init(url: str) -> list[str]:
-    """Set up the database, or bring it up to date, close it to roles without rights of their own in it, and
-    return the names of the applied steps. Raises StoreError."""
-    applied_names = use_once(url, lambda raw: schema.init(raw, STEPS))
-    use_once(url, schema.revoke_public)
-    return applied_names
+    """Set up the database, or bring it up to date, and return the names of the applied steps. Raises
+    StoreError."""
+    return use_once(url, lambda raw: schema.init(raw, STEPS))
