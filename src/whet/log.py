@@ -37,6 +37,9 @@ SHAPES = (
     r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
 )
+WAITS = "whet.waits"
+"""The logger of lines that a person at a terminal must see while they wait."""
+_QUIET_S = 30.0
 MIN_KEY_CHARS = 15
 _URL_SAFE = str.maketrans("+/", "-_")
 _protected: set[str] = set()
@@ -139,6 +142,25 @@ class _LogFile(logging.Handler):
         except OSError:
             self._file = None  # the disk is full: the last records are lost
         super().close()
+
+
+class _Lines(logging.Handler):
+    """Shows lines about waits, at most one in half a minute: several threads may wait for the same."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        super().__init__()
+        self._say = say
+        self._quiet_until_s = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.created >= self._quiet_until_s:
+            self._quiet_until_s = record.created + _QUIET_S
+            self._say(f"{mask(record.getMessage())}\n")
+
+
+def show_waits(say: Callable[[str], object]) -> None:
+    """Pass the lines about waits of this process to `say`, on the threads that wait, besides the log."""
+    logging.getLogger(WAITS).handlers[:] = [_Lines(say)]
 
 
 def start_logging(folder: Path) -> None:

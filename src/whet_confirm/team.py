@@ -20,10 +20,9 @@ from whet.postgres import roles
 from whet.postgres.commits import COMMIT
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import hide_password
-from whet.postgres.lane import Round, TeamLane
+from whet.postgres.lane import TeamLane
 from whet.postgres.pool import ConnectionPool, use_once
 from whet.postgres.rows import StatementRows
-from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
 from whet.sqlite.lane import Work as QueuedWork
 from whet_confirm import team_schema
@@ -127,10 +126,11 @@ class SealedPostgres(PostgresConnection):
                 self._note(NotedRow(table, None if is_new else cells, cells if is_new else None))
 
 
-class _Sealing(Round):
+class _SealingLane(TeamLane):
     """Locks the tail before a batch, and seals the batch at its end."""
 
-    def __init__(self, database: TeamConfirmDatabase) -> None:
+    def __init__(self, database: TeamConfirmDatabase, url: str, patience_s: float) -> None:
+        super().__init__(database.open_writer, url, patience_s)
         self._database = database
 
     def begin(
@@ -158,9 +158,9 @@ class TeamConfirmDatabase(ConfirmDatabase):
         self.path: Path = Path(hide_password(url))
         self._pool = ConnectionPool(url, team_schema.SEARCH_PATH, patience_s)
         self._writer: SealedPostgres | None = None
-        lane = TeamLane(self._open_writer, url, patience_s, _Sealing(self))
+        lane = _SealingLane(self, url, patience_s)
         self._lane = lane  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
-        self._gather: WriteBatcher | None = None
+        self._batchers = {}
         self._closed = False
         self.wall: Callable[[], float] = self._now_s
 
@@ -180,10 +180,6 @@ class TeamConfirmDatabase(ConfirmDatabase):
         """Return the connection as the writing one."""
         assert isinstance(connection, SealedPostgres)  # the lane gets no others
         return connection
-
-    def write_now(self, work: Work[T]) -> T:
-        """Write and wait; for synchronous callers."""
-        return self.submit(work).result()
 
     def read_now(self, work: Work[T]) -> T:
         """Read on the caller's thread, from one consistent state. Raises StoreError."""
@@ -211,7 +207,8 @@ class TeamConfirmDatabase(ConfirmDatabase):
         self._lane.close()
         self._pool.close()
 
-    def _open_writer(self) -> PostgresConnection:
+    def open_writer(self) -> PostgresConnection:
+        """Open the connection that writes. Raises psycopg.Error."""
         connection = SealedPostgres(self._pool.open_raw(), self._pool.texts)
         if self._writer is not None:
             connection.sealer.use_keys_of(self._writer.sealer)

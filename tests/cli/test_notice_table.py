@@ -113,7 +113,7 @@ MAKERS = {
     "mcp/servers.py": (2, 3, "a server without tools"),
     "plugins/tool_hooks.py": (1, 1, "a plugin that does not run may have been a safeguard"),
     "rewind/recordings.py": (1, 1, "a step that can't be taken back"),
-    "serve/team_turns.py": (0, 2, "the turn's own end follows"),
+    "serve/team_turns.py": (1, 3, "who waits for a worker must know; the turn's own end follows an error"),
     "serve/turns.py": (0, 1, "the turn's own end follows"),
 }
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from tests.support import each
-from whet.contract.events import Event, TextDelta
+from whet.contract.events import TextDelta
 from whet.contract.messages import Usage
 from whet.serve.board import charts, shown
 from whet.serve.board.charts import Bar, Dot, Spot, Tick
-from whet.serve.feed import Feed, is_too_much
-from whet.serve.team_feed import EventRow, TeamFeed
+from whet.serve.feed import Feed, FeedEvent, is_too_much
+from whet.serve.team_feed import EventRow
 from whet.stats import Interval
 from whet.store.costs import Spending
 
@@ -228,62 +228,56 @@ def heard(feed: Feed, number: int) -> list[str]:
     ]
 
 
+def events(numbers: Iterable[int]) -> list[FeedEvent]:
+    return [FeedEvent(number, "text_delta", b'{"type":"text_delta","text":"x"}') for number in numbers]
+
+
+def filled(feed: Feed, numbers: Iterable[int]) -> Feed:
+    for event in events(numbers):
+        feed.add(event)
+    return feed
+
+
 def test_a_feed_is_gone_on_with_where_a_listener_was() -> None:
-    told: list[Event] = []
-    feed = Feed("f", told.append)
-    for number in range(3):
-        feed.add(TextDelta(str(number)))
-    assert len(told) == 3 and feed.last_id == "f-3"
-    assert feed.after("") == (4, False) and feed.after("f-3") == (4, False)
-    assert feed.after("f-1") == (2, False)
-    assert feed.after("f-0") == (1, False)
-    for other in ("f-4", "g-1", "nonsense", "f-", "f-1x"):
-        assert feed.after(other) == (1, True)
-    assert heard(feed, 2) == ["f-2", "f-3"] and heard(feed, 4) == [] and feed.since(1)[1] == 4
+    feed = filled(Feed("f"), range(1, 4))
+    assert feed.last_id == "f-3" and feed.after("") == feed.after("f-3") == (3, False)
+    assert feed.after("f-1") == (1, False)
+    assert feed.after("f-0") == (0, False)
+    for other in ("g-1", "nonsense", "f-", "f-1x"):
+        assert feed.after(other) == (0, True)
+    assert feed.after("f-4") == (4, False), "another process may have sent what this one has not read yet"
+    assert heard(feed, 1) == ["f-2", "f-3"] and heard(feed, 3) == [] and feed.since(0)[1] == 3
 
 
 def test_a_feed_keeps_the_newest_and_says_what_is_gone() -> None:
-    feed = Feed("f", lambda event: None)
-    for number in range(4_002):
-        feed.add(TextDelta(str(number)))
-    assert feed.after("f-1") == (3, True) and feed.after("f-2") == (3, False)
-    assert heard(feed, 2)[:2] == ["gap", "f-3"] and heard(feed, 3)[0] == "f-3"
-    assert feed.size_bytes == len(feed.since(3)[0])
+    feed = filled(Feed("f"), range(1, 4_003))
+    assert feed.after("f-1") == (2, True) and feed.after("f-2") == (2, False) and feed.start == 2
+    assert heard(feed, 1)[:2] == ["gap", "f-3"] and heard(feed, 2)[0] == "f-3"
+    assert feed.size_bytes == len(feed.since(2)[0])
     assert not is_too_much(range(4_000), 2_000_000) and is_too_much(range(2), 2_000_001)
     assert is_too_much(range(4_001), 1) and not is_too_much(range(1), 9_000_000)
 
 
-def rows(ids: Sequence[int]) -> list[EventRow]:
-    return [EventRow(id_, "s", "t", '{"type":"text_delta","text":"x"}') for id_ in ids]
-
-
 def test_a_team_feed_has_the_rows_after_its_start_and_takes_earlier_ones() -> None:
-    feed = TeamFeed(5)
+    feed = Feed("team", 5)
     assert feed.last_id == "team-5" and feed.since(5) == (b"", 5)
-    for row in rows([7, 9]):
-        feed.add_row(row)
+    filled(feed, [7, 9])
     assert feed.after("") == (9, False) and feed.after("team-7") == (7, False)
     assert feed.after("team-5") == (5, False) and feed.after("team-4") == (5, True)
     assert feed.after("nonsense") == feed.after("f-7") == (5, True)
     assert heard(feed, 5) == ["team-7", "team-9"] and heard(feed, 7) == ["team-9"] == heard(feed, 8)
     assert heard(feed, 4) == ["gap", "team-7", "team-9"]
-    feed.begin_at(1, rows([2, 4, 7]))
+    feed.begin_at(1, events([2, 4, 7]))
     assert heard(feed, 1) == ["team-2", "team-4", "team-7", "team-9"] and feed.start == 1
     feed.begin_at(3, [])
     assert feed.start == 1 and feed.size_bytes == len(feed.since(1)[0])
 
 
-def test_a_team_feed_forgets_the_oldest_and_begins_after_them() -> None:
-    feed = TeamFeed(0)
-    for row in rows(range(1, 4_003)):
-        feed.add_row(row)
-    assert feed.start == 2 and heard(feed, 2)[0] == "team-3" and heard(feed, 1)[:2] == ["gap", "team-3"]
-    assert feed.size_bytes == len(feed.since(2)[0])
-
-
 def test_a_row_that_says_that_something_is_missing_is_no_event() -> None:
     gap = EventRow(1, "s", "t", '{"type":"gap"}')
-    assert gap.event is None and rows([1])[0].event == TextDelta("x")
-    feed = TeamFeed(0)
-    feed.add_row(gap)
+    assert gap.event is None and EventRow(1, "s", "t", '{"type":"text_delta","text":"x"}').event == TextDelta(
+        "x"
+    )
+    feed = Feed("team")
+    feed.add(gap.feed_event)
     assert feed.since(0)[0] == b'id: team-1\nevent: gap\ndata: {"type":"gap"}\n\n'

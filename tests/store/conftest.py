@@ -61,7 +61,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path, clock: StoreClock) -> Ite
     cluster = shared()
     url = cluster.database()
     if "still_time" in request.fixturenames:
-        with closing(connect(url, timeout_s=10)) as raw:
+        with closing(connect(url)) as raw:
             for statement in _STANDS_STILL:
                 raw.execute(statement)
     database = TeamDatabase.open_url(url)

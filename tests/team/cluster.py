@@ -66,7 +66,7 @@ class Cluster:
         self._made: list[str] = []
         self._free: list[str] = []
         self._create(self._template, "template0 LOCALE 'C.UTF-8'")
-        with connect(self.url_of(self._template), timeout_s=30) as connection:
+        with connect(self.url_of(self._template)) as connection:
             schema.init(connection, STEPS)
             self._shape = connection.execute(_SHAPE.encode()).fetchall()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tests.team.cluster import Cluster
 from tests.team.processes import environment, start, worker
 from tests.team.test_soak import check, own_cluster, script_of
 from tests.team.test_workers import ask, has_ended, opened
+from whet.contract.errors import StoreError
 from whet.store.team import TeamDatabase
 from whet.team.queue import DatabaseQueue
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -207,6 +209,29 @@ def test_a_read_that_waits_for_the_database_logs_why(url: str, caplog: pytest.Lo
             wait_until(lambda: "waiting up to 30 s: the team's database" in caplog.text)
             admin.execute(f"ALTER ROLE {reader} CONNECTION LIMIT -1".encode())
             assert waiting.result(60) == 0
+
+
+def test_who_reads_while_the_database_is_silent_sees_why_after_a_second(
+    url: str, given: dict[str, str], tmp_path: Path
+) -> None:
+    assert "hello\n" in start(["chat", "-q", "hello"], given, tmp_path).communicate(timeout=60)[0]
+    with as_admin(url) as admin:
+        with admin.transaction():
+            admin.execute("LOCK TABLE sessions")
+            asking = start(["chat", "-c", "-q", "again"], given, tmp_path)
+            line = next(line for line in output_of(asking) if line.startswith("waiting"))
+            assert re.fullmatch(r"waiting: the team's database postgresql://\S+ does not answer\n", line)
+        assert "again\n" in asking.communicate(timeout=60)[0]
+
+
+def test_who_connects_to_a_silent_server_sees_why_after_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        url = f"postgresql://whet@127.0.0.1:{server.getsockname()[1]}/whet"
+        opening = pool.submit(TeamDatabase.open_url, url)
+        wait_until(lambda: "does not answer" in caplog.text)
+        server.accept()[0].close()
+        with pytest.raises(StoreError, match="can't reach the team's database"):
+            opening.result(60)
 
 
 @contextmanager

@@ -115,7 +115,7 @@ class Primary:
 
     def __init__(self) -> None:
         self.server, self.port = TrialServer(connections=200), 0
-        with connect(self.server.url, timeout_s=10) as admin:
+        with connect(self.server.url) as admin:
             schema.init(admin, STEPS)
         self._follow()
 
@@ -125,7 +125,7 @@ class Primary:
         self._set_standby("*")
 
     def _set_standby(self, names: str) -> None:
-        with connect(self.server.url, timeout_s=10) as admin:
+        with connect(self.server.url) as admin:
             admin.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'".encode())
             admin.execute("SELECT pg_reload_conf()")
 

@@ -92,14 +92,14 @@ def test_two_services_decide_and_use_up_each_request_once(where):
     with opened(where) as one, opened(where) as two:
         asyncio.run(go(one, two))
         assert verified(one, where) == ()
-        with closing(connect(where.url, timeout_s=10)) as admin:
+        with closing(connect(where.url)) as admin:
             notes = admin.execute(b"SELECT count(*) FROM whet_confirm_noted.requests").fetchone()
         assert notes == (0,)
 
 
 @pytest.mark.slow
 def test_what_somebody_else_changes_is_found_and_never_sealed(where):
-    with opened(where) as service, closing(connect(where.url, timeout_s=10)) as admin:
+    with opened(where) as service, closing(connect(where.url)) as admin:
         asyncio.run(service.submit(AGENT, Submission("act", "d")))
         admin.execute(b"UPDATE whet_confirm.requests SET status = 'approved', resolved_by = 'mallory'")
         assert verified(service, where) != ()

@@ -28,7 +28,7 @@ def database(url: str) -> Iterator[TeamDatabase]:
 @pytest.fixture
 def other(url: str, database: TeamDatabase) -> Iterator[Any]:
     """Another process's connection, in whose transaction something has happened."""
-    with closing(connect(url, timeout_s=10)) as raw:
+    with closing(connect(url)) as raw:
         raw.execute("BEGIN")
         yield PostgresConnection(raw, {})
 

@@ -34,7 +34,7 @@ class Pair:
 
     def start(self) -> str:
         """Start both and return the address of whichever can be written."""
-        with closing(connect(self.primary.url, timeout_s=10)) as admin:
+        with closing(connect(self.primary.url)) as admin:
             schema.init(admin, STEPS)
         self.replica = TrialServer(syncs=True, primary=self.primary)
         hosts = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.replica.port}"
@@ -43,10 +43,10 @@ class Pair:
     def stall(self) -> None:
         """Cut the replica off once it has everything so far; from here on the primary waits for it."""
         assert self.replica is not None
-        with closing(connect(self.primary.url, timeout_s=10)) as admin:
+        with closing(connect(self.primary.url)) as admin:
             row = admin.execute("SELECT pg_current_wal_lsn()::text").fetchone()
             assert row is not None
-            with closing(connect(self.replica.url, timeout_s=10)) as there:
+            with closing(connect(self.replica.url)) as there:
                 has_it = "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn"
                 wait_until(lambda: there.execute(has_it, (row[0],)).fetchone() == (True,))
                 there.execute("ALTER SYSTEM SET primary_conninfo = ''")
@@ -59,7 +59,7 @@ class Pair:
             wait_until(lambda: admin.execute("SHOW synchronous_standby_names").fetchone() == ("*",))
 
     def wait_for_commit(self) -> None:
-        with closing(connect(self.primary.url, timeout_s=10)) as admin:
+        with closing(connect(self.primary.url)) as admin:
             wait_until(lambda: admin.execute(_STALLED).fetchone() == (1,))
 
     def fail_over(self, until_number: int) -> None:
@@ -68,7 +68,7 @@ class Pair:
         assert self.replica is not None
         self.primary.control("-m", "immediate", "-w", "stop")
         self.replica.control("-w", "promote")
-        with closing(connect(self.replica.url, timeout_s=10)) as admin:
+        with closing(connect(self.replica.url)) as admin:
             admin.execute("SET default_transaction_read_only = off")
             admin.execute("CREATE TABLE others (number BIGINT)")
             while True:

@@ -234,19 +234,22 @@ def test_a_turn_is_not_taken_over_while_another_process_holds_its_session(team):
 @pytest.mark.slow
 def test_a_person_with_too_many_waiting_turns_is_refused_and_others_are_not(team, monkeypatch):
     monkeypatch.setattr(queue, "MAX_WAITING", 2)
-    team.add_session("a", "ann")
-    team.add_session("b", "bob")
+    for session_id, person in (("a", "ann"), ("other", "ann"), ("b", "bob")):
+        team.add_session(session_id, person)
     team.ask("t1", "a")
-    team.ask("t2", "a")
+    team.ask("t2", "other")
     with pytest.raises(QueueFull, match="2 turns of yours wait already") as caught:
         team.ask("t3", "a")
     refused = as_api_error(caught.value)
     assert (refused.status, refused.code) == (429, "queue_full")
     team.ask("t4", "b")
     places = [
-        team.database.read_now(lambda db, turn=turn: orders.find_waiting(db, turn)) for turn in ("t2", "t4")
+        team.database.read_now(lambda db, turn=turn: orders.describe_wait(db, turn)) for turn in ("t2", "t4")
     ]
-    assert places == [("", 3), ("", 2)]
+    assert places == [
+        "no worker runs this turn or another one (place 3 of the queue)",
+        "no worker runs this turn or another one (place 2 of the queue)",
+    ]
 
 
 @pytest.mark.slow
@@ -299,7 +302,7 @@ def test_a_turn_that_is_queued_while_another_one_ends_is_the_next(url: str, team
     team.ask("first", "a")
     (taken,) = team.take()
     later = AskedTurn("later", "a", "x")
-    with closing(connect(url, timeout_s=10)) as raw, psycopg.connect(url, autocommit=True) as admin:
+    with closing(connect(url)) as raw, psycopg.connect(url, autocommit=True) as admin:
         worker = PostgresConnection(raw, {})
         worker.begin()
         rows = team.queue.end(worker, taken, "answered", "")  # pyright: ignore[reportArgumentType] as a work's

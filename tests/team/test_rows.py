@@ -21,7 +21,7 @@ REMOVE = "DELETE FROM moved WHERE name = ?"
 
 @pytest.fixture
 def connection(url: str) -> Iterator[PostgresConnection]:
-    with closing(connect(url, timeout_s=10)) as raw:
+    with closing(connect(url)) as raw:
         yield PostgresConnection(raw, {})
 
 

@@ -33,7 +33,7 @@ LOWEST = (COUNT - NEWEST + 2) << rows.SEQ_BITS
 def large(db: TeamDatabase, url: str) -> TeamDatabase:
     """Twelve thousand messages: every one says apple, each second one pear, the oldest one plum and fig.
     Quill stands in the last that is read with the newest, quilt in the one right before it."""
-    with connect(url, timeout_s=10) as admin:
+    with connect(url) as admin:
         words = (
             f"CASE WHEN n = 1 THEN 'appl:1 plum:2 fig:3' WHEN n = {COUNT - NEWEST + 1} THEN 'quill:1'"
             " WHEN n % 2 = 0 THEN 'appl:1 pear:2' ELSE 'appl:1' END"
@@ -104,7 +104,7 @@ def test_an_expression_in_the_words_of_the_server(expression: str, meant: str) -
 def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDatabase, url: str) -> None:
     """Every fiftieth of the older half says quince, with apple, which stands everywhere; two say quince
     alone: the last that is read with the newest, and the one before it."""
-    with connect(url, timeout_s=10) as admin:
+    with connect(url) as admin:
         said = f"(id >> {rows.SEQ_BITS}) % 50 = 3 AND id >> {rows.SEQ_BITS} < {COUNT // 2}"
         admin.execute(f"UPDATE message_words SET words = 'appl:1 quinc:2' WHERE {said}".encode())
         alone = f"id BETWEEN {LOWEST} - 1 AND {LOWEST}"
@@ -129,7 +129,7 @@ def test_a_word_that_was_common_long_ago_is_found_below_the_newest_rows(
     large: TeamDatabase, url: str
 ) -> None:
     """The older half says quince: as many as are looked for among the newest, where nobody says it now."""
-    with connect(url, timeout_s=10) as admin:
+    with connect(url) as admin:
         said = f"id >> {rows.SEQ_BITS} < {COUNT // 2 + 2}"
         admin.execute(f"UPDATE message_words SET words = 'appl:1 quinc:2' WHERE {said}".encode())
         admin.execute("ANALYZE message_words")
@@ -158,7 +158,7 @@ def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
     db.write_now(put)
     ids = f"(key << {rows.SEQ_BITS}) + n"
     mark = f"CASE profile WHEN 'ann' THEN '{profile_mark('ann')}' ELSE '{profile_mark('bob')}' END"
-    with connect(url, timeout_s=10) as admin:
+    with connect(url) as admin:
         admin.execute(
             f"INSERT INTO message_words SELECT {ids}, ({mark} || ':1 appl:2')::tsvector"
             " FROM sessions, generate_series(1, 100) n".encode()

@@ -31,7 +31,7 @@ from whet.serve import team_feed, team_turns
 from whet.serve.questions import QuestionReply
 from whet.serve.team_feed import TeamFeeds
 from whet.serve.team_questions import TeamQuestions, WorkerQuestions
-from whet.serve.team_turns import TeamTurns, turns_of_team
+from whet.serve.team_turns import TeamTurns
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError
 from whet.store.jobs import QueuedJob
@@ -106,7 +106,7 @@ class Serving:
 @contextmanager
 def other_process(url: str) -> Generator[PostgresConnection]:
     """Yield a connection as another process of the team has it."""
-    with closing(connect(url, timeout_s=10)) as raw:
+    with closing(connect(url)) as raw:
         yield PostgresConnection(raw, {})
 
 
@@ -133,7 +133,7 @@ def there(
         work = tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
-        turns = turns_of_team(SessionHost(app.sessions, people), SystemClock(), 0.05, 45.0)
+        turns = TeamTurns(SessionHost(app.sessions, people), SystemClock(), 0.05, 45.0)
         turns.start()
         try:
             serving = Serving(turns)
@@ -279,23 +279,39 @@ async def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
     slow = ask(late, third := await there.session())
     await until(lambda: bool(late))
     hint, line = "start one that can: whet worker --turns 8", "no worker has room for this turn yet"
-    told = [Notice(f"{line} (place {place} of the queue); {hint}") for place in (1, 2)]
+    told = [Notice(f"{line} (place {place} of the queue); {hint}", must_show=True) for place in (1, 2)]
     assert (ran, kept, late) == ([], told[:1], told[1:])
     given = [taken, there.worker.take(), there.worker.take()]
     assert [one.session_id for one in given] == [first, second, third]
     for one, task in zip(given, (running, waiting, slow), strict=True):
         assert await there.worker.end(one) == await task
-    again = ask(words := list[Event](), fourth := await there.session())
-    await until(lambda: there.states(fourth) == ["waiting"])
+    monkeypatch.setattr(team_turns, "NO_WORKER_S", 1e9)
+    fourth = await there.session()
+    again = await there.turns.begin(fourth, TurnInput("no request waits for it"))
+    await there.turns.begin(fourth, TurnInput("it waits for that"))
     other = there.worker.take()
     await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
-    await until(lambda: bool(words))
-    assert words == [Notice(f"it has no such folder; {hint}")]
+    monkeypatch.setattr(team_turns, "NO_WORKER_S", 0.05)
+    await listened(there.feeds, fourth, "team-0", "no such folder")
+    words = [*told, Notice(f"it has no such folder; {hint}")]
+    assert await noted(there, first, second, third, fourth) == [Notice(event.text) for event in words]
     await there.worker.end(there.worker.take())
     await again
 
 
 # What is kept of a session's events in this process.
+
+
+async def noted(there: Serving, *session_ids: str) -> list[Notice]:
+    """Give the notices that the listeners of sessions hear."""
+    await there.feeds.aclose()
+    rows = there.database.read_now(
+        lambda db: db.execute("SELECT session, body FROM team_events ORDER BY id").fetchall()
+    )
+    events: list[Event] = [
+        msgspec.json.decode(body, type=Event) for name, body in rows if name in session_ids
+    ]
+    return [event for event in events if isinstance(event, Notice)]
 
 
 async def listened(feeds: TeamFeeds, session_id: str, last_id: str, until: str) -> list[str]:
@@ -410,17 +426,15 @@ async def test_an_answer_that_comes_during_a_look_is_found(there: Serving) -> No
     await until(lambda: len(there.questions.pending()) == len(asked))
     pending = there.questions.pending()
     (first,) = (one for one in pending if one.subject.startswith("0?"))
-    for _ in range(5):  # the look reads the first answer long before the last
-        asking.read_answers()
-        await asyncio.sleep(0)
+    looks = [asyncio.ensure_future(asking.read_answers()) for _ in range(5)]
     assert await there.questions.answer(first.id, "yes") == first
-    asking.read_answers()
+    await asyncio.gather(asking.read_answers(), *looks)
     async with asyncio.timeout(WAIT_S):
         assert await asked[0] == "yes"
     for one in pending:
         if one != first:
             await there.questions.answer(one.id, "no")
-    asking.read_answers()
+    await asking.read_answers()
     assert await asyncio.gather(*asked[1:]) == ["no"] * 39
     await there.worker.end(taken)
 
@@ -442,7 +456,7 @@ async def test_a_question_of_a_worker_is_answered_at_the_process_that_serves(the
         with pytest.raises(NotFound, match="or it was answered"):
             await there.questions.answer(question.id, answer)
         assert there.questions.pending() == []
-        asking.read_answers()
+        await asking.read_answers()
         return await task
 
     assert await answered(person.clarify("Which?", ["red"]), "blue") == "blue"

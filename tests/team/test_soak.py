@@ -353,7 +353,7 @@ def failover(folder: Path, turns: int) -> None:
     replica: TrialServer | None = None
     try:
         replica = TrialServer(syncs=True, primary=primary)
-        with connect(primary.url, timeout_s=10) as admin:
+        with connect(primary.url) as admin:
             schema.init(admin, STEPS)
             admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             admin.execute("SELECT pg_reload_conf()")
@@ -364,7 +364,7 @@ def failover(folder: Path, turns: int) -> None:
         def die() -> None:
             primary.control("-m", "immediate", "-w", "stop")
             there.control("-w", "promote")
-            with connect(there.url, timeout_s=10) as admin:
+            with connect(there.url) as admin:
                 admin.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
                 admin.execute("SELECT pg_reload_conf()")
 

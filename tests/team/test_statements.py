@@ -83,7 +83,7 @@ def known(node: ast.expr, module: ModuleType, local: dict[str, object]) -> objec
 @pytest.fixture(scope="module")
 def understood() -> Iterator[PostgresConnection]:
     cluster: Cluster = importlib.import_module("tests.team.cluster").shared()
-    with closing(connect(cluster.database(), timeout_s=10)) as raw:
+    with closing(connect(cluster.database())) as raw:
         team_schema.init(raw)
         raw.execute(f"SET search_path = {team_schema.HOME}, public, {team_schema.NOTED}".encode())
         yield PostgresConnection(raw, {})

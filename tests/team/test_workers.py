@@ -158,6 +158,22 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
 
 
 @pytest.mark.slow
+def test_who_asks_a_team_without_a_worker_reads_how_to_help_and_then_the_answer(url, tmp_path):
+    with PracticeServer() as server, ExitStack() as stack:
+        given = environment(url, tmp_path / "home", server, "practice-echo")
+        asking = stack.enter_context(start(["team", "ask", "hello"], given, tmp_path))
+        stack.callback(asking.kill)
+        assert output_of(asking).readline() == (
+            "no worker runs this turn or another one (place 1 of the queue);"
+            " start one that can: whet worker --turns 8\n"
+        )
+        hurried = start(["team", "ask", "at once", "--timeout", "0"], given, tmp_path)
+        assert "no answer within 0 s: no worker runs" in hurried.communicate(timeout=60)[0]
+        stack.enter_context(worker(given, tmp_path))
+        assert output_of(asking).readline() == "hello\n"
+
+
+@pytest.mark.slow
 def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
     """A folder that is on one machine only: others leave its turns alone, and say why."""
     there = tmp_path / "there"
@@ -171,7 +187,7 @@ def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
         lines = iter(output_of(one).readline, "")  # the first may warn of the role's rights
         said = next((line for line in lines if "left: " in line), "")
         assert f"left: the workspace {there} is not on worker" in said
-        wait_until(lambda: str(there) in str(db.read_now(lambda c: orders.find_waiting(c, turn_id))))
+        wait_until(lambda: str(there) in str(db.read_now(lambda c: orders.describe_wait(c, turn_id))))
         other, _ = ask(db, queue, "goes on")
         wait_until(lambda: has_ended(queue, other), 60)
         assert not has_ended(queue, turn_id)

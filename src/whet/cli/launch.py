@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -111,13 +112,25 @@ async def start_app(
     if not workspace.is_dir():
         raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
     secrets = load_secrets(options.home, os.environ)
-    wait = partial(_wait_for_servers, say or sys.stderr.write) if sys.stderr.isatty() else None
+    write = say or sys.stderr.write
+    wait = partial(_wait_for_servers, write) if sys.stderr.isatty() else None
     log.start_logging(options.home.logs)  # otherwise a plugin's traceback would go to the terminal
+    log.show_waits(partial(_say_here, write, asyncio.get_running_loop(), threading.get_ident()))
     app = await App.start(options.home, settings, secrets, person, workspace, wait=wait)
     # imports and start-up create objects that live until the end; the collector need not scan them
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     return app
+
+
+def _say_here(
+    say: Callable[[str], object], loop: asyncio.AbstractEventLoop, loop_thread: int, line: str
+) -> None:
+    """Say a line on the loop's thread: at once if that thread waits itself, as it then draws nothing else."""
+    if threading.get_ident() == loop_thread:
+        say(line)
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(say, line)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from whet.config.paths import Home
-from whet.contract.errors import ConfigError, NotFound
+from whet.contract.errors import NotFound
 from whet.contract.texts import plural
 from whet.postgres.driver import has_password, hide_password, needs_driver
-from whet.store.database import read_team_url
+from whet.store.database import check_team_url, read_team_url
 from whet.terminal.output import emit, home_and_json
 from whet.terminal.wording import cut, printable
 
@@ -36,13 +36,14 @@ def init(home: Home, url: str, create: bool, as_json: bool) -> None:
 
     Put a password into ~/.pgpass or PGPASSWORD, not into URL.
     """
+    check_team_url(url, "that")
     with needs_driver():
         from whet.store.team import grant_agent_role  # noqa: PLC0415 - brings psycopg, an extra
         from whet.store.team import init as set_up  # noqa: PLC0415 - as above
         from whet_confirm.team import grant_confirm_role  # noqa: PLC0415 - as above
         from whet_confirm.team import init as set_up_confirm  # noqa: PLC0415 - as above
 
-        done, confirm_done = set_up(_check_url(url)), set_up_confirm(url)
+        done, confirm_done = set_up(url), set_up_confirm(url)
         grants = [*grant_agent_role(url, create=create), *grant_confirm_role(url, create=create)]
     result = f"applied {plural(len(done), 'step')}" if done else "is up to date"
     lines = [f"the team's database {result}"]
@@ -130,11 +131,3 @@ def _format_status(stats: TeamStatus) -> list[str]:
         *([f"set aside  {plural(stats.aside, 'turn')}: whet team aside"] if stats.aside else []),
         f"clock      {round(stats.clock_off_s, 1) + 0.0:+.1f} s against this machine's",
     ]
-
-
-def _check_url(url: str) -> str:
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise ConfigError(
-            "that is not the address of a PostgreSQL database", hint="write postgresql://user@host/database"
-        )
-    return url

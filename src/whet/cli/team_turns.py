@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import statistics
@@ -40,6 +41,7 @@ from whet.terminal.output import emit_json
 from whet.terminal.wording import printable
 
 _MAX_EXIT_S = 2.0
+_QUIET_S = 2.0
 _PROBES = 5
 _MIN_ANSWERS_PER_LEASE = 8
 
@@ -216,7 +218,10 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
 
 
 async def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) -> EndedTurn:
-    has_news = asyncio.Event()
+    async def read_reason() -> str:
+        return await queue.database.read(lambda db: orders.describe_wait(db, turn_id))
+
+    has_news, quiet_until_s = asyncio.Event(), time.monotonic() + _QUIET_S
     async with aclosing(Notices(queue.database, {ENDED: lambda _: has_news.set()})) as notices:
         notices.start()
         with suppress(TimeoutError):
@@ -226,10 +231,12 @@ async def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) ->
                     ended = await asyncio.to_thread(outcome, queue.database, turn_id)
                     if ended is not None and ended.reason:
                         return ended
+                    if time.monotonic() > quiet_until_s and (reason := await read_reason()):
+                        click.echo(f"{reason}; {orders.START_WORKER}", err=True)
+                        quiet_until_s = math.inf
                     await wait_briefly(has_news)
-    why, place = queue.database.read_now(lambda db: orders.find_waiting(db, turn_id)) or ("", 0)
-    explanation = f" ({why})" if why else f" (place {place} of the queue)" if place else ""
+    reason = await read_reason() or "the turn runs or waits for an earlier one"
     raise StoreError(
-        f"no worker has answered within {timeout_s:g} s{explanation}; the turn stays in the queue",
-        hint="whet team status shows what waits; start one: whet worker --turns 8",
+        f"no answer within {timeout_s:g} s: {reason}",
+        hint=f"the turn stays in the queue, which whet team status shows; {orders.START_WORKER}",
     )

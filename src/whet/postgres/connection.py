@@ -15,6 +15,7 @@ import apsw
 import psycopg
 from psycopg import errors, pq
 from psycopg.adapt import Buffer, Loader
+from psycopg.conninfo import make_conninfo
 
 from whet.contract.errors import StoreBusy
 from whet.postgres.rows import StatementRows, StatementSender, join_rows
@@ -73,22 +74,31 @@ class _NumericLoader(Loader):
         return float(text) if b"." in text or b"N" in text else int(text)
 
 
-def connect(url: str, *, timeout_s: float, options: str = "") -> psycopg.Connection:
+def connect(url: str, options: str = "") -> psycopg.Connection:
     """Open a connection that begins and ends its transactions by statements. Raises psycopg.Error."""
-    raw = psycopg.connect(
+    address = _add_parameters(url, options=options)
+    raw = psycopg.connect(address, autocommit=True, cursor_factory=psycopg.RawCursor)
+    raw.adapters.register_loader("text", _TextLoader)
+    raw.adapters.register_loader("numeric", _NumericLoader)
+    return raw
+
+
+async def connect_async(url: str) -> psycopg.AsyncConnection:
+    """Open a connection for an event loop, without transactions. Raises psycopg.Error."""
+    return await psycopg.AsyncConnection.connect(_add_parameters(url), autocommit=True)
+
+
+def _add_parameters(url: str, **more: str) -> str:
+    """Return an address with parameters by which a lost connection is noticed in seconds."""
+    return make_conninfo(
         url,
-        autocommit=True,
-        connect_timeout=max(2, round(timeout_s)),
-        cursor_factory=psycopg.RawCursor,
-        options=options,
+        connect_timeout=10,
         keepalives_idle=5,
         keepalives_interval=2,
         keepalives_count=3,
         tcp_user_timeout=15_000,
+        **more,
     )
-    raw.adapters.register_loader("text", _TextLoader)
-    raw.adapters.register_loader("numeric", _NumericLoader)
-    return raw
 
 
 class PostgresConnection:

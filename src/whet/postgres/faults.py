@@ -9,6 +9,7 @@ import psycopg
 from psycopg import errors
 
 from whet.contract.errors import ClaimRefused, QueueFull, StoreBusy, StoreError, StoreFull, StoreUnwritable
+from whet.log import WAITS
 from whet.postgres.driver import has_password, hide_password, is_ambiguous
 from whet.sqlite.faults import has_no_descriptors, no_descriptors_error
 
@@ -24,7 +25,7 @@ _REFUSED = re.compile(r"connection failed.*FATAL: +(?!the database system is)", 
 """The server answers, and does not let this role in."""
 _NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection slots")
 _LOG_AT_RUN = 3
-_logger = logging.getLogger("whet.team")
+_waits = logging.getLogger(WAITS)
 
 
 def is_lost(error: BaseException) -> bool:
@@ -47,7 +48,12 @@ def is_away(error: BaseException) -> bool:
 def log_wait(error: psycopg.Error, url: str, patience_s: float, runs: int) -> None:
     """Log the reason for a wait once, when the work has failed for the third time."""
     if runs == _LOG_AT_RUN:
-        _logger.warning("waiting up to %.0f s: %s", patience_s, translate_error(error, url).message)
+        _waits.warning("waiting up to %.0f s: %s", patience_s, translate_error(error, url).message)
+
+
+def log_silence(url: str) -> None:
+    """Log that the server has not answered for a second."""
+    _waits.warning("waiting: the team's database %s does not answer", hide_password(url))
 
 
 def may_run_again(error: BaseException) -> bool:

@@ -37,46 +37,30 @@ _TABLE = re.compile(r"(?:INTO|UPDATE|DELETE FROM) (\w+)")
 _WORD = re.compile(r"\w+")
 
 
-class Round:
-    """Hooks around the functions of a batch."""
-
-    def begin(self, connection: PostgresConnection, row: tuple[str, int], works: Sequence[Work]) -> None:
-        """Wait for the locks of these works, and write the attempt's row."""
-        locks = _list_locks(works)
-        calls = ", ".join(f"pg_advisory_xact_lock{'_shared' * is_shared}(?)" for _, is_shared in locks)
-        connection.execute(_BEGIN.format(locks=calls), (*(number for number, _ in locks), *row))
-
-    def end(self, connection: PostgresConnection) -> None:
-        """Add statements to the transaction before it is committed. Does nothing here."""
-
-    def roll_back(self, connection: PostgresConnection) -> None:
-        """Handle a transaction that was rolled back, or whose end is unknown. Does nothing here."""
-
-
 class TeamLane(GroupLane):
-    """Commits works in the order they were queued, many in one transaction. `around` hooks into batches with
-    functions."""
+    """Commits works in the order they were queued, many in one transaction."""
 
     name = "team-lane"
 
-    def __init__(
-        self,
-        connect: Callable[[], PostgresConnection],
-        url: str,
-        patience_s: float,
-        around: Round | None = None,
-    ) -> None:
+    def __init__(self, connect: Callable[[], PostgresConnection], url: str, patience_s: float) -> None:
         super().__init__()
-        self._around = around or Round()
         self._connect = connect
         self._url = url
         self._patience_s = patience_s
         self._connection: PostgresConnection | None = None
         self._numbers = CommitNumbers()
 
-    def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
-        """Do nothing: the caller's thread must never wait for the network."""
-        return None
+    def begin(self, connection: PostgresConnection, row: tuple[str, int], works: Sequence[Work]) -> None:
+        """Wait for the locks of a batch with functions, and write the attempt's row."""
+        locks = _list_locks(works)
+        calls = ", ".join(f"pg_advisory_xact_lock{'_shared' * is_shared}(?)" for _, is_shared in locks)
+        connection.execute(_BEGIN.format(locks=calls), (*(number for number, _ in locks), *row))
+
+    def end(self, connection: PostgresConnection) -> None:
+        """Add statements to a batch with functions before it is committed. Does nothing here."""
+
+    def roll_back(self, connection: PostgresConnection) -> None:
+        """Handle a transaction that was rolled back, or whose end is unknown. Does nothing here."""
 
     def close(self) -> None:
         """Commit the queued works, stop the thread and close the connection."""
@@ -125,7 +109,7 @@ class TeamLane(GroupLane):
         try:
             self._run_all(connection, works, attempt)
         except BaseException:
-            self._around.roll_back(connection)
+            self.roll_back(connection)
             raise
         finally:
             connection.roll_back()
@@ -142,7 +126,7 @@ class TeamLane(GroupLane):
             attempt.outcomes = [(None, None)] * len(works)
             _write_rows(connection, [row for work in works if not callable(work) for row in work], attempt)
         else:
-            self._around.begin(connection, attempt.row, works)
+            self.begin(connection, attempt.row, works)
             outcomes: list[Outcome] = []
             for work in works:
                 if callable(work):
@@ -151,7 +135,7 @@ class TeamLane(GroupLane):
                     for statement, values in work:
                         connection.write_rows(statement, [values])
                     outcomes.append((None, None))
-            self._around.end(connection)
+            self.end(connection)
             attempt.outcomes = outcomes
         attempt.may_be_committed = True
         connection.end()

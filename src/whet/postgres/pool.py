@@ -6,15 +6,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import Any, TypeVar
 
 import psycopg
 
 from whet.contract.errors import StoreError
-from whet.postgres.connection import PostgresConnection, connect
-from whet.postgres.faults import is_lost, log_wait, pooler_error, translate_error
-from whet.postgres.rows import StatementRows
+from whet.postgres.connection import PostgresConnection, connect, encode_value
+from whet.postgres.faults import is_lost, log_silence, log_wait, pooler_error, translate_error
+from whet.postgres.rows import SILENT_S, StatementRows, StatementSender
 
 T = TypeVar("T")
 _IDLE_S = 5
@@ -48,7 +49,7 @@ class ConnectionPool:
 
     def open_raw(self) -> psycopg.Connection:
         """Open a connection of the driver. Raises psycopg.Error."""
-        return connect(self.url, timeout_s=10, options=self._options)
+        return connect(self.url, self._options)
 
     def open_connection(self) -> PostgresConnection:
         """Open a connection. Raises psycopg.Error."""
@@ -133,10 +134,16 @@ class ConnectionPool:
                 raise StoreError("the database is closed")
             if idle:
                 return idle.pop()
-        connection = self.open_connection()
+        opener = ThreadPoolExecutor(1)  # on this thread, nothing could be logged while the server is silent
+        opening = opener.submit(self.open_raw)
+        opener.shutdown(wait=False)
+        if not wait((opening,), SILENT_S).done:
+            log_silence(self.url)
+        raw = opening.result()
         if idle is self._idle_readers:  # as an option it would make target_session_attrs=read-write fail
-            connection.raw.execute(_READ_ONLY)
-        return connection
+            raw.execute(_READ_ONLY)
+        sender = StatementSender(raw, encode_value, lambda: log_silence(self.url))
+        return PostgresConnection(raw, self.texts, sender)
 
     def _give_back(self, connection: PostgresConnection, idle: list[PostgresConnection]) -> None:
         with self._lock:

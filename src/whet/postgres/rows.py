@@ -20,6 +20,8 @@ _INT8, _FLOAT8, _BYTEA = (psycopg.adapters.types[name].oid for name in ("int8", 
 _TYPES: dict[type[Any], int] = {int: _INT8, bool: _INT8, float: _FLOAT8, bytes: _BYTEA}
 _ERRORS = pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE
 _MAX_NAMES = 256
+SILENT_S = 1.0
+"""After this time without an answer, a wait for the server is logged."""
 _MARK = re.compile(rb"\$(\d+)")
 
 
@@ -111,9 +113,16 @@ class StatementRows:
 
 
 class StatementSender:
-    """Sends statements over one connection, on one thread at a time."""
+    """Sends statements over one connection, on one thread at a time. Calls `note_silence` if an answer takes
+    long."""
 
-    def __init__(self, raw: psycopg.Connection, encode: Callable[[Any], bytes | None]) -> None:
+    def __init__(
+        self,
+        raw: psycopg.Connection,
+        encode: Callable[[Any], bytes | None],
+        note_silence: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._note_silence = note_silence
         self._pgconn = raw.pgconn
         self._transformer: abc.Transformer = Transformer.from_context(raw)
         self._encode = encode
@@ -184,8 +193,11 @@ class StatementSender:
                 place += 1
 
     def _wait(self) -> None:
-        pgconn = self._pgconn
-        ready = self._poll.poll()[0][1]
+        pgconn, events = self._pgconn, self._poll.poll(SILENT_S * 1000)
+        if not events:
+            self._note_silence()
+            events = self._poll.poll()
+        ready = events[0][1]
         if ready & ~select.POLLOUT:
             pgconn.consume_input()
         if ready & select.POLLOUT and not pgconn.flush():

@@ -97,6 +97,8 @@ def _convert_types(statement: str) -> str:
     return re.sub(r"\bWHERE dirty$", "WHERE dirty <> 0", statement.strip())
 
 
+# Every role of the server may connect by default: without any right to a table it could hold the advisory
+# locks that order our writes, and hear our notifications.
 _REVOKE = """DO $$ BEGIN
   EXECUTE format('REVOKE CONNECT, TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
 EXCEPTION WHEN insufficient_privilege THEN NULL;
@@ -109,8 +111,8 @@ def all_steps(common: Mapping[str, str]) -> dict[str, str]:
 
 
 def init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:
-    """Apply the missing steps, all or none, and return their names. Raises StoreError if the server or
-    database can't hold them, SchemaTooNew."""
+    """Apply the missing steps, all or none, close the database to roles without rights of their own in it,
+    and return the steps' names. Raises StoreError if the server or database can't hold them, SchemaTooNew."""
     refuse_old(connection.info.server_version)
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
@@ -119,15 +121,6 @@ def init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]
         return _init(connection, common)
     except errors.DuplicateTable as error:
         raise _foreign_table_error(str(error)) from error
-
-
-def revoke_public(connection: psycopg.Connection) -> None:
-    """Take the right to connect to this database from PUBLIC, if this role may.
-
-    Every role of the server has it by default: without any right to a table it could hold the advisory locks
-    that order our writes, and hear our notifications.
-    """
-    connection.execute(_REVOKE.encode())
 
 
 def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:
@@ -144,6 +137,7 @@ def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str
         for name in missing:
             connection.execute(expected[name].encode())
             connection.execute("INSERT INTO migrations (name) VALUES ($1)", (name,))
+        connection.execute(_REVOKE.encode())
     return missing
 
 

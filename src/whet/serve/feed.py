@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Sized
+from collections.abc import AsyncGenerator, Callable, Sequence, Sized
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,14 +20,28 @@ from whet.serve.wire import Ticker
 
 _KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
 _ALL_FEEDS, _ALL_BYTES = 1_000, 32_000_000
-EVENT_ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
+_EVENT_ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
 GAP_PIECE = b'event: gap\ndata: {"type":"gap"}\n\n'
 _encode = msgspec.json.Encoder().encode
 
 
-def piece_of(id_: str, name: str, body: bytes) -> bytes:
-    """Return an event in the format of the stream."""
-    return b"id: %s\nevent: %s\ndata: %s\n\n" % (id_.encode(), name.encode(), body)
+def name_event(event: Event) -> str:
+    """Return an event's name in the stream."""
+    return str(event.__struct_config__.tag)
+
+
+def number_of(event_id: str, feed_name: str) -> int | None:
+    """Return the number in an event's id, or None if it is not an id of this feed."""
+    match = _EVENT_ID.fullmatch(event_id)
+    return int(match[2]) if match is not None and match[1] == feed_name else None
+
+
+class FeedEvent(NamedTuple):
+    """An event of a feed: its number, which grows from event to event, its name and its JSON."""
+
+    number: int
+    name: str
+    body: bytes
 
 
 def is_too_much(pieces: Sized, size_bytes: int) -> bool:
@@ -34,32 +50,45 @@ def is_too_much(pieces: Sized, size_bytes: int) -> bool:
 
 
 class Feed:
-    """The newest events of one session. The callback is called with each new event."""
+    """The newest events of one session, in the format of the stream: all events after the number `start`."""
 
-    def __init__(self, name: str, notify: Callable[[Event], None]) -> None:
+    def __init__(self, name: str, start: int = 0) -> None:
         self._name = name
-        self._tell = notify
+        self.start: int = start
+        self.newest: int = start
+        self._numbers: deque[int] = deque()
         self._pieces: deque[bytes] = deque()
         self.size_bytes: int = 0
-        self._next = 1
         self._news = asyncio.Event()
         self.listeners = 0
 
     @property
     def last_id(self) -> str:
         """The id of the newest event."""
-        return f"{self._name}-{self._next - 1}"
+        return f"{self._name}-{self.newest}"
 
-    def add(self, event: Event) -> None:
-        """Keep an event and wake the listeners."""
-        name = event.__struct_config__.tag
-        self._pieces.append(piece_of(f"{self._name}-{self._next}", str(name), _encode(event)))
-        self._next += 1
+    def add(self, event: FeedEvent) -> None:
+        """Keep an event that is newer than the others, and wake the listeners."""
+        self._numbers.append(event.number)
+        self._pieces.append(self._encode_piece(event))
+        self.newest = event.number
         self.size_bytes += len(self._pieces[-1])
         while is_too_much(self._pieces, self.size_bytes):
             self.size_bytes -= len(self._pieces.popleft())
+            self.start = self._numbers.popleft()
         self.wake()
-        self._tell(event)
+
+    def begin_at(self, start: int, events: Sequence[FeedEvent]) -> None:
+        """Add the earlier ones of these events, which are all events after `start`."""
+        for event in reversed([event for event in events if event.number <= self.start]):
+            self._numbers.appendleft(event.number)
+            self._pieces.appendleft(self._encode_piece(event))
+            self.size_bytes += len(self._pieces[0])
+        self.start = min(start, self.start)
+
+    def _encode_piece(self, event: FeedEvent) -> bytes:
+        id_, name = f"{self._name}-{event.number}".encode(), event.name.encode()
+        return b"id: %s\nevent: %s\ndata: %s\n\n" % (id_, name, event.body)
 
     def wake(self) -> None:
         """Wake the listeners."""
@@ -67,23 +96,21 @@ class Feed:
         self._news = asyncio.Event()
 
     def after(self, last_id: str) -> tuple[int, bool]:
-        """Return the next number to send, and whether earlier events are missing. An empty id means from now
-        on."""
+        """Return the number after which to send, and whether earlier events are missing. An empty id means
+        from now on."""
         if not last_id:
-            return self._next, False
-        match = EVENT_ID.fullmatch(last_id)
-        oldest = self._next - len(self._pieces)
-        if match is None or match[1] != self._name or int(match[2]) >= self._next:
-            return oldest, True
-        next_number = int(match[2]) + 1
-        return max(next_number, oldest), next_number < oldest
+            return self.newest, False
+        number = number_of(last_id, self._name)
+        if number is None:
+            return self.start, True
+        return max(number, self.start), number < self.start
 
     def since(self, number: int) -> tuple[bytes, int]:
-        """Return the events from `number` on in the format of the stream, and the next number. If some are
+        """Return the events after `number` in the format of the stream, and the newest number. If some are
         gone already, they are preceded by a gap."""
-        oldest = self._next - len(self._pieces)
-        body = b"".join(self._pieces[at] for at in range(max(number - oldest, 0), len(self._pieces)))
-        return (GAP_PIECE + body if number < oldest else body), self._next
+        gap = GAP_PIECE if number < self.start else b""
+        first = bisect_right(self._numbers, number)
+        return gap + b"".join(self._pieces[at] for at in range(first, len(self._pieces))), self.newest
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
         """Wait for an event, the listener's end or the next beat. Returns False for the beat."""
@@ -116,20 +143,24 @@ class Feeds:
         feed = self.by_session.get(session_id)
         if feed is None:
             self._made += 1  # a recreated feed must not reuse ids of the old one
-            feed = Feed(f"{self._epoch}z{self._made}", lambda event: self._notify(session_id, event))
-            self.by_session[session_id] = feed
+            feed = self.by_session[session_id] = Feed(f"{self._epoch}z{self._made}")
             self._make_room(session_id)
         return feed
 
     def add(self, session_id: str, event: Event) -> None:
         """Keep an event of a session and wake the listeners."""
         feed = self.feed_of(session_id)
+        self._extend(session_id, FeedEvent(feed.newest + 1, name_event(event), _encode(event)))
+        self._notify(session_id, event)
+        if self.size_bytes > self._all_bytes:
+            self._make_room(session_id)
+
+    def _extend(self, session_id: str, event: FeedEvent) -> None:
+        feed = self.by_session[session_id]
         before = feed.size_bytes
         feed.add(event)
         self.size_bytes += feed.size_bytes - before
         self.by_session.move_to_end(session_id)
-        if self.size_bytes > self._all_bytes:
-            self._make_room(session_id)
 
     def pass_on(self, session_id: str, event: Event) -> None:
         """Pass an event to the listeners. It is kept only if the session's feed exists.

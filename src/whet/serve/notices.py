@@ -1,4 +1,4 @@
-"""The lines about an answer that its reader must know, sent at its end; at once if a person has to decide."""
+"""The lines about an answer that its reader must know, sent in a stream at once, and at its end."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class AnswerNotices:
         return {"notices": list(self._lines)} if self._lines else {}
 
     def add(self, event: ApiEvent) -> dict[str, object]:
-        """Keep what an event says. Return the field that a stream sends at once, usually none."""
+        """Keep what an event says. Return the field that a stream sends at once, if any."""
         match event:
             case Notice(must_show=True):
                 self._lines.append(mask(event.text))
+                return {"notices": self._lines[-1:]}
             case ConfirmationAsked():
                 begin = f"{event.action} waited for a human's decision"
                 return self._add_wait(event.call_id, begin, event.text)

@@ -145,9 +145,9 @@ class Site:
 def make_turns(hosted: SessionHost, clock: Clock, timings: SiteTimings) -> Turns:
     """Return the runner of turns: this process, or a team's workers."""
     if hosted.services.database.is_team:
-        from whet.serve.team_turns import turns_of_team  # noqa: PLC0415 - brings psycopg, an extra
+        from whet.serve.team_turns import TeamTurns  # noqa: PLC0415 - brings psycopg, an extra
 
-        return turns_of_team(hosted, clock, timings.beat_s, timings.answer_wait_s)
+        return TeamTurns(hosted, clock, timings.beat_s, timings.answer_wait_s)
     questions = Questions(clock, timings.answer_wait_s)
     return Turns(hosted, Feeds(clock.new_id(), timings.beat_s), questions, clock)
 

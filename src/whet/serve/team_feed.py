@@ -8,17 +8,15 @@ database reports the sessions with events. An event's id is its row's number.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
 
 from whet.contract.errors import StoreError
-from whet.contract.events import Event, show_nothing
+from whet.contract.events import Event
 from whet.contract.texts import shared_decoder
-from whet.serve.feed import EVENT_ID, GAP_PIECE, Feed, Feeds, is_too_much, piece_of
+from whet.serve.feed import Feed, FeedEvent, Feeds, name_event, number_of
 from whet.store.team import TeamDatabase
 from whet.team.events import GAP, EventWriter
 
@@ -52,56 +50,11 @@ class EventRow(NamedTuple):
         """The event, or None if the row marks a gap."""
         return None if self.body == GAP else _event.decode(self.body)
 
-
-class TeamFeed(Feed):
-    """The newest events of one session: all events after `start`."""
-
-    def __init__(self, start: int) -> None:
-        super().__init__(_NAME, show_nothing)  # events are read as rows
-        self.start: int = start
-        self.newest: int = start
-        self.size_bytes: int = 0
-        self._ids: deque[int] = deque()
-
     @property
-    def last_id(self) -> str:
-        """The id of the newest event."""
-        return f"{_NAME}-{self.newest}"
-
-    def add_row(self, row: EventRow) -> None:
-        """Keep an event that is newer than the others and wake the listeners."""
-        self._ids.append(row.id)
-        self._pieces.append(_piece(row))
-        self.newest = row.id
-        self.size_bytes += len(self._pieces[-1])
-        while is_too_much(self._pieces, self.size_bytes):
-            self.size_bytes -= len(self._pieces.popleft())
-            self.start = self._ids.popleft()
-        self.wake()
-
-    def begin_at(self, start: int, rows: Sequence[EventRow]) -> None:
-        """Add earlier events."""
-        for row in reversed([row for row in rows if row.id <= self.start]):
-            self._ids.appendleft(row.id)
-            self._pieces.appendleft(_piece(row))
-            self.size_bytes += len(self._pieces[0])
-        self.start = min(start, self.start)
-
-    def after(self, last_id: str) -> tuple[int, bool]:
-        """Return the next number to send, and whether earlier events are missing. An empty id means from now
-        on."""
-        if not last_id:
-            return self.newest, False
-        number = _number_of(last_id)
-        if number is None:
-            return self.start, True
-        return max(number, self.start), number < self.start
-
-    def since(self, number: int) -> tuple[bytes, int]:
-        """Return the events after `number` in the format of the stream, and the newest number."""
-        gap = GAP_PIECE if number < self.start else b""
-        first = bisect_right(self._ids, number)
-        return gap + b"".join(self._pieces[at] for at in range(first, len(self._pieces))), self.newest
+    def feed_event(self) -> FeedEvent:
+        """The row as an event of its session's feed."""
+        event = self.event
+        return FeedEvent(self.id, "gap" if event is None else name_event(event), self.body.encode())
 
 
 class TeamFeeds(Feeds):
@@ -161,11 +114,11 @@ class TeamFeeds(Feeds):
             await asyncio.wait((self.reading,))
         await self._writer.drain()
 
-    async def find_ready(self, session_id: str, last_id: str) -> TeamFeed:
+    async def find_ready(self, session_id: str, last_id: str) -> Feed:
         """Return a session's feed with the events after `last_id`, as far as they are kept."""
-        number = _number_of(last_id)
+        number = number_of(last_id, _NAME)
         feed = self.by_session.get(session_id)
-        if isinstance(feed, TeamFeed) and (number is None or number >= feed.start):
+        if feed is not None and (number is None or number >= feed.start):
             return feed
         position = await self.position(session_id)
         start = position
@@ -173,16 +126,15 @@ class TeamFeeds(Feeds):
             row = await self._database.read(lambda db: db.execute(_OLDEST).fetchone())
             oldest = (row[0] if row else None) or position + 1
             start = max(number, oldest - 1)
-        rows = await self._read_rows({session_id: start})
+        events = [row.feed_event for row in await self._read_rows({session_id: start})]
         feed = self.by_session.get(session_id)
-        if not isinstance(feed, TeamFeed):  # no other task has created it meanwhile
-            feed = self.by_session[session_id] = TeamFeed(start)
-            for row in rows:
-                feed.add_row(row)
-            self.size_bytes += feed.size_bytes
+        if feed is None:  # no other task has created it meanwhile
+            feed = self.by_session[session_id] = Feed(_NAME, start)
+            for event in events:
+                self._extend(session_id, event)
         else:
             before = feed.size_bytes
-            feed.begin_at(start, rows)
+            feed.begin_at(start, events)
             self.size_bytes += feed.size_bytes - before
         self.read_to.setdefault(session_id, feed.newest)
         self._make_room(session_id)
@@ -228,23 +180,9 @@ class TeamFeeds(Feeds):
             self.followers[row.turn] = (name, row.id, follower[2])
             follower[2](row.event)
         feed = self.by_session.get(name)
-        if isinstance(feed, TeamFeed) and row.id > feed.newest:
-            before = feed.size_bytes
-            feed.add_row(row)
-            self.size_bytes += feed.size_bytes - before
-            self.by_session.move_to_end(name)
+        if feed is not None and row.id > feed.newest:
+            self._extend(name, row.feed_event)
         if is_new:
             self.read_to[name], self._newest = row.id, max(self._newest, row.id)
             if self.listeners and (event := row.event) is not None:
                 self._notify(name, event)
-
-
-def _piece(row: EventRow) -> bytes:
-    event = row.event
-    name = "gap" if event is None else str(event.__struct_config__.tag)
-    return piece_of(f"{_NAME}-{row.id}", name, row.body.encode())
-
-
-def _number_of(last_id: str) -> int | None:
-    match = EVENT_ID.fullmatch(last_id)
-    return int(match[2]) if match is not None and match[1] == _NAME else None

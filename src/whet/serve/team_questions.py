@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from whet.clock import Clock
-from whet.contract.errors import ConfigError, NotFound, StoreError
+from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ApprovalRequest, Person
 from whet.contract.texts import from_json
 from whet.serve.questions import (
@@ -74,8 +74,6 @@ class WorkerQuestions:
         self._database = database
         self._clock = clock
         self._waiting: dict[str, asyncio.Future[QuestionReply]] = {}
-        self._look: asyncio.Task[None] | None = None
-        self._is_unread = False
 
     def person_of(self, turn: TakenTurn) -> Person | None:
         """Return the person who answers a turn's questions, or None if no one can."""
@@ -85,11 +83,15 @@ class WorkerQuestions:
         questions = _TurnQuestions(self, turn.mark, self._clock, options.answer_wait_s)
         return Asker(questions, turn.session_id, may_clarify=options.may_clarify)
 
-    def read_answers(self) -> None:
-        """Read new answers. If a read is under way, read again afterwards: it may have missed them."""
-        self._is_unread = True
-        if self._waiting and self._look is None:
-            self._look = asyncio.create_task(self._read())
+    async def read_answers(self) -> None:
+        """Read new answers. Raises StoreError."""
+        if not self._waiting:
+            return
+        read = partial(orders.answers, question_ids=[*self._waiting])
+        for question_id, reply_json in await self._database.read(read):
+            future = self._waiting.get(question_id)
+            if future is not None and not future.done():
+                future.set_result(from_json(reply_json, QuestionReply))
 
     async def ask(self, mark: TurnMark, question: PendingQuestion, wait_s: float) -> QuestionReply | None:
         """Ask a question and wait for its answer; None if none came in time."""
@@ -98,7 +100,6 @@ class WorkerQuestions:
         try:
             work = ScopedWork(question.id, lambda db: orders.ask(db, mark, question.id, body, wait_s))
             await self._database.write(work)
-            self.read_answers()
             async with asyncio.timeout(wait_s):
                 return await future
         except TimeoutError:
@@ -106,22 +107,6 @@ class WorkerQuestions:
         finally:
             del self._waiting[question.id]
             self._database.submit(ScopedWork(question.id, lambda db: orders.remove_question(db, question.id)))
-
-    async def _read(self) -> None:
-        try:
-            while self._is_unread:
-                self._is_unread = False
-                waiting_ids = [*self._waiting]
-                for question_id, reply_json in await self._database.read(
-                    partial(orders.answers, question_ids=waiting_ids)
-                ):
-                    future = self._waiting.get(question_id)
-                    if future is not None and not future.done():
-                        future.set_result(from_json(reply_json, QuestionReply))
-        except StoreError:
-            pass  # the next heartbeat reads again
-        finally:
-            self._look = None
 
 
 class _TurnQuestions(Questions):

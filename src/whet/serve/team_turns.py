@@ -35,23 +35,18 @@ NO_WORKER_S = 5.0
 
 
 class TeamTurns(Turns):
-    """Runs turns on a team's workers."""
+    """Queues this process's turns for a team's workers."""
 
-    def __init__(
-        self,
-        hosted: SessionHost,
-        feeds: TeamFeeds,
-        questions: TeamQuestions,
-        clock: Clock,
-        database: TeamDatabase,
-    ) -> None:
-        super().__init__(hosted, feeds, questions, clock)
-        self._team_feeds = feeds
+    def __init__(self, hosted: SessionHost, clock: Clock, beat_s: float, answer_wait_s: float) -> None:
+        database = hosted.services.database
+        assert isinstance(database, TeamDatabase)  # made only for a team's database
+        questions = TeamQuestions(database, clock, answer_wait_s)
+        self._team_feeds = TeamFeeds(database, beat_s)
+        super().__init__(hosted, self._team_feeds, questions, clock)
         self._database = database
         self._queue = DatabaseQueue(database)
-        self._notices = Notices(
-            database, {NEWS: feeds.handle_notification, ORDERS: questions.handle_notification}
-        )
+        hear = {NEWS: self._team_feeds.handle_notification, ORDERS: questions.handle_notification}
+        self._notices = Notices(database, hear)
         self._is_ending = False
 
     def start(self) -> None:
@@ -190,8 +185,7 @@ class TeamTurns(Turns):
                 self._team_feeds.handle_notification(turn.session_id)
                 silent_s += LOOK_S
                 if silent_s >= NO_WORKER_S and not is_reported:
-                    is_reported = True
-                    await self._report_waiting(turn, emit)
+                    is_reported = await self._report_wait(turn, emit)
                 continue
             silent_s = 0.0
             if isinstance(event, TurnEnd):
@@ -199,11 +193,15 @@ class TeamTurns(Turns):
             if event is not None:
                 emit(event)
 
-    async def _report_waiting(self, turn: _FollowedTurn, emit: Emit) -> None:
-        waiting = await self._database.read(lambda db: orders.find_waiting(db, turn.id))
-        if waiting is not None:
-            reason = waiting[0] or f"no worker has room for this turn yet (place {waiting[1]} of the queue)"
-            emit(Notice(f"{reason}; start one that can: whet worker --turns 8"))
+    async def _report_wait(self, turn: _FollowedTurn, emit: Emit) -> bool:
+        """Send the reason why a turn waits for a worker to its request and to the session's listeners. Return
+        False if there is none."""
+        reason = await self._database.read(lambda db: orders.describe_wait(db, turn.id))
+        if reason:
+            line = f"{reason}; {orders.START_WORKER}"
+            emit(Notice(line, must_show=True))
+            self.feeds.add(turn.session_id, Notice(line))
+        return bool(reason)
 
 
 class _FollowedTurn(msgspec.Struct, frozen=True):
@@ -218,11 +216,3 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
 def _cancelling(session_id: str) -> ScopedWork:
     """Return the work that cancels a session's turns."""
     return ScopedWork(session_id, lambda db: orders.cancel(db, session_id))
-
-
-def turns_of_team(hosted: SessionHost, clock: Clock, beat_s: float, answer_wait_s: float) -> TeamTurns:
-    """Return the runner that queues this process's turns for a team's workers."""
-    database = hosted.services.database
-    assert isinstance(database, TeamDatabase)  # called only for a team's database
-    questions = TeamQuestions(database, clock, answer_wait_s)
-    return TeamTurns(hosted, TeamFeeds(database, beat_s), questions, clock, database)

@@ -14,7 +14,7 @@ from typing import Any
 
 from whet.contract.errors import StoreError
 from whet.lanes import call_in_loop
-from whet.sqlite.lane import Outcome, Work, WriterLane
+from whet.sqlite.lane import GroupLane, Outcome, Work
 
 After = Callable[[Any, BaseException | None], object]
 
@@ -39,7 +39,7 @@ class WriteBatcher:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        lane: WriterLane,
+        lane: GroupLane,
         on_commit: Callable[[], object],
         *,
         many_writers: bool = False,

@@ -67,7 +67,7 @@ class DatabaseFile:
         self._patience_ms = int(patience_s * 1000)
         pages = self.layout.checkpoint_pages
         self._lane = WriterLane(connection, str(path), self._patience_ms, checkpoint_pages=pages)
-        self._gather: WriteBatcher | None = None
+        self._batchers: dict[GroupLane, WriteBatcher] = {}
         self._idle_readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()
         self._later: dict[Work[bool], asyncio.AbstractEventLoop] = {}
@@ -228,12 +228,16 @@ class DatabaseFile:
         """Called after a commit of appended rows, before its waiters continue."""
 
     def _get_batcher(self, scope: str = "") -> WriteBatcher:
-        loop = asyncio.get_running_loop()
-        gather = self._gather
-        if gather is None or gather.loop is not loop:
+        loop, lane = asyncio.get_running_loop(), self._lane_of(scope)
+        batcher = self._batchers.get(lane)
+        if batcher is None or batcher.loop is not loop:
             many = self.layout.many_writers
-            gather = self._gather = WriteBatcher(loop, self._lane, self._on_commit, many_writers=many)
-        return gather
+            batcher = self._batchers[lane] = WriteBatcher(loop, lane, self._on_commit, many_writers=many)
+        return batcher
+
+    def _lane_of(self, scope: str) -> GroupLane:
+        """Return the lane that writes what `scope` names."""
+        return self._lane
 
     def _take_reader(self) -> apsw.Connection:
         with self._readers_lock:

@@ -146,6 +146,10 @@ class GroupLane(ABC):
                 self._thread.start()
             self._queue.put((works, deliver))
 
+    def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
+        """Commit works on the caller's thread, or do nothing and return None if it would have to wait."""
+        return None
+
     def close(self) -> None:
         """Commit the queued works and stop the thread."""
         with self._start:

@@ -146,12 +146,18 @@ def read_team_url(home: Home) -> tuple[str, float]:
     from whet.config.load import load  # noqa: PLC0415 - brings YAML, 8 ms
 
     settings = load(home, environ=os.environ).settings.store
-    if settings.url and not settings.url.startswith(DATABASE_SCHEMES):
+    if settings.url:
+        check_team_url(settings.url, "store.url")
+    return settings.url, settings.lease_s
+
+
+def check_team_url(url: str, name: str) -> None:
+    """Raise ConfigError, with the name of the value, if it is not the address of a team's database."""
+    if not url.startswith(DATABASE_SCHEMES):
         raise ConfigError(
-            "store.url is not the address of a PostgreSQL database",
+            f"{name} is not the address of a PostgreSQL database",
             hint="write postgresql://user@host/database",
         )
-    return settings.url, settings.lease_s
 
 
 def open_store(home: Home, clock: Clock) -> StateDatabase:

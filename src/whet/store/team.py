@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,7 +12,6 @@ from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import lock_number
 from whet.postgres.lane import TeamLane
 from whet.postgres.pool import ConnectionPool, use_once
-from whet.sqlite.batching import WriteBatcher
 from whet.sqlite.database import Work
 from whet.sqlite.lane import RowStatement
 from whet.store import claims, team_claims
@@ -45,7 +43,7 @@ class TeamDatabase(StateDatabase):
             TeamLane(self.connected, url, patience_s) for _ in range(1 + _LANES)
         )
         self._lane = self._lanes[0]  # pyright: ignore[reportIncompatibleVariableOverride,reportAttributeAccessIssue] it has the calls that are made of it
-        self._batchers: dict[int, WriteBatcher] = {}
+        self._batchers = {}
         self._later = {}
         self._closed = False
         self.keeper: team_claims.Keeper = team_claims.Keeper(self.connected, lease_s)
@@ -61,19 +59,9 @@ class TeamDatabase(StateDatabase):
         """Read on the caller's thread; sees one consistent state. Raises StoreError."""
         return self._connections.read_now(work)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
 
-    def write_now(self, work: Work[T]) -> T:
-        """Write and wait; for synchronous callers."""
-        return self.submit(work).result()
-
-    def _get_batcher(self, scope: str = "") -> WriteBatcher:
-        """Return the batcher of a scope's lane: its writes keep their order, and wait for few others."""
-        loop, number = asyncio.get_running_loop(), lock_number(scope) % _LANES if scope else 0
-        batcher = self._batchers.get(number)
-        if batcher is None or batcher.loop is not loop:
-            lane: Any = self._lanes[number]
-            many = self.layout.many_writers
-            batcher = self._batchers[number] = WriteBatcher(loop, lane, self._on_commit, many_writers=many)
-        return batcher
+    def _lane_of(self, scope: str) -> TeamLane:
+        """Return a scope's lane: its writes keep their order, and wait for few others."""
+        return self._lanes[lock_number(scope) % _LANES if scope else 0]
 
     def submit_aside(self, work: Work[T]) -> Future[T]:
         """Queue a write that nobody waits for on a connection of its own."""
@@ -134,8 +122,6 @@ def grant_agent_role(url: str, *, create: bool) -> list[str]:
 
 
 def init(url: str) -> list[str]:
-    """Set up the database, or bring it up to date, close it to roles without rights of their own in it, and
-    return the names of the applied steps. Raises StoreError."""
-    applied_names = use_once(url, lambda raw: schema.init(raw, STEPS))
-    use_once(url, schema.revoke_public)
-    return applied_names
+    """Set up the database, or bring it up to date, and return the names of the applied steps. Raises
+    StoreError."""
+    return use_once(url, lambda raw: schema.init(raw, STEPS))

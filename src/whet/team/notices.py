@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import psycopg
 
-from whet.contract.errors import StoreError
-from whet.postgres.connection import PostgresConnection
+from whet.postgres.connection import connect_async
 from whet.store.team import TeamDatabase
 
 WAITING, ENDED, NEWS, ORDERS = "whet_turns", "whet_ended", "whet_news", "whet_orders"
@@ -36,7 +35,7 @@ class Notices:
     """Calls `hear[channel]` with a notification's payload, until it is closed."""
 
     def __init__(self, database: TeamDatabase, hear: Mapping[str, Callable[[str], None]]) -> None:
-        self._database = database
+        self._url = database.url
         self._hear = dict(hear)
         self._task: asyncio.Task[None] | None = None
 
@@ -53,49 +52,16 @@ class Notices:
 
     async def _run(self) -> None:
         while True:
-            opening = asyncio.ensure_future(asyncio.to_thread(self._listen))
-            try:
-                connection = await asyncio.shield(opening)
-            except (psycopg.Error, StoreError):
-                await asyncio.sleep(_AGAIN_S)
-                continue
-            except asyncio.CancelledError:
-                with suppress(psycopg.Error, StoreError):
-                    (await opening).raw.close()
-                raise
-            with closing(connection.raw):
-                for hear in self._hear.values():
-                    hear("")  # check at once for events from before the connection
-                await self._read(connection)
+            with suppress(psycopg.Error):  # connect again
+                await self._listen()
+            await asyncio.sleep(_AGAIN_S)
 
-    def _listen(self) -> PostgresConnection:
-        connection = self._database.connected()
-        try:
+    async def _listen(self) -> None:
+        """Pass on notifications until the connection is lost. Raises psycopg.Error."""
+        async with await connect_async(self._url) as connection:
             for channel in self._hear:
-                connection.raw.execute(f"LISTEN {channel}".encode())
-        except BaseException:
-            connection.raw.close()
-            raise
-        return connection
-
-    async def _read(self, connection: PostgresConnection) -> None:
-        """Pass on notifications until the connection is lost."""
-        loop, wire = asyncio.get_running_loop(), connection.raw.pgconn
-        lost = loop.create_future()
-
-        def read_notifications() -> None:
-            try:
-                wire.consume_input()
-            except psycopg.OperationalError:
-                if not lost.done():
-                    lost.set_result(None)
-                return
-            while (note := wire.notifies()) is not None:
-                self._hear[note.relname.decode()](note.extra.decode())
-
-        number = wire.socket
-        loop.add_reader(number, read_notifications)
-        try:
-            await lost
-        finally:
-            loop.remove_reader(number)
+                await connection.execute(f"LISTEN {channel}".encode())
+            for hear in self._hear.values():
+                hear("")  # check at once for events from before the connection
+            async for notice in connection.notifies():
+                self._hear[notice.channel](notice.payload)

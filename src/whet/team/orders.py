@@ -12,6 +12,7 @@ from typing import NamedTuple
 import apsw
 
 from whet.contract.errors import StoreBusy
+from whet.store.jobs import QueuedJob
 from whet.team.events import TurnMark, write_end
 from whet.team.notices import ENDED, ORDERS
 from whet.team.taking import PLACE
@@ -21,6 +22,9 @@ _OPEN = (
 )
 _HOLD_OPEN = f"{_OPEN} FOR UPDATE"
 """As `_OPEN`, until the transaction's end: no worker takes or ends them meanwhile."""
+
+START_WORKER = "start one that can: whet worker --turns 8"
+"""How to help a turn that waits."""
 
 _CANCEL_WAITING = (
     "UPDATE team_turns SET state = 'done', reason = 'cancelled', cancelled = 1, told = 1, ended = now()"
@@ -40,10 +44,15 @@ def states(connection: apsw.Connection, session_id: str) -> list[str]:
     return [state for _, state in connection.execute(_OPEN, (session_id,)).fetchall()]
 
 
-def find_waiting(connection: apsw.Connection, turn_id: str) -> tuple[str, int] | None:
-    """Return why a worker left a waiting turn to others (empty if none did), and its place if people are
-    served in turn, or None if it does not wait."""
-    return connection.execute(PLACE, (turn_id,)).fetchone()
+def describe_wait(connection: apsw.Connection, turn_id: str) -> str:
+    """Return why no worker has a turn: one left it to others, none has room, or none may be running. Return
+    an empty string if it does not wait, or waits for an earlier turn of its session."""
+    row = connection.execute(PLACE, (turn_id,)).fetchone()
+    if row is None:
+        return ""
+    why, place, is_any_running = row
+    state = "has room for this turn yet" if is_any_running else "runs this turn or another one"
+    return why or f"no worker {state} (place {place} of the queue)"
 
 
 def send_message(connection: apsw.Connection, session_id: str, text: str) -> bool:
@@ -84,14 +93,15 @@ JOIN team_turns t ON t.id = p.id LEFT JOIN team_said s ON s.turn = p.id AND s.id
 """
 
 
-def mark_read(connection: apsw.Connection, number: int) -> None:
-    """Delete a message that this transaction stores in the transcript.
+def mark_read(connection: apsw.Connection, number: int) -> Sequence[QueuedJob]:
+    """Delete a message that this transaction stores in the transcript, and return no jobs.
 
     Raises StoreBusy if another worker has already done so.
     """
     connection.execute("DELETE FROM team_said WHERE id = ?", (number,))
     if not connection.changes():
         raise StoreBusy("this was read by another worker", hint="it is in the transcript")
+    return ()
 
 
 def cancel(connection: apsw.Connection, session_id: str) -> bool:
@@ -123,7 +133,7 @@ def ask(connection: apsw.Connection, mark: TurnMark, question_id: str, body: str
 
 
 _ASKED = """
-SELECT q.id, q.body FROM team_questions q JOIN team_turns t ON t.id = q.turn AND t.attempts = q.attempts
+SELECT q.body FROM team_questions q JOIN team_turns t ON t.id = q.turn AND t.attempts = q.attempts
 WHERE q.answer IS NULL AND q.until > now() AND t.state = 'running' AND t.lease_until > now()
 """
 
@@ -135,25 +145,22 @@ SELECT id, answer FROM team_questions WHERE id = ANY (CAST(? AS text[])) AND ans
 
 def open_questions(connection: apsw.Connection) -> list[str]:
     """Return the open questions, the oldest first, except those of workers whose lease has run out."""
-    return [body for _, body in connection.execute(f"{_ASKED} ORDER BY q.until").fetchall()]
+    return [body for (body,) in connection.execute(f"{_ASKED} ORDER BY q.until").fetchall()]
 
 
 def question(connection: apsw.Connection, question_id: str) -> str | None:
     """Return an open question, or None if it is not open."""
     row = connection.execute(f"{_ASKED} AND q.id = ?", (question_id,)).fetchone()
-    return None if row is None else row[1]
+    return None if row is None else row[0]
 
 
 def answer(connection: apsw.Connection, question_id: str, reply: str) -> bool:
-    """Answer a question. Return False if it is no longer open."""
+    """Answer a question, under the lock of its scope. Return False if it is no longer open."""
     if question(connection, question_id) is None:
         return False
-    connection.execute(
-        "UPDATE team_questions SET answer = ? WHERE id = ? AND answer IS NULL", (reply, question_id)
-    )
-    is_first = bool(connection.changes())
+    connection.execute("UPDATE team_questions SET answer = ? WHERE id = ?", (reply, question_id))
     connection.execute("SELECT pg_notify(?, ?)", (ORDERS, ""))
-    return is_first
+    return True
 
 
 def answers(connection: apsw.Connection, question_ids: Sequence[str]) -> list[tuple[str, str]]:

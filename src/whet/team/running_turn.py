@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-import apsw
-
 from whet.app.conversations.hosted import Receipt, SessionHost
 from whet.contract.events import show_nothing
 from whet.contract.messages import Message
 from whet.postgres.rows import StatementRows
 from whet.store.database import StateDatabase
-from whet.store.jobs import QueuedJob
 from whet.team import orders
 from whet.team.queue import EndedTurn, TakenTurn
 
@@ -65,7 +62,7 @@ async def _deliver_orders(
     for number, text in messages:
         if number > running.read_to:
             running.read_to = number
-            receipt = Receipt(lambda db, number=number: _mark_read(db, number))
+            receipt = Receipt(lambda db, number=number: orders.mark_read(db, number))
             # the turn's own events include the messages that it took
             await hosted.submit(taken_turn.session_id, text, emit=show_nothing, busy="steer", receipt=receipt)
     if running.is_cancelled and not running.is_called_off:
@@ -82,9 +79,4 @@ async def restore_messages(running: RunningTurn, hosted: SessionHost) -> None:
         session = await hosted.open_session(taken_turn.session_id)
         for number, text in turn_orders[taken_turn.id].messages:
             running.read_to = number
-            session.inbox.put(Message("user", text), lambda db, number=number: _mark_read(db, number))
-
-
-def _mark_read(connection: apsw.Connection, number: int) -> Sequence[QueuedJob]:
-    orders.mark_read(connection, number)
-    return ()
+            session.inbox.put(Message("user", text), lambda db, number=number: orders.mark_read(db, number))

@@ -92,8 +92,10 @@ PLACE = """
 WITH mine AS (
   SELECT t.error, t.person, (SELECT count(*) FROM team_turns o
     WHERE o.state = 'waiting' AND o.person = t.person AND o.number <= t.number) AS nth
-  FROM team_turns t WHERE t.id = ? AND t.state = 'waiting')
-SELECT mine.error, sum(least(w.count, mine.nth))::bigint FROM mine,
+  FROM team_turns t WHERE t.id = ? AND t.state = 'waiting' AND t.is_next = 1)
+SELECT mine.error, sum(least(w.count, mine.nth))::bigint,
+  EXISTS (SELECT 1 FROM team_turns WHERE state = 'running' AND lease_until >= now()) FROM mine,
   (SELECT person, count(*) AS count FROM team_turns WHERE state = 'waiting' GROUP BY person) w GROUP BY 1
 """
-"""Why a waiting turn was left to others, and its place if people are served in turn."""
+"""Why the waiting turn of a session was left to others, its place if people are served in turn, and whether
+any turn runs."""

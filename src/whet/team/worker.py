@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class TurnWorker:
         self._news = asyncio.Event()
         self._ordered = asyncio.Event()
         self._missing: set[str] = set()
-        self.answer_listeners: list[Callable[[], None]] = []
+        self.answer_listeners: list[Callable[[], Awaitable[None]]] = []
         """Called when questions may have been answered."""
         self.counts: WorkerCounts = WorkerCounts()
 
@@ -155,9 +155,9 @@ class TurnWorker:
         while True:
             await self._ordered.wait()
             self._ordered.clear()
-            for listener in self.answer_listeners:
-                listener()
             with suppress(StoreError):  # retried at the next beat
+                for listener in self.answer_listeners:
+                    await listener()
                 await deliver_all_orders([*self._running.values()], self._hosted, self._database)
 
     async def _run(self, running: RunningTurn) -> None:
