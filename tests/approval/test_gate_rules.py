@@ -52,7 +52,7 @@ def test_rules_for_commands_hold_for_what_is_typed_into_a_process(tmp_path: Path
     for text in ("zap x", "cd /tmp && zap x", "z''ap x\n", "z$1ap x"):
         assert bench.decide("process", action="write", id="p1", text=text).verdict == "deny", text
     assert bench.decide("process", action="write", id="p1", text="git push").decided_by == "person"
-    for text in ("y", "print(1)", "x = $(1)"):
+    for text in ("y", "x = 1", "SELECT 1;"):
         assert bench.decide("process", action="write", id="p1", text=text).verdict == "allow", text
 
 
