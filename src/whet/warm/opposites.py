@@ -97,7 +97,7 @@ def _takes_back(old: list[str], new: list[str], was_used: bool) -> bool:
         objects = [
             word
             for word in plain[1]
-            if verb not in re.split("[:-]", word.lower()) and not re.match(r"HEAD[~^@]|\d+$", word)
+            if verb not in re.split("[:-]", word.lower()) and not re.match(r"HEAD[~^@]|ORIG_HEAD$|\d+$", word)
         ]
         if not objects:
             return verb in _WHOLE
