@@ -41,7 +41,7 @@ from whet.review import wording
 from whet.review.budget import WRITES, Budget, MeteredLink
 from whet.review.digest import digest
 from whet.review.jobs import ReviewJob, read_review_job
-from whet.review.spending import EXCERPT_HEAD_TOKENS, EXPECTED_CALLS
+from whet.review.spending import EXCERPT_HEAD_TOKENS, EXPECTED_CALLS, OTHERS_TOKENS
 from whet.store import compactions, reviews, sessions, turns
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
@@ -52,7 +52,6 @@ from whet.tools.registry import read_specs
 if TYPE_CHECKING:
     from whet.context.repair import HistoryRepair
 
-_OTHERS_TOKENS = 4_000
 DIGEST = "digest"
 """Stored instead of a view if the review reads a digest."""
 
@@ -219,7 +218,7 @@ def _write_others(connection: apsw.Connection, ids: Sequence[str], most_tokens: 
             key = sessions.key_of(connection, id_)
             view = compactions.view_after(connection, key, turns.find_last_turn(connection, key))
             messages = map(_drop_remote_result, compactions.read_view(connection, key, view))
-            texts.append(_write_digest(list(messages), min(_OTHERS_TOKENS, most_tokens // 2) // len(ids)))
+            texts.append(_write_digest(list(messages), min(OTHERS_TOKENS, most_tokens // 2) // len(ids)))
     return wording.write_others(texts)
 
 
