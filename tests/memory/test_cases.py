@@ -80,6 +80,33 @@ def test_other_steps_without_a_call_that_shows_them_wait_for_the_person(world: W
     assert state == "active" and "kiln warm b18 --low" in text(world)
 
 
+@pytest.mark.parametrize(
+    ("said", "new", "kept"),
+    [
+        (
+            "No, here it is kiln fire --slow b17.",
+            "`kiln fire --slow b17`",
+            "2. `kiln fire --slow b17` → “No, here",
+        ),
+        (
+            "Never use `kiln fire --fast` on Fridays.",
+            "`kiln fire --fast`",
+            "2. `kiln fire --fast` → “Never use",
+        ),
+        ("Batches are fired slowly in this shop.", "`kiln fire --slow b17`", "\n- “Batches are"),
+        ("No, here it is kiln fire --slow b17.", "`kiln fire --slow b1`", "\n- “No, here"),
+    ],
+)
+def test_a_step_that_the_person_corrects_stays_a_step_with_the_command_that_they_typed(
+    world: World, said: str, new: str, kept: str
+) -> None:
+    tried(world, FIRED, SKILL)
+    _, state = tried(world, [User(said)], patch(world, "`kiln fire BATCH`", new, said))
+    last, *_ = world.database.read_now(lambda db: ledger.select(db))
+    assert state == "inbox" and kept in last.after and "fire BATCH" not in last.after, last.after
+    assert said in last.after, "the whole sentence is shown"
+
+
 def test_three_patches_with_the_same_step_leave_it_once(world: World) -> None:
     tried(world, FIRED, SKILL)
     for number in (31, 32, 33):

@@ -27,9 +27,16 @@ OTHERS = [
     ("The key of the hall is in room 7.", "The key of the hall is in room 8."),
     ("Never ship to building 7.", "Never ship to building 71."),
 ]
+WITHIN = [
+    ("Port 8080 is for staging.", "Port 8081 is for prod."),
+    ("Port 8080 for staging.", "Port 8081 for staging."),
+    ("Orders from 12 in Graz get a discount.", "Orders from 14 in Graz get a discount."),
+    ("The 9:30 to Graz is full.", "The 10:30 to Graz is full."),
+    ("The office at 4711 on Main Street is closed.", "The office at 4712 on Main Street is closed."),
+]
 
 
-@pytest.mark.parametrize(("first", "second"), OTHERS)
+@pytest.mark.parametrize(("first", "second"), [*OTHERS, *WITHIN])
 def test_another_number_is_another_thing_across_sessions(world: World, first: str, second: str) -> None:
     for text in (first, second):
         session_id = asyncio.run(world.session([User(text), Say("ok")]))
@@ -67,6 +74,8 @@ def test_a_shorter_number_is_not_a_repeat_of_a_longer_one() -> None:
         ("Customer 4711 pays within 14 days.", "Customer 4711 pays within 60 days."),
         ("The standup is at 9:30.", "The standup is at 10:00."),
         ("The rent of flat 3 is 900 euros.", "The rent of flat 3 is 950 euros."),
+        ("The report goes out at 9 on Mondays.", "The report goes out at 10 on Mondays."),
+        ("The tax is 19% for books.", "The tax is 7% for books."),
     ],
 )
 def test_another_amount_of_the_same_thing_takes_its_place(world: World, first: str, second: str) -> None:

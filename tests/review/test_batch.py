@@ -190,7 +190,7 @@ def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(t
     said = "No, the tests run with ./check --fast in this project."
     lesson = remember("Tests.", "the tests run with ./check --fast")
     looks = [does(use("read_file", path=f"{number}.txt")) for number in range(12)]
-    script = [says("I ran pytest."), says("Understood."), does(lesson), *looks, says("Done.")]
+    script = [says("I ran pytest."), says("Understood."), does(lesson, use("todo")), *looks, says("Done.")]
 
     async def main(free: int) -> tuple[list[LedgerRow], reviews.ReviewRow, int]:
         settings: dict[str, Any] = {"review.share": "0.5", "review.free_tokens": str(free)}
@@ -210,6 +210,6 @@ def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(t
     rows, stopped, used = asyncio.run(main(used))
     assert [row.state for row in rows] == ["active"]
     assert stopped.state == "done" and "share" in stopped.note
-    expected = forecast(used, 24_000, Weights(), is_cached=True)
+    expected = forecast(used, (24_000, 0), Weights(), is_cached=True)
     assert expected is not None
     assert weigh(stopped.usage, Weights()) <= expected.first_of_day < weigh(whole.usage, Weights())

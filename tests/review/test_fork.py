@@ -49,7 +49,8 @@ def assert_shares_every_byte(parent: RecordedRequest, review: RecordedRequest) -
 @pytest.mark.parametrize("wire", WIRES)
 async def test_the_first_request_shares_every_byte_of_the_parents_last(tmp_path: Path, wire: str) -> None:
     tools = [does(use("read_file", path="absent.txt")), does(use("search_files", pattern="x"))]
-    script = [says("I ran pytest."), *tools, says("Understood."), does(LESSON), says("Saved.")]
+    script = [says("I ran pytest."), *tools, says("Understood.")]
+    script += [does(LESSON, use("skills_list")), says("Saved.")]
     async with bench(tmp_path, script, wire=wire) as b:
         await talk(b)
         [done] = await b.review()

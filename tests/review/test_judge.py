@@ -120,7 +120,7 @@ async def test_no_second_model_is_asked_where_none_is_set(tmp_path: Path) -> Non
     async with bench(tmp_path, corrected(does(LESSON), says("Saved."))) as b:
         await talk(b)
         await b.review()
-        assert len(b.server.requests) == 4
+        assert len(b.server.requests) == 3
 
 
 def test_a_review_that_goes_on_after_its_judge_was_asked_asks_no_second_time(tmp_path: Path) -> None:

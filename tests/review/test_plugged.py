@@ -35,7 +35,7 @@ def test_a_worker_of_its_own_has_the_homes_plugins(tmp_path: Path) -> None:
         keys = [request.headers["authorization"] for request in server.requests]
         program.run("forget", "--session", row["session_id"])
     assert [(one["job_id"], one["state"]) for one in done] == [(row["review"]["queued"][0], "saved")]
-    assert set(keys) == {"Bearer company-key-1"} and len(keys) == 4
+    assert set(keys) == {"Bearer company-key-1"} and len(keys) == 3
     heard = [json.loads(line) for line in (program.home / "memory-mirror.jsonl").read_text().splitlines()]
     assert [one["event"] for one in heard] == ["add", "shutdown", "undo", "shutdown"]
     assert heard[2]["content"] == heard[0]["content"] and "./check --fast" in heard[0]["content"]

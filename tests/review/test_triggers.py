@@ -178,7 +178,7 @@ async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp
         assert [sorted(one.signals) for one in found] == [["correction"], []]
 
 
-@pytest.mark.parametrize(("free", "queued"), [(47_999, [1]), (48_000, [1, 1]), (96_000, [1, 1, 2])])
+@pytest.mark.parametrize(("free", "queued"), [(36_499, [1]), (36_500, [1, 1]), (73_000, [1, 1, 2])])
 async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     tmp_path: Path, free: int, queued: list[int]
 ) -> None:
@@ -187,7 +187,7 @@ async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     script = [ScriptedReply("I ran pytest.", usage=usage)] * 5
     settings = {"review.share": "0.1", "review.free_tokens": str(free)}
     async with bench(tmp_path, script, settings=settings) as b:
-        await talk(b)  # the shortest excerpt with its instructions and what is written weighs 4,800
+        await talk(b)  # the shortest excerpt with its instructions and what is written weighs 3,650
         await b.turn(AGAIN)
         b.session = await b.app.new_session()
         await talk(b)

@@ -16,7 +16,8 @@ from whet.store import jobs, session_deletion
 from whet.store.leases import HEARTBEAT_S
 from whet_lab.practice.script import Fault, ScriptedReply, server_error
 
-SAVED = [does(LESSON), says("Saved one fact.")]
+SAVED = [does(LESSON, use("skills_list")), says("Saved one fact.")]
+"""A step that saves and looks, so that the model is asked once more."""
 REVOKED = ScriptedReply(
     fault=Fault(status=401, message="Incorrect API key provided: sk-live-0123456789abcdef0123." + " No." * 99)
 )
@@ -30,7 +31,7 @@ def due_now(b: Bench) -> None:
 
 
 async def test_a_correction_is_reviewed_and_what_it_taught_is_in_the_next_session(tmp_path: Path) -> None:
-    script = corrected(does(LESSON, when=SAID), says("Saved one fact."), says("hello"))
+    script = corrected(does(LESSON, when=SAID), says("hello"))
     async with bench(tmp_path, script) as b:
         await talk(b)
         assert [event.kinds for event in b.queued] == [("memory", "skill")]
@@ -43,11 +44,27 @@ async def test_a_correction_is_reviewed_and_what_it_taught_is_in_the_next_sessio
         assert row.origin.parent_session_id == b.session.id
         [listed] = b.listed()
         assert (listed.state, listed.summary, listed.note) == ("done", done.summary, "")
-        assert listed.usage.cache_read_tokens > 0.8 * listed.usage.prompt_tokens
+        assert listed.usage.cache_read_tokens > 0.7 * listed.usage.prompt_tokens
         assert await b.review() == []
         b.session = await b.app.new_session()
         await b.turn("hi")
         assert "./check --fast" in b.server.requests[-1].body.decode()
+
+
+async def test_a_review_ends_without_another_request_once_its_lessons_are_taken(tmp_path: Path) -> None:
+    lost = remember("They run on Mars.", "on Mars it is")
+    async with bench(tmp_path, corrected(does(LESSON), does(LESSON), says("Done."))) as b:
+        await talk(b)
+        [done] = await b.review()
+        assert (done.state, done.note, len(b.server.requests)) == ("saved", "", 3)
+        assert "Hand in all lessons in one answer" in b.server.requests[-1].body.decode()
+        queued = await b.app.reviews.queue_review(b.session.id)
+        await b.app.reviews.run(queued.job_id)
+        assert len(b.server.requests) == 5, "by hand the model ends it"
+    async with bench(tmp_path, corrected(does(lost), says("Done."))) as b:
+        await talk(b)
+        await b.review()
+        assert len(b.server.requests) == 4, "a refused lesson can be pointed at better"
 
 
 async def test_nothing_to_save_is_a_good_end_and_garbage_is_no_harm(tmp_path: Path) -> None:

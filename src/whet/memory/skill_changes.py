@@ -107,12 +107,31 @@ def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: 
         if line not in kept_lines
         and not any(_is_same_step(known, step) for known in known_steps for step in parse_steps(line))
     ]
+    fresh = _keep_step(fresh, (old_lines, new))
     if lines.strip() and not fresh and len(kept_lines) == len(body.splitlines()):
         raise Repeated("The skill has these steps already", hint="Nothing has to be saved.")
     text = "\n".join(_renumber([*kept_lines[:at], *fresh, *kept_lines[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
     text = _check_text(f"---\n{head}\n---\n\n{text}\n", "the skill")
     return SkillPlan({**skill_plan.files, MAIN: text.encode()}, skill_plan.before, text)
+
+
+def _keep_step(fresh: Sequence[str], bodies: tuple[set[str], Sequence[str]]) -> list[str]:
+    """Return the new lines; a statement in a step's place is a step: its command as the statement
+    has it, and the whole statement. `bodies`: the old lines and the new text's."""
+    old, new = bodies
+    gone = [line for line in old if line not in new and parse_steps(line)]
+    commands = [step for line in new if line not in old for step in parse_steps(line)]
+    kept: list[str] = []
+    for line in fresh:
+        is_statement = bool(gone) and line.startswith("- “")
+        named = [step for step in commands if is_statement and _has_words(line, step)]
+        kept.append(f"1. `{named[0]}` → {line.removeprefix('- ')}" if named else line)
+    return kept
+
+
+def _has_words(text: str, words: str) -> bool:
+    return re.search(rf"(?<![\w./-]){re.escape(words)}(?![\w/-]|\.\w)", text) is not None
 
 
 def _is_same_step(known: str, step: str) -> bool:

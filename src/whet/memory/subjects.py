@@ -25,14 +25,19 @@ _PUNCTUATION = ".,;:!?()[]\"'“”‘’«»„。，、！？*`…"
 _SETTING = re.compile(r"(?P<subject>(?:.+) *(?:→|:) “(?![-*])[^“”]*?[^“”=:\s])\s*(?:=|:(?=\s))\s*[^“”=/]+”")
 _EQUATION = re.compile(r"“?(?P<subject>[\w.-]+)\s*=\s*[^“”=]+”?")
 _AMOUNT = re.compile(r"[€$£¥]\d[\d.,]*|\d[\d.,]*[%€$£¥]|\d{1,2}[:.]\d\d(?:am|pm|h)?")
+_MAX_HOUR_DIGITS = 2
 _NUMBER = re.compile(r"\d[\d.,]*")
 _NAME = re.compile(r"[\d/_@]|\w[.-]\w")
+_BEFORE_VALUE = frozenset(
+    ("is", "are", "was", "at", "until", "before", "after", "every", "within", "um", "bis", "ab", "à")
+)
+"""Before an amount within a sentence; never before the number of a thing."""
 _BEFORE_AMOUNT = STOP_WORDS.union(("every", "least", "within"))
 
 
 def is_update(old: str, new: str) -> bool:
     """Return whether a new entry certainly replaces an old one: the same setting, or the same sentence with
-    another amount at its end."""
+    another amount at its end or at that of a phrase."""
     old, new = (_DATED.sub("", text).replace("`", " ").strip() for text in (old, new))
     if fold(old) == fold(new):
         return True
@@ -47,7 +52,7 @@ def is_update(old: str, new: str) -> bool:
     changed = [at for at, (before, after) in pairs if before != after]
     if len(changed) != 1:
         return False
-    return _is_last_amount(before_words, changed[0]) and _is_last_amount(after_words, changed[0])
+    return all(_is_amount(words, changed[0]) for words in (before_words, after_words))
 
 
 def may_be_update(old: str, new: str) -> bool:
@@ -124,15 +129,17 @@ def _list_identifiers(text: str) -> list[str]:
     return [words[at] for at in places]
 
 
-def _is_last_amount(words: Sequence[str], at: int) -> bool:
-    """Return whether the word at that index is an amount that ends the sentence: "is 14:00", "within 14
-    days"."""
-    if at < 1 or words[at - 1] not in _BEFORE_AMOUNT:
+def _is_amount(words: Sequence[str], at: int) -> bool:
+    """Return whether the word at that index is an amount that ends the sentence ("within 14 days") or a part
+    of it ("at 9 on Mondays")."""
+    if at < 1 or words[at - 1] not in _BEFORE_AMOUNT | _BEFORE_VALUE:
         return False
-    rest = words[at + 1 :]
-    if _AMOUNT.fullmatch(words[at]):
+    word, rest = words[at], words[at + 1 :]
+    if rest and words[at - 1] in _BEFORE_VALUE and rest[0] in STOP_WORDS:
+        return bool(_AMOUNT.fullmatch(word)) or (word.isdecimal() and len(word) <= _MAX_HOUR_DIGITS)
+    if _AMOUNT.fullmatch(word):
         return not rest
-    return bool(_NUMBER.fullmatch(words[at])) and len(rest) == 1 and rest[0].isalpha()
+    return bool(_NUMBER.fullmatch(word)) and len(rest) == 1 and rest[0].isalpha()
 
 
 def _split_words(text: str) -> list[str]:

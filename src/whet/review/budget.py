@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from itertools import takewhile
 from typing import cast
 
 import msgspec
@@ -19,10 +20,15 @@ from whet.config.schema import ReviewSettings
 from whet.contract.errors import BudgetReached, ConfigError, ProviderError
 from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, StreamItem
+from whet.contract.tools import Tag, tags_of
 from whet.review.spending import Weights, find_room, weigh, weigh_day, weigh_prompt, weights_of
 from whet.review.triggers import day_start
 from whet.store import reviews
 from whet.store.database import StateDatabase
+
+WRITES = frozenset[Tag](("notes", "skills"))
+"""The tags of the tools that a review learns with; the other tools that it may call have the tag `probe`."""
+_ALL_TAKEN = "All lessons were taken."
 
 
 class Budget:
@@ -99,6 +105,8 @@ class MeteredLink:
         self._expected_tokens = context_tokens
         self._expected = weigh_prompt(context_tokens, self._weights, is_cached=is_cached)
         self.failure: BudgetReached | ConfigError | ProviderError | None = None
+        self.ends_when_taken = False
+        """The model is not asked again after a step that only wrote lessons, all of which were taken."""
 
     @property
     def info(self) -> ModelInfo:
@@ -107,6 +115,9 @@ class MeteredLink:
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream as the link does. Raises BudgetReached before anything is sent, ProviderError."""
+        if self.ends_when_taken and _are_taken(messages):
+            yield ModelReply(Message("assistant", _ALL_TAKEN), Usage(), self.info.model)
+            return
         try:
             if not self._by_hand:
                 await self._budget.check_share(self._expected, self._weights, self._allowance)
@@ -122,6 +133,14 @@ class MeteredLink:
         except (BudgetReached, ConfigError, ProviderError) as error:
             self.failure = error
             raise
+
+
+def _are_taken(messages: Sequence[Message]) -> bool:
+    """Return whether the last step only wrote lessons, and all of them were taken."""
+    results = list(takewhile(lambda message: message.role == "tool", reversed(messages)))
+    return bool(results) and all(
+        not result.is_error and tags_of(result.tool_name) & WRITES for result in results
+    )
 
 
 def _estimate_usage(info: ModelInfo, tokens: int) -> Usage:

@@ -19,8 +19,11 @@ _CAPS = (4_000, 2_000, 1_000, 500, 240, 120)
 def digest(messages: Sequence[Message], budget_tokens: int) -> str:
     """Write `messages` as a text of at most `budget_tokens`: long parts are cut first, then the middle.
 
-    The speaker is on a line of its own, so that every other line can be quoted verbatim.
+    The speaker is on a line of its own, so that every other line can be quoted verbatim. A last answer is
+    left out: it proves nothing, and nobody replied to it.
     """
+    if messages and messages[-1].role == "assistant" and not messages[-1].tool_calls:
+        messages = messages[:-1]
     budget = budget_tokens * _CHARS_PER_TOKEN
     text = ""
     for cap in _CAPS:

@@ -36,12 +36,12 @@ from whet.contract.protocols import (
     NobodyPresent,
     Provider,
 )
-from whet.contract.tools import Tag, Tool, ToolContext, ToolOutput, ToolSpec, tags_of
+from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec, tags_of
 from whet.review import wording
-from whet.review.budget import Budget, MeteredLink
+from whet.review.budget import WRITES, Budget, MeteredLink
 from whet.review.digest import digest
 from whet.review.jobs import ReviewJob, read_review_job
-from whet.review.spending import EXCERPT_HEAD_TOKENS
+from whet.review.spending import EXCERPT_HEAD_TOKENS, EXPECTED_CALLS, OTHERS_TOKENS
 from whet.store import compactions, reviews, sessions, turns
 from whet.store.database import StateDatabase
 from whet.store.jobs import Job
@@ -52,9 +52,6 @@ from whet.tools.registry import read_specs
 if TYPE_CHECKING:
     from whet.context.repair import HistoryRepair
 
-WRITES = frozenset[Tag](("notes", "skills"))
-"""The tags of the tools that a review learns with; the other tools that it may call have the tag `probe`."""
-_OTHERS_TOKENS = 4_000
 DIGEST = "digest"
 """Stored instead of a view if the review reads a digest."""
 
@@ -80,15 +77,13 @@ class ForkParts(msgspec.Struct, frozen=True):
 
 class Fork(msgspec.Struct, frozen=True):
     """An open review: its session, the message that begins it, its metered link to the model, the origin of
-    its writes, and the person whose memory it writes to (empty: the owner's). `is_brief`: it ends with its
-    first request if all writes are taken."""
+    its writes, and the person whose memory it writes to (empty: the owner's)."""
 
     session: Session
     opening: Message
     link: MeteredLink
     origin: Origin
     profile: str = ""
-    is_brief: bool = False
 
 
 async def open_fork(
@@ -123,7 +118,10 @@ async def open_fork(
     specs = read_specs(prefix[1].encode())
     is_brief = is_digest or review_job.is_brief
     allowed = _allowed_names(specs, parts)
-    opening = wording.review_message(review_job.kinds, review_job.focus, allowed, is_brief=is_brief) + others
+    ends_when_taken = is_brief or not review_job.is_by_hand
+    opening = wording.review_message(
+        review_job.kinds, review_job.focus, allowed, others, is_brief=ends_when_taken
+    )
     expected = review_job.context_tokens
     if is_digest:
         text = _write_digest(inherited, most_tokens - text_tokens(others))
@@ -141,14 +139,16 @@ async def open_fork(
         is_cached=review_job.is_cached and not is_digest,
         allowance=review_job.allowance,
     )
+    metered.ends_when_taken = ends_when_taken
     origin = _origin(job, parent, review_job)
     parts.bind(child_id, origin, profile)
     log = await Transcript.open(parts.database, child_id, parts.clock)
     if is_brief:
-        parts = msgspec.structs.replace(parts, limits=msgspec.structs.replace(parts.limits, steps=1))
+        limits = msgspec.structs.replace(parts.limits, steps=1 + EXPECTED_CALLS)
+        parts = msgspec.structs.replace(parts, limits=limits)
     session = _make_session(parts, log, metered, inherited, (specs, parent))
     origin = msgspec.structs.replace(origin, session_id=child_id)
-    return Fork(session, Message(role="user", content=opening), metered, origin, profile, is_brief)
+    return Fork(session, Message(role="user", content=opening), metered, origin, profile)
 
 
 def _open_child(
@@ -218,7 +218,7 @@ def _write_others(connection: apsw.Connection, ids: Sequence[str], most_tokens: 
             key = sessions.key_of(connection, id_)
             view = compactions.view_after(connection, key, turns.find_last_turn(connection, key))
             messages = map(_drop_remote_result, compactions.read_view(connection, key, view))
-            texts.append(_write_digest(list(messages), min(_OTHERS_TOKENS, most_tokens // 2) // len(ids)))
+            texts.append(_write_digest(list(messages), min(OTHERS_TOKENS, most_tokens // 2) // len(ids)))
     return wording.write_others(texts)
 
 

@@ -22,14 +22,17 @@ from whet.store.reviews import DaySpending, DayUsage
 # it ends when all of its writes were taken.
 EXPECTED_CALLS = 3
 # What a review adds to the conversation: its instructions and results, and what it writes itself.
-_ADDED_TOKENS = 1_500
-_WRITTEN_TOKENS = 500
+_ADDED_TOKENS = 1_200
+_WRITTEN_TOKENS = 350
 # What a brief one adds and writes.
-_BRIEF_TOKENS = 900
-_BRIEF_WRITTEN_TOKENS = 400
+_BRIEF_TOKENS = 700
+_BRIEF_WRITTEN_TOKENS = 250
 # The instructions and tools of a review that reads an excerpt, and the shortest excerpt that is of use.
-EXCERPT_HEAD_TOKENS = 1_800
+EXCERPT_HEAD_TOKENS = 1_400
 _MIN_EXCERPT_TOKENS = 1_000
+# What an excerpt of another short conversation takes, and the most that all of them may take.
+_OTHER_TOKENS = 200
+OTHERS_TOKENS = 4_000
 # The first review of a day that a correction calls for may weigh this many times what is expected of it.
 _FIRST_TIMES = 2
 
@@ -103,15 +106,23 @@ def find_room(settings: ReviewSettings, spent: DaySpending) -> int:
 
 
 def forecast(
-    context_tokens: int, most_excerpt: int, weights: Weights, *, is_cached: bool, room: int | None = None
+    context_tokens: int,
+    limits: tuple[int, int],
+    weights: Weights,
+    *,
+    is_cached: bool,
+    room: int | None = None,
 ) -> Forecast | None:
     """Estimate a review of a conversation of that size: of the whole, or if that costs more, of an excerpt of
-    at most `most_excerpt` tokens, which no cache has. If neither fits `room` (weight), a brief review of a
+    at most so many tokens, which no cache has. `limits`: those tokens, and the number of other short
+    conversations that it reads, too. If neither fits `room` (weight), a brief review of a
     cached conversation or of a shorter excerpt may; return None if not."""
+    most_excerpt, others = limits
     prompt = weigh_prompt(context_tokens, weights, is_cached=is_cached)
+    added = min(others * _OTHER_TOKENS, OTHERS_TOKENS)
     written = round(_BRIEF_WRITTEN_TOKENS * weights.output)
-    whole = EXPECTED_CALLS * prompt + _ADDED_TOKENS + round(_WRITTEN_TOKENS * weights.output)
-    brief = prompt + _BRIEF_TOKENS + written
+    whole = EXPECTED_CALLS * prompt + _ADDED_TOKENS + added + round(_WRITTEN_TOKENS * weights.output)
+    brief = prompt + _BRIEF_TOKENS + added + written
     head, longest = EXCERPT_HEAD_TOKENS + written, min(context_tokens, most_excerpt)
     most = sys.maxsize if room is None else room
     if whole <= min(longest + head, most):

@@ -140,7 +140,8 @@ def _count_turn(
     turns = (turn.number,) if _has_plain_lesson(facts, setup.settings, corrects) else ()
     corrected_turns = turns if corrects == "redone" and setup.settings.on_correction else ()
     if trigger is not None and ended_well:
-        review_job = _plan_affordable(connection, session, (turn.number, trigger, facts), setup)
+        others = reviews.list_unreviewed_ids(connection, session, _BATCH) if folder is not None else []
+        review_job = _plan_affordable(connection, session, (turn.number, trigger, facts), others, setup)
     if review_job is not None:
         needs_model = "correction" in before.reasons or corrects == "said"
         is_enough = not needs_model and _MENDED.issuperset(review_job.reasons)
@@ -153,8 +154,6 @@ def _count_turn(
         plain = msgspec.structs.replace(plain, is_plain=True, turns=turns, corrected_turns=corrected_turns)
         queued = (queue_review(connection, plain, session.conversation_id, setup.clock),)
     if trigger is not None and review_job is not None:
-        others = reviews.list_unreviewed_ids(connection, session, _BATCH) if folder is not None else []
-        review_job = msgspec.structs.replace(review_job, others=tuple(others))
         queued = (queue_review(connection, review_job, session.conversation_id, setup.clock),)
         counted = reset_counters(counted, trigger.kinds)
         if folder is not None:
@@ -292,9 +291,10 @@ def _plan_affordable(
     connection: apsw.Connection,
     session: SessionRow,
     why: tuple[int, ReviewTrigger, ReviewedTurn],
+    others: Sequence[str],
     setup: _TriggerSetup,
 ) -> ReviewJob | None:
-    """Return the job for a review, or None if the day's share has no room for one more.
+    """Return the job for a review with the `others`, or None if the day's share has no room for one more.
 
     Queued reviews that need a model count as spent. A queued review of this conversation does not, because it
     is widened. The first review of a day that a correction triggers always has room.
@@ -316,7 +316,8 @@ def _plan_affordable(
         and not _had_correction_review(connection, since)
     )
     room = None if is_first else find_room(settings, spent) // (queued + 1)
-    expected = forecast(tokens, settings.digest_tokens, setup.weights, is_cached=is_cached, room=room)
+    limits = settings.digest_tokens, len(others)
+    expected = forecast(tokens, limits, setup.weights, is_cached=is_cached, room=room)
     if expected is None:
         return None
     return ReviewJob(
@@ -329,6 +330,7 @@ def _plan_affordable(
         is_cached=is_cached,
         is_brief=expected.is_brief,
         excerpt_tokens=expected.excerpt_tokens,
+        others=tuple(others),
         allowance=spent.review_tokens + expected.weight * queued + expected.first_of_day if is_first else 0,
     )
 

@@ -21,15 +21,16 @@ _OLD_TEXT_CHARS = 120
 
 
 def review_message(
-    kinds: Sequence[Kind], focus: str, allowed: Sequence[str], *, is_brief: bool = False
+    kinds: Sequence[Kind], focus: str, allowed: Sequence[str], others: str = "", *, is_brief: bool = False
 ) -> str:
-    """Return the one message that a review adds to the conversation; it begins with `TITLE`."""
+    """Return the one message that a review adds to the conversation; it begins with `TITLE` and ends with
+    `others`."""
     tasks = "".join(read_prompt(f"{kind}.md") for kind in kinds)
     focus_text = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
     text = read_prompt("review.md")
     for name, value in (("tasks", tasks), ("allowed", ", ".join(allowed)), ("focus", focus_text)):
         text = text.replace(f"{{{name}}}", value)
-    return f"{text.strip()}\n{_BRIEF}" if is_brief else text.strip()
+    return "\n".join((text.strip(), *((_BRIEF,) if is_brief else ()))) + others
 
 
 def write_others(texts: Sequence[str]) -> str:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from itertools import takewhile
 from typing import Literal
 
 import apsw
@@ -38,17 +37,15 @@ from whet.contract.errors import (
 from whet.contract.events import ReviewFinished, show_nothing
 from whet.contract.messages import Message
 from whet.contract.protocols import Provider
-from whet.contract.tools import tags_of
 from whet.log import mask
 from whet.memory.desk import LearningService
 from whet.memory.transcript import load_transcript
 from whet.review import wording
-from whet.review.fork import DIGEST, WRITES, Fork, ForkParts, open_fork
+from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
 from whet.review.jobs import ReviewJob, read_review_job
 from whet.review.judge import Checks, find_doubts
 from whet.review.plain_lessons import find_plain_lessons
 from whet.review.probes import run_probes
-from whet.review.spending import EXPECTED_CALLS
 from whet.store import claims, jobs, reviews, sessions, turns
 from whet.store.database import read_time
 from whet.store.jobs import Job
@@ -226,17 +223,13 @@ class ReviewWorker:
         """
         session = fork.session
         if (reason := await self._read_end_reason(fork)) in ("answered", "budget"):
-            return "" if fork.is_brief else _note(reason, self._settings.max_steps)
+            return _note(reason, self._settings.max_steps)
         if await session.log.claim_unfinished_turn() is not None:
             end = await run_turn(session, None, show_nothing)
         else:
             end = await run_turn(session, await self._next_message(fork), show_nothing)
-        more = EXPECTED_CALLS if fork.is_brief else 0
-        while more and end.reason == "budget" and not _is_written(session.log.messages):
-            end = await run_turn(session, Message(role="user", content=wording.GO_ON), show_nothing)
-            more -= 1
         if end.reason in ("answered", "budget"):
-            return "" if fork.is_brief else end.error
+            return end.error
         failure = fork.link.failure
         if isinstance(failure, BudgetReached) and session.log.session.usage.total_tokens:
             return failure.message  # the changes saved so far are paid for and stay valid
@@ -329,12 +322,6 @@ def retry_in_s(error: WhetError, failures: int) -> float | None:
     if isinstance(error, RateLimited) and error.retry_after_s:
         return max(wait_s, error.retry_after_s)
     return wait_s
-
-
-def _is_written(messages: Sequence[Message]) -> bool:
-    """Return whether the last calls only wrote lessons, and all of them were taken."""
-    results = list(takewhile(lambda message: message.role == "tool", reversed(messages)))
-    return all(not result.is_error and tags_of(result.tool_name) & WRITES for result in results)
 
 
 def _note(reason: str, max_steps: int) -> str:

@@ -18,8 +18,9 @@ from whet.contract.tools import tags_of
 from whet.late import late_pattern
 from whet.store.calls import StoredCall, UserWords
 from whet.warm.opposites import may_undo
-from whet.warm.outcome import Outcome, judge_alone
-from whet.warm.takeback import replaces_text, restores_content, undoes
+from whet.warm.outcome import Outcome, is_showing, judge_alone, programs_of
+from whet.warm.retry import find_vain_try
+from whet.warm.takeback import drops_path_of, replaces_text, restores_content, undoes
 
 _MAX_CALLS_BETWEEN = 2
 _MAX_PENDING = 2_000
@@ -36,14 +37,14 @@ _REJECTION = (
     r"|(?:that|this|it|you) (?:did|does|do)(?:n[’']t| not) (?!matter|need|have)|why did you\b"
     r"|i (?:said|told you|asked)\b.*\b(?:not|never)\b|i did(?:n't| not) (?:ask|want|say)"
     r"|you (?:should not|shouldn't|were not supposed|broke|deleted the wrong)"
-    r"|undo\b|revert\b|roll (?:it |that )?back|put (?:it|that) back|don't do that"
+    r"|undo\b|revert\b(?! to (?:me|us)\b)|roll (?:it |that )?back|put (?:it|that) back|don't do that"
     r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う"
 )
 """The beginning of a sentence that rejects what was done."""
 _OBJECTION = (
     r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:[aeou]h+|h?m+)\W+)?"
     r"(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
-    r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more))[,.!:; ]"
+    r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more|other|further|extra))[,.!:; ]"
     # With an object these begin the next task: "stop the timer", "wait for the build".
     r"|(?:stop|wrong|wait|hey|argh|ugh)\b\s*(?:[,.!:;-]|(?:no|not|that|nein|non)\b|$)"
     rf"|{_REJECTION})|[.!?]\s+(?:{_REJECTION})"
@@ -56,6 +57,10 @@ _COMPLAINT = late_pattern(
 )
 """A negation, or a sentence that begins by addressing the agent or with the person's own wish."""
 _CHANGES = frozenset(("edits", "command"))
+_FORBIDS = late_pattern(
+    r"(?i)(?:^|[.!?]\s+)\W*(?:please\s+)?(?:never|do(?:n[’']t| not)|nie(?:mals)?|nunca|jamais|никогда)"
+    r"\s+(\w+ \w+)"
+)
 _MIN_SHARED_WORDS = 0.5
 _COMPLAINT_CHARS = 160
 _UNKNOWN_TOOL = (
@@ -101,7 +106,7 @@ class OutcomeJudge:
             self._add_message(item)
             return
         arguments = parse_arguments(item.arguments)
-        outcome, reason = judge_alone(item, arguments)
+        outcome, reason = judge_alone(item, arguments, self._request)
         if outcome == "ok" and (is_unknown_tool(item) if not self._tools else item.name not in self._tools):
             outcome, reason = "failed", "there is no such tool"
         if item.turn in self._undone:
@@ -128,14 +133,16 @@ class OutcomeJudge:
 
     def _add_message(self, message: UserWords) -> None:
         """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
-        if not self._turn or self._turn[-1].call.turn == message.turn:
+        if self._turn and self._turn[-1].call.turn == message.turn:
             return
         self._request = message.text
+        if not self._turn:
+            return
         self._complains = _COMPLAINT.search(message.text[:_COMPLAINT_CHARS]) is not None
-        if is_objection(message.text):
-            for judged in self._turn:
-                if judged.outcome == "ok":
-                    judged.outcome, judged.reason = "objected", "the person objected"
+        is_rejected = is_objection(message.text)
+        for judged in self._turn:
+            if judged.outcome == "ok" and (is_rejected or _is_forbidden(judged.arguments, message.text)):
+                judged.outcome, judged.reason = "objected", "the person objected"
         self._end_turn()
 
     def _compare(self, new: JudgedCall) -> None:
@@ -162,6 +169,8 @@ class OutcomeJudge:
         """Compare two calls of a tool; `between` is the result of a call between them."""
         if old.call.arguments == new.call.arguments:
             return
+        if old.outcome in ("ok", "corrected") and (reason := _find_vain_command(old, new)):
+            old.outcome, old.reason = "failed", f"exit 0, but {reason}"
         if old.outcome == "failed":
             is_named = _is_target_named(new.arguments, between)
             if new.repairs is None and (is_named or is_fix(old.arguments, new.arguments)):
@@ -212,7 +221,9 @@ class OutcomeJudge:
         if self._turn or not self._complains:
             return
         for old in self._previous[-_MAX_EARLIER:]:
-            if old.outcome == "ok" and old.call.name == new.call.name and _is_redone(old, new):
+            is_redone = old.call.name == new.call.name and _is_redone(old, new)
+            is_redone = is_redone or drops_path_of(old.arguments, new.arguments)
+            if old.outcome == "ok" and is_redone:
                 old.outcome, old.reason = "objected", "the person had it done in another way"
 
     def _end_turn(self) -> None:
@@ -307,6 +318,22 @@ def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
     return [*shared] not in _TOO_SHORT_COMMANDS and len(shared) >= _MIN_SHARED_WORDS * max(
         len(first), len(second)
     )
+
+
+def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
+    """Return why a command did nothing although it ended with 0, by the next try of it."""
+    done, again = (str(judged.arguments.get("command", "")) for judged in (old, new))
+    program = next(programs_of(done), "")
+    if not done or not again or is_showing(program, done):
+        return ""
+    return find_vain_try((done, old.call.result or ""), (again, new.call.result or ""))
+
+
+def _is_forbidden(arguments: dict[str, Any], message: str) -> bool:
+    """Return whether a sentence forbids what a command did: a negation begins it, and the command has the two
+    words after that."""
+    words = set(re.findall(r"\w{3,}", str(arguments.get("command", "")).lower()))
+    return any(words.issuperset(match[1].lower().split()) for match in _FORBIDS.finditer(message))
 
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:

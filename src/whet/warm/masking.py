@@ -27,6 +27,7 @@ _MASKED = late_pattern(
 _ANSWERS = frozenset(("curl", "http", "https", "wget", "xh", "xhs"))
 _STATUS = late_pattern(r"(?m)^HTTP/\d(?:\.\d)? (\d{3})\b")
 _TITLE = late_pattern(r"(?i)<title>\s*([45]\d\d)\b")
+_SAVED = late_pattern(r"\s(?:-\w*[oO]|--output(?:-document)?)[ =]?([\w./-]+)")
 _WRITES_CODE = late_pattern(r"-w\s|--write-out")
 # A diagnostic with its location or its usual prefix, and counts of failures.
 _DIAGNOSTIC = late_pattern(
@@ -45,7 +46,7 @@ _BEGINS_FAILED = late_pattern(
 # A line whose end, or whose count, says it (`ssh: connect to host a: Connection refused`):
 _ENDS_FAILED = late_pattern(
     r"(?i)^.{0,200}\b(?:failed|failure|denied|refused|not found|no such file or directory|already in use"
-    r"|already exists|cannot open)\b[.:!*\s]*(?:$| \([\w .:-]*\)| -- |: )"
+    r"|already exists|cannot open)\b(?:[.!]\s+\w|[.:!*'\"\s]*(?:$| \([\w .:-]*\)| -- |: ))"
     r"|^[^\w]*(?:found )?[1-9]\d* (?:errors?|problems?)\b|\[[1-9]\d* errors?\]"
     r"|\w (?-i:FAIL(?:ED)?)\b|\bExited \([1-9]\d*\)|\bcan't [a-z]+\.$|\bcould not find\b"
 )
@@ -119,9 +120,14 @@ def _system_errors() -> frozenset[str]:
 
 
 def find_http_error(program: str, command: str, text: str) -> str:
-    """Return the last HTTP status in an answer if it is an error, else an empty string."""
+    """Return the last HTTP status in an answer if it is an error, or that a saved file has 0 bytes, else an
+    empty string."""
     if program not in _ANSWERS:
         return ""
+    if (saved := _SAVED.search(command)) and re.search(
+        rf"(?m)^-[rwx-]{{9}}.* 0 .*{re.escape(saved[1])}$", text
+    ):
+        return f"{saved[1]} has 0 bytes"
     codes = _STATUS.findall(text) or _TITLE.findall(text)
     if not codes and _WRITES_CODE.search(command):
         codes = re.findall(r"(?:^|\s)(\d{3})$", text.rstrip())

@@ -117,7 +117,7 @@ def _takes_back(old: _Part, new: _Part, was_used: bool) -> bool:
         objects = [
             word
             for word in new.plain
-            if verb not in re.split("[:-]", word.lower()) and not re.match(r"HEAD[~^@]|\d+$", word)
+            if verb not in re.split("[:-]", word.lower()) and not re.match(r"HEAD[~^@]|ORIG_HEAD$|\d+$", word)
         ]
         if not objects:
             return verb in _WHOLE

@@ -54,16 +54,19 @@ _SHOWS = _words(
     "cat head tail less more grep egrep fgrep zgrep zcat rg ag sed awk journalctl dmesg git diff jq sort uniq"
     " cut tac nl strings find ls echo printf man history docker kubectl"
 )
-# Of these, the commands that act: their output is about themselves.
-_ACTS = (
-    r"\bgit\s+(?:push|pull|fetch|merge|rebase|commit|cherry-pick|apply|am|clone|checkout|switch|revert)\b"
-    r"|\bdocker\s+(?:build|push|pull|compose\s+(?:up|build|pull))\b"
-    r"|\bkubectl\s+(?:apply|create|delete|replace|patch|scale|set)\b|\bsed\s+-i\b"
-)
+# Of these, the ones whose verb decides: with any other verb they act, and their output is about themselves.
+_SHOWING_VERBS = {
+    "git": _words("log show diff grep blame status ls-files ls-tree ls-remote cat-file bisect shortlog help"),
+    "docker": _words("logs ps inspect images image exec top events run"),
+    "kubectl": _words("logs get describe exec explain top events config"),
+}
+_EDITS_IN_PLACE = r"\bsed\s+-i\b"
+# A command that names failures was run to show them.
+_ABOUT_FAILURES = r"(?i)(?<![a-z])(?:error|failed|failure)s?(?![a-z])"
 _WRAPPERS = _words("sudo env time nice nohup command exec stdbuf timeout then do")
 _RUNNERS = (
     r"\b(?:pytest|py\.test|unittest|nose2?|tox|jest|vitest|mocha|ctest|phpunit|rspec)\b"
-    r"|\b(?:npm|yarn|pnpm|cargo|go|mvn|gradle|make|bun|deno|dotnet|swift)\s+(?:run\s+)?\S*(?:test|check)\b"
+    r"|\b(?:npm|yarn|pnpm|cargo|go|mvn|gradlew?|make|bun|deno|dotnet|swift)\s+(?:run\s+)?\S*(?:test|check)\b"
 )
 _TESTS_RAN = (
     r"\b[1-9]\d* failed\b|FAILED \((?:[^)]*\b)?failures=\d+|^--- FAIL: |\bTests?:\s+[1-9]\d* failed"
@@ -74,6 +77,11 @@ _TESTS_BROKEN = (
     r"\b[1-9]\d* errors?\b|errors=[1-9]|ERROR collecting|no tests ran|ImportError|ModuleNotFoundError"
     r"|error\[E\d+\]|cannot find (?:module|package)|SyntaxError|usage: "
 )
+_NO_TESTS = (
+    r"\b(?:0|no) (?:tests?|test files?|specs?|examples?|scenarios?|suites?)\b|\bcollected 0\b"
+    r"|\btest NO-SOURCE$"
+)
+_COUNTED_TESTS = r"(?<![\d.])[1-9]\d* (?:passed|tests?|specs?|examples?|scenarios?|suites?)\b|^ok\s+\S+/"
 _SHELL_TROUBLE = (
     r"^(?:bash|sh|zsh|dash|/bin/\w+)(?:: line \d+)?: .*(?:not found|No such file|Permission denied"
     r"|syntax error|unbound variable|cannot|ambiguous)"
@@ -96,9 +104,9 @@ _QUOTED = late_pattern(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
-def judge_alone(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
+def judge_alone(call: StoredCall, arguments: dict[str, Any], request: str = "") -> tuple[Outcome, str]:
     """Judge a call by its own result. Return the outcome and a reason of a few words for a person.
-    `arguments` are the call's."""
+    `arguments` are the call's, `request` is what the person asked for."""
     kind = call.error_kind
     if kind in _NOT_RUN:
         return ("denied", "not let through") if kind == "denied" else ("unknown", kind)
@@ -107,13 +115,13 @@ def judge_alone(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, s
     if kind and kind != "exit":
         return "failed", kind.replace("_", " ")
     if "command" in tags_of(call.name) or call.exit_code is not None:
-        return _judge_command(call, arguments)
+        return _judge_command(call, arguments, request)
     if trouble := find_json_error(call.result):
         return "failed", trouble
     return "ok", "no error flag"
 
 
-def _judge_command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
+def _judge_command(call: StoredCall, arguments: dict[str, Any], request: str) -> tuple[Outcome, str]:
     command, text = arguments.get("command"), call.result or ""
     if not isinstance(command, str):
         command = ""
@@ -125,20 +133,28 @@ def _judge_command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome
         outcome, reason = _judge_exit(hidden.command, hidden.code, text)
         return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
     first = next(programs_of(command), "")
-    shows = first in _SHOWS and not re.search(_ACTS, command)
+    shows = is_showing(first, command)
     if shows:
         text = _own_message(first, text[:_EDGES_CHARS])
     elif trouble := find_json_error(text):
         return "failed", f"exit 0, but {trouble}"
     elif _ran_tests(command, text):
         return "ok", "the tests ran and report failures"
+    elif _ran_no_test(command, text):
+        return "failed", "exit 0, but no test ran"
     trouble = find_error_line(text) if text else ""
     if not trouble and (not shows or is_masked(command)):
-        edges = text[-_EDGES_CHARS:]
-        trouble = find_http_error(first, command, text) or (
-            find_masked_error(edges) if is_masked(command) else find_reported_failure(edges)
-        )
+        status = find_http_error(first, command, text)
+        trouble = status if status.rpartition(" ")[2] not in request else ""
+        trouble = trouble or _find_said_failure(command, text[-_EDGES_CHARS:])
     return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
+
+
+def _find_said_failure(command: str, text: str) -> str:
+    """Return the line that says that the work failed; empty if the command is about failures."""
+    if re.search(_ABOUT_FAILURES, command):
+        return ""
+    return find_masked_error(text) if is_masked(command) else find_reported_failure(text)
 
 
 def _ran_tests(command: str, text: str) -> bool:
@@ -147,6 +163,23 @@ def _ran_tests(command: str, text: str) -> bool:
         and re.search(_TESTS_RAN, text, re.M) is not None
         and not re.search(_TESTS_BROKEN, text, re.I)
     )
+
+
+def _ran_no_test(command: str, text: str) -> bool:
+    """Return whether a test runner counted tests and came to none."""
+    return (
+        re.search(_RUNNERS, command) is not None
+        and re.search(_NO_TESTS, text, re.I | re.M) is not None
+        and re.search(_COUNTED_TESTS, text, re.I | re.M) is None
+    )
+
+
+def is_showing(program: str, command: str) -> bool:
+    """Return whether a command shows data: its program does, and so does the verb if that decides."""
+    verbs = _SHOWING_VERBS.get(program)
+    if verbs is None:
+        return program in _SHOWS and not re.search(_EDITS_IN_PLACE, command)
+    return not verbs.isdisjoint(_SEPARATORS.split(command, maxsplit=1)[0].split())
 
 
 def _own_message(program: str, text: str) -> str:

@@ -23,6 +23,7 @@ _DROPS_COMMIT = late_pattern(r"\bgit\s+(?:revert\b|reset\s+(?:--\w+\s+)?\S*(?:HE
 _COMMITS = late_pattern(r"\bgit\s+commit\b")
 _BRANCHES = late_pattern(r"\bgit\s+(?:checkout\s+-b|switch\s+-c|branch)\s+([\w./-]+)")
 _DROPS_BRANCH = late_pattern(r"\bgit\s+branch\s+(?:-d|-D|--delete)\s+([\w./-]+)")
+_EDITS_IN_PLACE = late_pattern(r"\b(?:sed|perl)\s+-\w*i|\s--(?:in-place|write|fix)\b")
 _CLEANS = late_pattern(r"\bgit\s+clean\s+-\w*f")
 _MAKES = late_pattern(
     r"^\s*(?:mkdir|touch)\s+(?:-\S+\s+)*(\S+)\s*$"
@@ -50,6 +51,8 @@ def undoes(old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequ
     if "command" not in old_tags:
         return False
     done = str(before.get("command", ""))
+    if _EDITS_IN_PLACE.search(done) and drops_path_of(before, after):
+        return True
     if _undoes_command(done, command) or _removes(command, _created_paths(done), between):
         return True
     return reverses(done, command, was_used=bool(between))
@@ -94,11 +97,25 @@ def _drops_changes(command: str, path: str) -> bool:
         return False
     if _DROPS_WORK.search(command):
         return True
-    return any(
-        word in (".", path)
-        for paths in _DROPS_PATHS.findall(command)
-        for word in re.split(r"[\s;&|]+", paths)
-    )
+    return any(word == "." or is_inside(path, word) for word in _dropped_paths(command))
+
+
+def _dropped_paths(command: str) -> list[str]:
+    """Return the words after `git checkout` or `git restore`, mostly paths."""
+    return [word for words in _DROPS_PATHS.findall(command) for word in re.split(r"[\s;&|]+", words) if word]
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Return whether a path is that one, or in that folder."""
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def drops_path_of(before: Arguments, after: Arguments) -> bool:
+    """Return whether git discards the changes of a file that an earlier command named, or of one in a folder
+    that it named."""
+    named = str(before.get("command", "")).split()
+    dropped = _dropped_paths(str(after.get("command", "")))
+    return any(is_inside(path, word) for path in dropped for word in named[1:])
 
 
 def _undoes_command(done: str, command: str) -> bool:

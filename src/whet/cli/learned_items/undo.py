@@ -50,12 +50,12 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
     if purge and not yes:
         _ask(session_id)
 
-    async def work(learning: LearningService) -> tuple[list[ForgetStep], Purged | None]:
-        owner_learning, full_id = await _find_learning(home, learning, session_id)
+    async def work(learning: LearningService) -> tuple[list[ForgetStep], Purged | None, bool]:
+        owner_learning, full_id, exists = await _find_learning(home, learning, session_id)
         steps = await owner_learning.forget(full_id, _BY_HAND, dry_run=dry_run)
-        return steps, await owner_learning.purge(full_id) if purge else None
+        return steps, await owner_learning.purge(full_id) if purge else None, exists
 
-    steps, purged = with_learning(home, work)
+    steps, purged, exists = with_learning(home, work)
     if as_json:
         rows = [{"what": step.what, "why": step.why, "change": as_object(step.row)} for step in steps]
         if purge:  # purged text must not appear in the output
@@ -72,13 +72,14 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
     for step in steps:
         click.echo(_line(step, dry_run=dry_run, purged=purge))
     if purged:
-        _say(purged, session_id)
+        _say(purged, session_id if exists else "")
 
 
 async def _find_learning(
     home: Home, learning: LearningService, session_id: str
-) -> tuple[LearningService, str]:
-    """Return the learning service of the session's owner or guest, and the session's whole id.
+) -> tuple[LearningService, str, bool]:
+    """Return the learning service of the session's owner or guest, the session's whole id, and whether the
+    session still exists.
 
     The session may be deleted: changes learned from it still have its id. Raises NotFound if neither a
     session nor a change has that id.
@@ -94,7 +95,8 @@ async def _find_learning(
     if missing is not None and not rows:
         raise missing
     profile = rows[0].profile if rows else ""
-    return (learning.for_person(profile, home.people / profile) if profile else learning), full_id
+    service = learning.for_person(profile, home.people / profile) if profile else learning
+    return service, full_id, missing is None
 
 
 def _ask(session_id: str) -> None:
@@ -117,13 +119,14 @@ def _line(step: ForgetStep, *, dry_run: bool, purged: bool) -> str:
 
 
 def _say(purged: Purged, session_id: str) -> None:
-    """Report the purged changes, and list the conversations that still have the text."""
+    """Report the purged changes, and name the conversations that still have the text. `session_id`: the one
+    that taught it, empty if it was deleted."""
     rows, texts = len(purged.rows), purged.texts
     versions = f"{plural(texts, 'kept version')} of files"
     click.echo(f"purged {plural(rows, 'change')} and {versions}")
-    click.echo(
-        wrap_text(f"What was said stands in the conversation: whet sessions delete {printable(session_id)}")
-    )
+    if session_id:
+        command = f"whet sessions delete {printable(session_id)}"
+        click.echo(wrap_text(f"What was said stands in the conversation: {command}"))
     if purged.prompts:
         names = ", ".join(purged.prompts[:5]) + (", ..." if len(purged.prompts) > 5 else "")
         began = f"{plural(len(purged.prompts), 'session')} began with it"

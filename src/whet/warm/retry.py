@@ -1,0 +1,91 @@
+"""Decide whether the next try of a command shows that the one before it had done nothing.
+
+A program that ends with 0 may have failed in any language. The agent's next call shows it: it runs the same
+program again, and the change supplies what the first output had named, or the first output counted nothing
+and the second one something. The next item of a list is no such retry: its output has the same words.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+
+from whet.late import late_pattern
+
+_MAX_LINES = 6
+_MIN_SHARED_WORDS = 0.25
+_MIN_LIKENESS = 0.6
+_NO_OUTPUT = ("", "(no output)")
+_INLINE = (["-c"], ["-e"], ["-"])
+_TOKEN = late_pattern(r"[\w./@:=-]+")
+_WORD = late_pattern(r"[^\W\d_]{2,}")
+_COUNT = late_pattern(r"(?<![\w.:-])\d+(?![\w:-]|\.\d)")
+_ANSWERS = ("curl", "http", "https", "wget", "xh", "xhs")
+_SAVES = late_pattern(r"(?i)\s(?:-\w*o|--output|>|-X\s*(?!get|post)\w)")
+_ASKS = late_pattern(r"(?i)[\"']\s*select\b|\b(?:wc|count)\b")
+_NOTHING = late_pattern(r"(?i)\b(?:no|not|none|nothing|nichts|rien|nada|ничего)\b|[无没無]")
+_PROBLEMS = late_pattern(
+    r"(?i)\b(?:0|no) [\w ]{0,20}?(?:errors?|fail\w*|problems?|warnings?|issues?|broken|offen[cs]es)\b"
+)
+
+
+def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
+    """Return why the first call (command, output) did nothing, or an empty string. Both ended with 0."""
+    (command, text), (again, result) = first, second
+    before, after = _TOKEN.findall(command), _TOKEN.findall(again)
+    is_part = set(before) < set(after)
+    if not (is_part or _is_again(before, after)):
+        return ""
+    if text.count("\n") >= _MAX_LINES or result.strip() in _NO_OUTPUT:
+        return ""
+    if text.strip() in _NO_OUTPUT:
+        is_answer = before[0] in _ANSWERS and not _SAVES.search(command)
+        return "the answer was empty, and the next try's was not" if is_answer else ""
+    is_alike = _share_words(text, result, {*before, *after}) >= _MIN_SHARED_WORDS
+    is_countable = before[1:2] not in _INLINE or (is_alike and _WORD.search(text))
+    if is_countable and _counts_nothing(command, text) and _counts(again, result)[:1] not in ([], ["0"]):
+        return "it counted nothing, and the next try did"
+    if is_alike or text.lstrip()[:1] in ("{", "["):
+        return ""
+    if is_part and _NOTHING.search(text) and not _PROBLEMS.search(text):
+        return "there was nothing to do, and the next try did it"
+    gone, new = set(before) - set(after), set(after) - set(before)
+    named = [word for word in _TOKEN.findall(text) if len(word) > 2]
+    if any(word.endswith(f"/{name}") for word in new for name in named):
+        return "it named a file, and the next try gave its path"
+    is_option = len(gone) == len(new) == 1 and _is_option_value(command, *gone) and gone <= set(named)
+    return "it named an option's value, and the next try had another" if is_option else ""
+
+
+def _is_again(before: list[str], after: list[str]) -> bool:
+    """Return whether a command runs a program again: the same script, or similar inline code."""
+    if before[1:2] in _INLINE:
+        likeness = SequenceMatcher(None, before, after, autojunk=False).ratio()
+        return before[:2] == after[:2] and likeness >= _MIN_LIKENESS
+    size = 1 if "/" in before[0] else 2
+    return before[:size] == after[:size]
+
+
+def _counts_nothing(command: str, text: str) -> bool:
+    """Return whether the first count of an output is zero, and not of problems or the answer to a query."""
+    is_question = _ASKS.search(command) is not None or _PROBLEMS.search(text) is not None
+    return not is_question and _counts(command, text)[:1] == ["0"]
+
+
+def _counts(command: str, text: str) -> list[str]:
+    """Return the whole numbers of an output but for those that the command names."""
+    named = re.findall(r"\d+", command)
+    return [number for number in _COUNT.findall(text) if number not in named]
+
+
+def _is_option_value(command: str, word: str) -> bool:
+    return re.search(rf"(?:^|\s)--?[\w-]+[= ]{re.escape(word)}(?!\S)", command) is not None
+
+
+def _share_words(first: str, second: str, arguments: set[str]) -> float:
+    """Return the share of words that two outputs have in common, without the words of the commands."""
+    old, new = (
+        set(_WORD.findall(" ".join(word for word in text.split() if word.strip("'\"`:,.") not in arguments)))
+        for text in (first, second)
+    )
+    return len(old & new) / len(old | new) if old | new else 1.0
