@@ -13,6 +13,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import apsw
 import msgspec
@@ -22,6 +23,7 @@ from whet.rewind.database import RecordFile
 from whet.rewind.folders import lock, open_folder, unlock
 from whet.rewind.linked import CODEC, LinkedFiles, read_linked
 from whet.rewind.states import KnownState, PathState, make_left_out, make_stamp, read_mode, split_path
+from whet.sqlite.database import Work
 
 _PART_BYTES = 4_000_000
 _BATCH_BYTES = 32_000_000
@@ -92,12 +94,15 @@ class Contents:
 
     def flush(self) -> None:
         """Store the contents that were read, to be synced with the next record that begins."""
+        self._file.write_unsynced(self.take())
+
+    def take(self) -> Work[None]:
+        """Return what stores the contents that were read and are not stored yet."""
         self._settle()
-        if self._blobs or self._parts:
-            blobs, parts = self._blobs, self._parts
-            self._file.write_unsynced(lambda db: database.store_blobs(db, blobs, parts))
-            self._blobs, self._parts, self._held_bytes = [], [], 0
-            self._held.clear()
+        blobs, parts = self._blobs, self._parts
+        self._blobs, self._parts, self._held_bytes = [], [], 0
+        self._held.clear()
+        return partial(database.store_blobs, blobs=blobs, parts=parts)
 
     def close(self) -> None:
         """Give back the threads and the folders that are in use."""

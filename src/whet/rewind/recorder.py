@@ -37,6 +37,7 @@ from whet.rewind.states import (
     why_left_out,
 )
 from whet.rewind.watching import FolderWatch
+from whet.sqlite.database import Work
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.05
@@ -205,12 +206,14 @@ class Workspace:
                 closing(Contents(self.file, root_fd, began_ns, budget_bytes, linked)) as contents,
             ):
                 states = self._read(contents, look, budget_bytes)
-                contents.flush()
+                if is_filled:
+                    contents.flush()
+                store_contents = contents.take()
         finally:
             for path, mode in reversed(looker.unlocked.items()):
                 lock(root_fd, path, mode)
             os.close(root_fd)
-        return self._store(states, look.gone)
+        return self._store(states, look.gone, store_contents)
 
     def _refresh(self) -> bool:
         """Load changes recorded by another process. Returns True if there were none."""
@@ -267,7 +270,7 @@ class Workspace:
                 look.gone.append(path)
         return states
 
-    def _store(self, states: dict[str, KnownState], gone: Sequence[str]) -> int:
+    def _store(self, states: dict[str, KnownState], gone: Sequence[str], store_contents: Work[None]) -> int:
         changed: list[tuple[str, KnownState]] = []
         same: list[tuple[str, KnownState]] = []
         for path, new in states.items():
@@ -281,6 +284,7 @@ class Workspace:
         ]
 
         def work(db: apsw.Connection) -> int:
+            store_contents(db)
             if same:
                 database.restamp(db, [(path, new.stamp) for path, new in same])
             return database.advance(db, changed, gone) if changed or gone else self._version
