@@ -201,19 +201,18 @@ class Workspace:
             budget_bytes = self._budget()
             is_filled = self._version == 0 and sum(item[1].st_size for item in look.to_read) > _FILL_BYTES
             linked = self._links(look) if is_filled else None
+            watch = self._watch if looker.is_first else None
             with (
                 self.file.without_log() if is_filled else nullcontext(),
-                closing(Contents(self.file, root_fd, began_ns, budget_bytes, linked)) as contents,
+                closing(Contents(self.file, root_fd, began_ns, budget_bytes, linked, watch)) as contents,
             ):
                 states = self._read(contents, look, budget_bytes)
-                if is_filled:
-                    contents.flush()
-                store_contents = contents.take()
+                self._linked |= contents.unwatched
+                return self._store(states, look.gone, contents.take())
         finally:
             for path, mode in reversed(looker.unlocked.items()):
                 lock(root_fd, path, mode)
             os.close(root_fd)
-        return self._store(states, look.gone, store_contents)
 
     def _refresh(self) -> bool:
         """Load changes recorded by another process. Returns True if there were none."""
