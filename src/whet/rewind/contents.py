@@ -20,7 +20,7 @@ import msgspec
 
 from whet.rewind import database
 from whet.rewind.database import RecordFile
-from whet.rewind.folders import lock, open_folder, unlock
+from whet.rewind.folders import OpenFolders, lock, unlock
 from whet.rewind.linked import CODEC, LinkedFiles, read_linked
 from whet.rewind.states import KnownState, PathState, make_left_out, make_stamp, read_mode, split_path
 from whet.rewind.watching import FolderWatch
@@ -62,7 +62,7 @@ class Contents:
         self._parts: list[tuple[bytes, int, bytes]] = []
         self._held: set[bytes] = set()
         self._held_bytes = 0
-        self._folder = ("", -1)
+        self._folder, self._folders = "", OpenFolders(root_fd)
         self._linked = linked
         self._buffer = memoryview(bytearray(_BUFFER_BYTES if linked is not None else 0))
 
@@ -72,7 +72,8 @@ class Contents:
         """Read a file or a link, or return None if it is gone. Unreadable and too large files are left
         out."""
         try:
-            folder, name = self._parent(path)
+            self._folder, name = split_path(path)
+            folder = self._folders.open(self._folder)
             if stat.S_ISLNK(status.st_mode):
                 target = os.fsencode(os.readlink(name, dir_fd=folder))
                 return KnownState(PathState("link", 0, len(target), target), self._safe_stamp(status))
@@ -118,19 +119,7 @@ class Contents:
         self._packer.close()
         if self._linked is not None:
             self._linked.close()
-        if self._folder[1] >= 0:
-            os.close(self._folder[1])
-            self._folder = ("", -1)
-
-    def _parent(self, path: str) -> tuple[int, str]:
-        """Return the open folder of a path, which stays open for the next one, and the name in it."""
-        folder, name = split_path(path)
-        if self._folder[1] < 0 or self._folder[0] != folder:
-            handle = open_folder(self._root_fd, folder)
-            if self._folder[1] >= 0:
-                os.close(self._folder[1])
-            self._folder = (folder, handle)
-        return self._folder[1], name
+        self._folders.close()
 
     def _settle(self) -> None:
         """Wait until everything is packed, and count it at its true size."""
@@ -208,8 +197,8 @@ class Contents:
         """Hear of writes to a file through its other names."""
         if self._watch is None or status.st_nlink < 2:
             return
-        if not self._watch.add_file(self._folder[0], folder, name):
-            self.unwatched.add(self._folder[0])
+        if not self._watch.add_file(self._folder, folder, name):
+            self.unwatched.add(self._folder)
 
     def _leave_unwatched(self, path: str, status: os.stat_result) -> None:
         if status.st_nlink > 1:

@@ -226,7 +226,7 @@ def advance(
     connection.executemany(
         "UPDATE entries SET until = ?2, is_gone = ?3, mtime_ns = 0, ctime_ns = 0, inode = 0"
         f" WHERE {_CURRENT}",
-        ended,
+        ended if number > 1 else (),
     )
     connection.executemany(
         "INSERT INTO entries (path, since, until, kind, mode, size, content, mtime_ns, ctime_ns, inode)"
