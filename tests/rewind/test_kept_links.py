@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from tests.rewind.running import ANSWER, running, shell
 from tests.rewind.test_carrying_out import step
 from tests.rewind.trees import fingerprint
 from whet.clock import SystemClock
+from whet.rewind import database
 from whet.rewind.database import Record
 from whet.rewind.pruning import forget_sessions
 from whet.rewind.recorder import Workspace
 from whet.rewind.rewinding import Point
 from whet.rewind.states import RecordLimits
+from whet.rewind.steps import begin_step, end_step
 from whet.rewind.taking_back import RewindResult, Scope, take_back
 
 _FILES = 6
@@ -113,6 +116,30 @@ def test_without_a_sandbox_contents_are_copied(tmp_path: Path) -> None:
     assert kept(tmp_path) == []
     assert back(made, record).failed == {}
     assert (tmp_path / "work/lib/f1").stat().st_size == _BYTES
+    made.close()
+
+
+def test_links_of_a_new_record_are_no_changes_to_look_for(tmp_path: Path) -> None:
+    cached_tree(tmp_path)
+    made = guarded(tmp_path)
+    number, _ = begin_step(made, "s", 1, 1)
+    assert len(kept(tmp_path)) == _FILES
+    listed: list[object] = []
+    is_counted = True
+
+    def note(event: str, _: tuple[object, ...]) -> None:
+        if event == "os.scandir" and is_counted:
+            listed.append(event)
+
+    sys.addaudithook(note)  # stays for good
+    assert end_step(made, number) == []
+    is_counted = False
+    assert not listed
+    with (tmp_path / "cache" / "f1").open("r+b") as file:
+        file.write(b"another program")
+    number, _ = begin_step(made, "s", 1, 2)
+    changed = made.file.read_now(lambda db: database.find_changed_paths(db, 1, database.read_version(db)))
+    assert changed == {"lib/f1"}
     made.close()
 
 

@@ -13,21 +13,25 @@ import stat
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import apsw
 import msgspec
 
 from whet.rewind import database
 from whet.rewind.database import RecordFile
-from whet.rewind.folders import lock, open_folder, unlock
+from whet.rewind.folders import OpenFolders, lock, unlock
 from whet.rewind.linked import CODEC, LinkedFiles, read_linked
 from whet.rewind.states import KnownState, PathState, make_left_out, make_stamp, read_mode, split_path
+from whet.rewind.watching import FolderWatch
+from whet.sqlite.database import Work
 
 _PART_BYTES = 4_000_000
 _BATCH_BYTES = 32_000_000
 _JOB_BYTES = 1_000_000
 _MAX_WORKERS = 4
 _SAMPLE_BYTES = 4_096
+_BUFFER_BYTES = 1_000_000
 _TRIES = 3
 _RACY_NS = 20_000_000
 _COARSE_NS = 2_000_000_000
@@ -35,7 +39,7 @@ _COARSE_NS = 2_000_000_000
 
 class Contents:
     """The contents read during one look. `began_ns`: when it began. `budget_bytes`: how much it may add to
-    the file. `linked` takes files that need no copy."""
+    the file. `linked` takes files that need no copy. `watch` is to hear of files with other names."""
 
     def __init__(
         self,
@@ -44,7 +48,11 @@ class Contents:
         began_ns: int,
         budget_bytes: int,
         linked: LinkedFiles | None = None,
+        watch: FolderWatch | None = None,
     ) -> None:
+        self.unwatched: set[str] = set()
+        """The folders with files that have other names and could not be watched."""
+        self._watch = watch
         self._file = file
         self._root_fd = root_fd
         self._began_ns = began_ns
@@ -54,8 +62,9 @@ class Contents:
         self._parts: list[tuple[bytes, int, bytes]] = []
         self._held: set[bytes] = set()
         self._held_bytes = 0
-        self._folder = ("", -1)
+        self._folder, self._folders = "", OpenFolders(root_fd)
         self._linked = linked
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES if linked is not None else 0))
 
     def read(
         self, path: str, status: os.stat_result, max_bytes: int, old: KnownState | None
@@ -63,7 +72,8 @@ class Contents:
         """Read a file or a link, or return None if it is gone. Unreadable and too large files are left
         out."""
         try:
-            folder, name = self._parent(path)
+            self._folder, name = split_path(path)
+            folder = self._folders.open(self._folder)
             if stat.S_ISLNK(status.st_mode):
                 target = os.fsencode(os.readlink(name, dir_fd=folder))
                 return KnownState(PathState("link", 0, len(target), target), self._safe_stamp(status))
@@ -73,6 +83,7 @@ class Contents:
         except PermissionError:
             return self._unlock_and_read(path, status, max_bytes, old)
         except OSError as error:
+            self._leave_unwatched(path, status)
             return KnownState(make_left_out(f"can't be read: {error.strerror}", status), make_stamp(status))
 
     def _unlock_and_read(
@@ -81,6 +92,7 @@ class Contents:
         """Read a file whose mode denies its owner access, by changing the mode temporarily."""
         mode = unlock(self._root_fd, path, stat.S_IRUSR)
         if mode is None:
+            self._leave_unwatched(path, status)
             return _unreadable_state(status, old)
         try:
             known = self.read(path, status, max_bytes, old)
@@ -92,31 +104,22 @@ class Contents:
 
     def flush(self) -> None:
         """Store the contents that were read, to be synced with the next record that begins."""
+        self._file.write_unsynced(self.take())
+
+    def take(self) -> Work[None]:
+        """Return what stores the contents that were read and are not stored yet."""
         self._settle()
-        if self._blobs or self._parts:
-            blobs, parts = self._blobs, self._parts
-            self._file.write_unsynced(lambda db: database.store_blobs(db, blobs, parts))
-            self._blobs, self._parts, self._held_bytes = [], [], 0
-            self._held.clear()
+        blobs, parts = self._blobs, self._parts
+        self._blobs, self._parts, self._held_bytes = [], [], 0
+        self._held.clear()
+        return partial(database.store_blobs, blobs=blobs, parts=parts)
 
     def close(self) -> None:
         """Give back the threads and the folders that are in use."""
         self._packer.close()
         if self._linked is not None:
             self._linked.close()
-        if self._folder[1] >= 0:
-            os.close(self._folder[1])
-            self._folder = ("", -1)
-
-    def _parent(self, path: str) -> tuple[int, str]:
-        """Return the open folder of a path, which stays open for the next one, and the name in it."""
-        folder, name = split_path(path)
-        if self._folder[1] < 0 or self._folder[0] != folder:
-            handle = open_folder(self._root_fd, folder)
-            if self._folder[1] >= 0:
-                os.close(self._folder[1])
-            self._folder = (folder, handle)
-        return self._folder[1], name
+        self._folders.close()
 
     def _settle(self) -> None:
         """Wait until everything is packed, and count it at its true size."""
@@ -128,11 +131,14 @@ class Contents:
         self, folder: int, name: str, status: os.stat_result, max_bytes: int, old: KnownState | None
     ) -> KnownState | None:
         if status.st_size > max_bytes:
-            return KnownState(make_left_out("too large", status), make_stamp(status))
+            self._watch_file(folder, name, status)
+            now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return KnownState(make_left_out("too large", now), make_stamp(now))
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
-            known = self._link_file(handle, status)
-            if known is not None:
+            hash_ = self._link_file(handle, status)
+            self._watch_file(folder, name, status)  # after the link, which would be heard as a change
+            if hash_ is not None and (known := self._linked_state(handle, status, hash_)) is not None:
                 return known
             state: PathState | None = None
             for _ in range(_TRIES):
@@ -153,23 +159,50 @@ class Contents:
         finally:
             os.close(handle)
 
-    def _link_file(self, handle: int, status: os.stat_result) -> KnownState | None:
-        """Store an open file by a link to it. Return None if its content must be copied."""
+    def _link_file(self, handle: int, status: os.stat_result) -> bytes | None:
+        """Store an open file by a link to it, and return its hash. Return None if its content must be
+        copied."""
         if self._linked is None or not self._linked.takes(status):
             return None
-        data = os.pread(handle, status.st_size + 1, 0)
+        data = self._read_whole(handle, status.st_size + 1)
         hash_ = hashlib.sha256(data).digest()
         if hash_ not in self._held:
             if not self._linked.add(handle, hash_):
                 return None
             self._blobs.append((hash_, CODEC, b""))
             self._held.add(hash_)
+        return hash_ if len(data) == status.st_size else None
+
+    def _read_whole(self, handle: int, size_bytes: int) -> bytes | memoryview:
+        """Read the beginning of a file, into the same memory if there is room: new memory costs as much as
+        the read."""
+        if size_bytes > len(self._buffer):
+            return os.pread(handle, size_bytes, 0)
+        return self._buffer[: os.preadv(handle, [self._buffer[:size_bytes]], 0)]
+
+    def _linked_state(self, handle: int, status: os.stat_result, hash_: bytes) -> KnownState | None:
+        """Return the state of a file that was linked, or None if it has changed since `status`."""
         after = os.fstat(handle)
-        if (after.st_size, after.st_mtime_ns, after.st_ino) != (len(data), status.st_mtime_ns, status.st_ino):
+        if (after.st_size, after.st_mtime_ns, after.st_ino) != (
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ino,
+        ):
             return None
         # the link has changed its ctime
         stamp = make_stamp(after) if self._safe_stamp(status) is not None else None
-        return KnownState(PathState("file", read_mode(after), len(data), hash_), stamp)
+        return KnownState(PathState("file", read_mode(after), after.st_size, hash_), stamp)
+
+    def _watch_file(self, folder: int, name: str, status: os.stat_result) -> None:
+        """Hear of writes to a file through its other names."""
+        if self._watch is None or status.st_nlink < 2:
+            return
+        if not self._watch.add_file(self._folder, folder, name):
+            self.unwatched.add(self._folder)
+
+    def _leave_unwatched(self, path: str, status: os.stat_result) -> None:
+        if status.st_nlink > 1:
+            self.unwatched.add(split_path(path)[0])
 
     def _read_content(self, handle: int) -> tuple[bytes | None, int]:
         """Read an open file to its end and return its hash and size. The hash is None if the record has no

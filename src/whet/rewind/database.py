@@ -2,13 +2,15 @@
 steps, and an unfinished rewind.
 
 The version number grows with every look that found a change. An entry is valid from version `since` until
-before version `until`. Every function takes a connection inside a transaction.
+before version `until`. A step writes each page that it touches, so what it stores is at the end of its table,
+and numbers that rows hold are not stored again. Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import ClassVar, Literal
 
 import apsw
@@ -72,13 +74,65 @@ DROP INDEX entries_by_until;
 CREATE INDEX entries_ended ON entries (until) WHERE until < {OPEN};
 CREATE INDEX entries_left_out ON entries (until) WHERE kind = 'left_out';
 """
+_ENTRIES_IN_ORDER = f"""
+CREATE TABLE ordered (                     -- new states come last, not among the older ones of their paths
+  path BLOB NOT NULL,
+  since INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  is_gone INTEGER NOT NULL DEFAULT 0,      -- 1: no later entry of the path begins where this one ends
+  kind TEXT NOT NULL,
+  mode INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  content BLOB NOT NULL,
+  mtime_ns INTEGER NOT NULL,
+  ctime_ns INTEGER NOT NULL,
+  inode INTEGER NOT NULL,
+  PRIMARY KEY (since, path)
+) WITHOUT ROWID;
+INSERT INTO ordered SELECT path, since, until,
+  until < {OPEN} AND NOT EXISTS (SELECT 1 FROM entries n WHERE n.path = e.path AND n.since = e.until),
+  kind, mode, size, content, mtime_ns, ctime_ns, inode FROM entries e ORDER BY since, path;
+DROP TABLE entries;
+ALTER TABLE ordered RENAME TO entries;
+CREATE INDEX entries_by_path ON entries (path, since);
+CREATE INDEX entries_gone ON entries (until) WHERE is_gone = 1;
+CREATE INDEX entries_left_out ON entries (until) WHERE kind = 'left_out';
+CREATE TABLE numbered (
+  id INTEGER PRIMARY KEY,                  -- never used again: see `keep_numbers`
+  session TEXT NOT NULL,
+  turn INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  before INTEGER NOT NULL,
+  after INTEGER,
+  at_ms INTEGER NOT NULL,
+  rewind TEXT NOT NULL DEFAULT '',
+  plan BLOB NOT NULL DEFAULT x''
+);
+INSERT INTO numbered SELECT id, session, turn, step, kind, before, after, at_ms, rewind, plan FROM records;
+INSERT INTO facts SELECT 'record', seq FROM sqlite_sequence WHERE name = 'records';
+DROP TABLE records;
+ALTER TABLE numbered RENAME TO records;
+CREATE INDEX records_by_session ON records (session, id);
+CREATE INDEX records_open ON records (id) WHERE kind = 'rewind' AND after IS NULL;
+"""
+_LAST_RECORD = (
+    "SELECT max((SELECT coalesce(max(id), 0) FROM records),"
+    " coalesce((SELECT value FROM facts WHERE name = 'record'), 0))"
+)
+_LAST_VERSION = (
+    "SELECT max((SELECT coalesce(max(since), 0) FROM entries),"
+    " (SELECT coalesce(max(until), 0) FROM entries WHERE is_gone = 1),"
+    " (SELECT value FROM facts WHERE name = 'version'))"
+)
+_CURRENT = f"path = ?1 AND since = (SELECT max(since) FROM entries WHERE path = ?1) AND until = {OPEN}"
 
 
 class RecordFile(DatabaseFile):
     """The records of one workspace."""
 
     layout: ClassVar[Layout] = Layout(
-        steps=(_SCHEMA, _PARTIAL_INDEXES),
+        steps=(_SCHEMA, _PARTIAL_INDEXES, _ENTRIES_IN_ORDER),
         newer_hint="set WHET_HOME to another folder",
         access_hint="check the folder's permissions",
         wal_limit_bytes=64_000_000,
@@ -120,15 +174,21 @@ class Record(msgspec.Struct, frozen=True):
 _RECORD = (
     "SELECT id, session, turn, step, kind, before, coalesce(after,"
     " (SELECT min(n.before) FROM records n WHERE n.id > r.id),"
-    " (SELECT value FROM facts WHERE name = 'version')),"
-    " at_ms, rewind FROM records r"
+    f" ({_LAST_VERSION})), at_ms, rewind FROM records r"
 )
 
 
 def read_version(connection: apsw.Connection) -> int:
     """Return the number of the last version."""
-    row = connection.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
+    row = connection.execute(_LAST_VERSION).fetchone()
     return row[0] if row else 0
+
+
+def keep_numbers(connection: apsw.Connection) -> None:
+    """Store the last numbers of versions and records. Call it before rows are deleted, so that no number is
+    used again."""
+    set_fact(connection, "version", read_version(connection))
+    connection.execute(f"INSERT OR REPLACE INTO facts VALUES ('record', ({_LAST_RECORD}))")
 
 
 def read_fact(connection: apsw.Connection, name: str) -> str:
@@ -161,22 +221,22 @@ def advance(
     """Begin a version with these changed and deleted paths, and return its number. The entries that end keep
     no stamp: only current ones are compared, and a page then holds a quarter more of them."""
     number = read_version(connection) + 1
-    set_fact(connection, "version", number)
-    changes = list(changed)
-    ended = [os.fsencode(path) for path in (*(path for path, _ in changes), *gone)]
+    changes = {os.fsencode(path): known for path, known in changed}
+    ended = [*((path, number, 0) for path in changes), *((os.fsencode(path), number, 1) for path in gone)]
     connection.executemany(
-        "UPDATE entries SET until = ?, mtime_ns = 0, ctime_ns = 0, inode = 0 WHERE path = ? AND until = ?",
-        [(number, path, OPEN) for path in ended],
+        "UPDATE entries SET until = ?2, is_gone = ?3, mtime_ns = 0, ctime_ns = 0, inode = 0"
+        f" WHERE {_CURRENT}",
+        ended if number > 1 else (),
     )
     connection.executemany(
         "INSERT INTO entries (path, since, until, kind, mode, size, content, mtime_ns, ctime_ns, inode)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
-                *(os.fsencode(path), number, OPEN, known.state.kind, known.state.mode, known.state.size),
+                *(path, number, OPEN, known.state.kind, known.state.mode, known.state.size),
                 *(known.state.content, *_stamp_columns(known.stamp)),
             )
-            for path, known in changes
+            for path, known in sorted(changes.items(), key=itemgetter(0))
         ],
     )
     return number
@@ -185,8 +245,8 @@ def advance(
 def restamp(connection: apsw.Connection, stamps: Iterable[tuple[str, Stamp | None]]) -> None:
     """Update the stamps of files whose times changed but whose content did not."""
     connection.executemany(
-        "UPDATE entries SET mtime_ns = ?, ctime_ns = ?, inode = ? WHERE path = ? AND until = ?",
-        [(*_stamp_columns(stamp), os.fsencode(path), OPEN) for path, stamp in stamps],
+        f"UPDATE entries SET mtime_ns = ?2, ctime_ns = ?3, inode = ?4 WHERE {_CURRENT}",
+        [(os.fsencode(path), *_stamp_columns(stamp)) for path, stamp in stamps],
     )
 
 
@@ -197,8 +257,9 @@ def _stamp_columns(stamp: Stamp | None) -> tuple[int, int, int]:
 def state_at(connection: apsw.Connection, path: str, number: int) -> PathState | None:
     """Return a path's state in a version, or None if it did not exist."""
     row = connection.execute(
-        "SELECT kind, mode, size, content FROM entries WHERE path = ? AND since <= ? AND until > ?",
-        (os.fsencode(path), number, number),
+        "SELECT kind, mode, size, content FROM entries WHERE path = ?1 AND until > ?2"
+        " AND since = (SELECT max(since) FROM entries WHERE path = ?1 AND since <= ?2)",
+        (os.fsencode(path), number),
     ).fetchone()
     return PathState(*row) if row else None
 
@@ -209,7 +270,7 @@ def find_changed_paths(connection: apsw.Connection, first: int, last: int) -> se
         return set()
     rows = connection.execute(
         "SELECT path FROM entries WHERE since > ?1 AND since <= ?2"
-        f" UNION SELECT path FROM entries WHERE until > ?1 AND until <= ?2 AND until < {OPEN}",
+        " UNION SELECT path FROM entries WHERE until > ?1 AND until <= ?2 AND is_gone = 1",
         (first, last),
     )
     paths = [os.fsdecode(path) for (path,) in rows]
@@ -254,8 +315,8 @@ def begin_record(connection: apsw.Connection, new: Record, plan: bytes = b"") ->
         if row is not None:
             return row[0]
     connection.execute(
-        "INSERT INTO records (session, turn, step, kind, before, at_ms, rewind, plan)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO records (id, session, turn, step, kind, before, at_ms, rewind, plan)"
+        f" VALUES (({_LAST_RECORD}) + 1, ?, ?, ?, ?, ?, ?, ?, ?)",
         (new.session, new.turn, new.step, new.kind, new.before, new.at_ms, new.rewind, plan),
     )
     return connection.last_insert_rowid()

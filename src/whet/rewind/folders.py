@@ -7,10 +7,13 @@ import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 
 from whet.rewind.states import split_path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_MAX_OPEN = 32
 
 
 def open_root(root: str) -> int:
@@ -29,6 +32,44 @@ def open_folder(root_fd: int, folder: str) -> int:
                 os.close(current)
             current = below
     return current
+
+
+class OpenFolders:
+    """Opens folder after folder, each as `open_folder` does. Those above the last one stay open, because the
+    next one is often beside it."""
+
+    def __init__(self, root_fd: int) -> None:
+        self._folder = ""
+        self._names: list[str] = []
+        self._handles = [os.dup(root_fd)]
+
+    def open(self, folder: str) -> int:
+        """Return the handle of a folder, which a later call may close. Raises OSError."""
+        if folder == self._folder:
+            return self._handles[-1]
+        names = folder.split("/") if folder else []
+        is_deep = len(names) > _MAX_OPEN
+        pairs = () if is_deep else zip(self._names, names, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        self._close_below(same)
+        for name in [folder] if is_deep else names[same:]:
+            above = self._handles[-1]
+            handle = open_folder(above, name) if is_deep else os.open(name, _FOLDER, dir_fd=above)
+            self._handles.append(handle)
+            self._names.append(name)
+        self._folder = folder
+        return self._handles[-1]
+
+    def close(self) -> None:
+        """Close every folder."""
+        self._close_below(0)
+        os.close(self._handles.pop())
+
+    def _close_below(self, depth: int) -> None:
+        self._folder = "\0"  # no folder, if the next one can't be opened
+        while len(self._names) > depth:
+            self._names.pop()
+            os.close(self._handles.pop())
 
 
 @contextmanager

@@ -40,11 +40,13 @@ class Look(msgspec.Struct):
 
 
 class Looker:
-    """Looks at one workspace. `skipped` are folders to leave out, by path: Whet's home."""
+    """Looks at one workspace. `skipped` are folders to leave out, by path: Whet's home. The first look leaves
+    files with other names unwatched: they are watched when they are read."""
 
     def __init__(
         self, root_fd: int, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
     ) -> None:
+        self.is_first: bool = not tree
         self._root_fd = root_fd
         self._watch = watch
         self._is_short = False
@@ -150,8 +152,8 @@ class Looker:
 
         A short look keeps what the last whole one learned: a new name is a change of the file.
         """
-        if stat.S_ISLNK(seen.st_mode):
-            return seen  # nothing can be written through it
+        if stat.S_ISLNK(seen.st_mode) or (self.is_first and stat.S_ISREG(seen.st_mode)):
+            return seen  # nothing can be written through a symlink
         if not (stat.S_ISREG(seen.st_mode) and self._watch.add_file(folder, handle, name)):
             self._found.linked.add(folder)
             return seen

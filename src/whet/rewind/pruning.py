@@ -64,20 +64,21 @@ def _find_middle(connection: apsw.Connection) -> int | None:
 
 
 def _drop(connection: apsw.Connection, where: str, value: int | str) -> int:
-    connection.execute(
-        f"DELETE FROM records WHERE {where} AND (after IS NOT NULL OR kind = 'step')", (value,)
-    )
+    condition = f"{where} AND (after IS NOT NULL OR kind = 'step')"
+    if connection.execute(f"SELECT 1 FROM records WHERE {condition} LIMIT 1", (value,)).fetchone() is None:
+        return 0
+    database.keep_numbers(connection)
+    connection.execute(f"DELETE FROM records WHERE {condition}", (value,))
     count = connection.changes()
-    if count:
-        _delete_unused(connection)
+    _delete_unused(connection)
     return count
 
 
 def _clear_without_records(connection: apsw.Connection) -> None:
     if connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is None:
+        database.set_fact(connection, "version", database.read_version(connection) + 1)
         for table in ("entries", "parts", "blobs"):
             connection.execute(f"DELETE FROM {table}")
-        database.set_fact(connection, "version", database.read_version(connection) + 1)
 
 
 def _delete_unused(connection: apsw.Connection) -> None:

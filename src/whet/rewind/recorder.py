@@ -37,6 +37,7 @@ from whet.rewind.states import (
     why_left_out,
 )
 from whet.rewind.watching import FolderWatch
+from whet.sqlite.database import Work
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.05
@@ -200,17 +201,18 @@ class Workspace:
             budget_bytes = self._budget()
             is_filled = self._version == 0 and sum(item[1].st_size for item in look.to_read) > _FILL_BYTES
             linked = self._links(look) if is_filled else None
+            watch = self._watch if looker.is_first else None
             with (
                 self.file.without_log() if is_filled else nullcontext(),
-                closing(Contents(self.file, root_fd, began_ns, budget_bytes, linked)) as contents,
+                closing(Contents(self.file, root_fd, began_ns, budget_bytes, linked, watch)) as contents,
             ):
                 states = self._read(contents, look, budget_bytes)
-                contents.flush()
+                self._linked |= contents.unwatched
+                return self._store(states, look.gone, contents.take())
         finally:
             for path, mode in reversed(looker.unlocked.items()):
                 lock(root_fd, path, mode)
             os.close(root_fd)
-        return self._store(states, look.gone)
 
     def _refresh(self) -> bool:
         """Load changes recorded by another process. Returns True if there were none."""
@@ -267,7 +269,7 @@ class Workspace:
                 look.gone.append(path)
         return states
 
-    def _store(self, states: dict[str, KnownState], gone: Sequence[str]) -> int:
+    def _store(self, states: dict[str, KnownState], gone: Sequence[str], store_contents: Work[None]) -> int:
         changed: list[tuple[str, KnownState]] = []
         same: list[tuple[str, KnownState]] = []
         for path, new in states.items():
@@ -281,6 +283,7 @@ class Workspace:
         ]
 
         def work(db: apsw.Connection) -> int:
+            store_contents(db)
             if same:
                 database.restamp(db, [(path, new.stamp) for path, new in same])
             return database.advance(db, changed, gone) if changed or gone else self._version
