@@ -33,8 +33,7 @@ CONFINED = {
 }
 """Files that start programs in a sandbox, or start the sandbox."""
 OUTSIDE = {
-    "whet/tools/search.py": "rg with --no-config, without --pre and --search-zip; our own search as -I -c",
-    "whet/tools/walk_process.py": "our own search as -I, started ahead; it gets its words by a pipe",
+    "whet/tools/search_process.py": "rg with --no-config, no --pre, no --search-zip; our own search as -I",
     "whet/gateway/voice.py": "the owner's own command for recordings, outside of the workspace's settings",
     "whet/tools/document_process.py": "our own reader of documents, with limits",
     "whet/tools/guardian.py": "a shell with a fixed text that ends processes",

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from tests.support import cancel_task, own_children
 from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
+from whet.tools import walk
 
 ENGINES = [
     pytest.param("rg", marks=pytest.mark.skipif(not shutil.which("rg"), reason="ripgrep is not installed")),
@@ -355,13 +357,34 @@ async def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
-def test_the_process_of_the_next_search_is_started_by_then(workspace: Path) -> None:
+def test_one_process_serves_the_next_search(workspace: Path) -> None:
     desk = Desk(workspace, ripgrep=None)
     first = desk.text("search_files", pattern="needle")
     (waiting,) = walks()
     (workspace / "new.txt").write_text("needle\n")
     assert desk.text("search_files", pattern="needle") != first
-    assert waiting not in own_children()
+    assert desk.text("search_files", pattern="new", target="names") == "new.txt\n[1 file]"
+    assert walks() == [waiting]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
+def test_a_search_does_not_need_the_process_that_was_kept(workspace: Path) -> None:
+    desk = Desk(workspace, ripgrep=None)
+    assert desk.text("search_files", pattern="needle") == ALL
+    (waiting,) = walks()
+    os.kill(waiting, signal.SIGKILL)
+    os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
+    assert desk.text("search_files", pattern="needle") == ALL
+    assert waiting not in walks()
+
+
+def test_a_kept_process_reports_only_the_errors_of_its_search(tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as stream:
+        stream.truncate(walk.FILE_BYTES + 1)
+    desk = Desk(tmp_path, ripgrep=None)
+    assert "not searched: big" in desk.text("search_files", pattern="x")
+    (tmp_path / "big").unlink()
+    assert desk.text("search_files", pattern="x") == "[no matches]"
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")

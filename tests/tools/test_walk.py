@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -113,13 +114,34 @@ def test_lines_that_match_come_with_their_number(
     tmp_path: Path, data: bytes, expected: list[tuple[int, bytes]]
 ) -> None:
     (tmp_path / "x").write_bytes(data)
-    assert walk.matches(str(tmp_path / "x"), re.compile("a")) == expected
+    assert walk.matches(str(tmp_path / "x"), walk.compile_for_lines("a")) == expected
+
+
+@pytest.mark.parametrize(
+    "source", [r"\d+\b", r"\S\s?$", "[^b]a", r"^\W*\w", "(?i)A|(?<!b) (?=b)", "x*", r"[\d \-]+c?"]
+)
+def test_a_whole_text_is_searched_for_the_lines_that_match(tmp_path: Path, source: str) -> None:
+    pattern, random = walk.compile_for_lines(source), Random(46)
+    assert pattern.text is not None
+    for _ in range(200):
+        text = "".join(random.choices("abA1 -\n\n\r\u00e9", k=random.randint(0, 30)))
+        lines = text.removesuffix("\n").split("\n") if text else []
+        expected = [(number, line) for number, line in enumerate(lines, 1) if re.search(source, line)]
+        (tmp_path / "x").write_bytes(text.encode())
+        assert walk.matches(str(tmp_path / "x"), pattern) == [(at, line.encode()) for at, line in expected]
+
+
+@pytest.mark.parametrize(
+    "source", [r"\Aa", r"a\Z", r"(a)\1", r"[^]a]", r"[\s,]a", "(?s).a", "(?x) a", r"\x0a", "[\t-a]"]
+)
+def test_an_expression_that_may_see_a_line_end_is_compared_line_by_line(source: str) -> None:
+    assert walk.compile_for_lines(source).text is None
 
 
 def test_a_match_in_a_file_that_is_not_text_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"a\n\0")
     with pytest.raises(walk.BinaryMatch):
-        walk.matches(str(tmp_path / "x"), re.compile("a"))
+        walk.matches(str(tmp_path / "x"), walk.compile_for_lines("a"))
 
 
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:
@@ -127,7 +149,7 @@ def test_a_huge_file_is_refused(tmp_path: Path) -> None:
         stream.write(b"a\n")
         stream.truncate(walk.FILE_BYTES + 1)
     with pytest.raises(OSError, match="larger than 100 MB"):
-        walk.matches(str(tmp_path / "x"), re.compile("a"))
+        walk.matches(str(tmp_path / "x"), walk.compile_for_lines("a"))
 
 
 @pytest.mark.timeout(60)

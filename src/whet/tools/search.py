@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
 import warnings
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -24,7 +24,7 @@ from whet.contract.errors import BadInput, ToolError
 from whet.contract.texts import plural
 from whet.searchpath import find_trusted_program
 from whet.tools.globs import Glob, GlobError, path_glob
-from whet.tools.ignore_files import limit_memory, wait_for_pipe
+from whet.tools.ignore_files import wait_for_pipe
 from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
 from whet.tools.search_output import (
@@ -34,11 +34,10 @@ from whet.tools.search_output import (
     take_records,
     take_unread,
 )
-from whet.tools.walk_process import WalkProcess
+from whet.tools.search_process import RipgrepProcess, WalkProcess
 
 MAX_ROWS = 20_000
 _PARTIAL_S = 45.0
-_CHUNK_BYTES = 1 << 16
 _RIPGREP = (
     "--no-config",
     "--no-mmap",
@@ -75,12 +74,6 @@ _LINK_FOLDERS = 200
 
 class _Hangs(Exception):
     """Ripgrep waits for an ignore file that is not a regular file, or was ended because it read too much."""
-
-
-class _Command(msgspec.Struct, frozen=True):
-    arguments: tuple[str, ...]
-    has_lines: bool
-    cwd: Path
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -120,7 +113,7 @@ async def _names(target: ConfinedPath, query: Query, program: str | None) -> Sea
     name_pattern = _glob(pattern if _WILD.search(pattern) else f"*{pattern}*")
     if program:
         arguments = (program, *_RIPGREP, "--files", "--", _target(target))
-        result, errors = await _run(_Command(arguments, False, _folder(target)), target)
+        result, errors = await _run(RipgrepProcess(), arguments, target, has_lines=False)
     else:
         result, errors = await _walk("files", target, "")
     if errors and not result.count:
@@ -143,7 +136,7 @@ async def _content(target: ConfinedPath, query: Query, program: str | None) -> S
             "--",
             _target(target),
         )
-        result, errors = await _run(_Command(arguments, True, _folder(target)), target)
+        result, errors = await _run(RipgrepProcess(), arguments, target, has_lines=True)
         if result.count or not errors:
             return await _add_decoded(result, target, pattern, program)
     mode = "regex" if _compiles(pattern) else "plain"
@@ -166,7 +159,7 @@ async def _add_decoded(
     names = result.undecoded | result.binary
     if not result.count or not pattern.isascii() or kind(target) == "file":
         arguments = (program, *_RIPGREP, *_OTHER_ENCODINGS, "--", _target(target))
-        listed, _ = await _run(_Command(arguments, False, _folder(target)), target)
+        listed, _ = await _run(RipgrepProcess(), arguments, target, has_lines=False)
         names |= listed.rows.keys()
     if not names or not _compiles(pattern):
         return result
@@ -188,33 +181,8 @@ async def _walk(
     mode: str, target: ConfinedPath, pattern: str, paths: Sequence[str] = ()
 ) -> tuple[SearchResult, str]:
     """Search without ripgrep. Returns the result and the error text."""
-    result, has_lines = SearchResult({}), mode != "files"
-    buffer = b""
-
-    def take(chunk: bytes) -> bool:
-        nonlocal buffer
-        buffer = take_records(buffer + chunk, result, has_lines)
-        return result.count < MAX_ROWS or not has_lines
-
-    process = WalkProcess()
     arguments = [mode, pattern, *(paths or (_target(target),))]
-    searching = asyncio.ensure_future(asyncio.to_thread(process.run, arguments, _folder(target), take))
-    try:
-        done, _ = await asyncio.wait({searching}, timeout=_PARTIAL_S)
-        if not done:
-            result.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
-    finally:
-        process.kill()
-        await asyncio.wait({searching})
-    try:
-        errors = searching.result()
-    except OSError as error:
-        raise system_error("search", target, error) from error
-    if has_lines and buffer and result.count < MAX_ROWS:
-        drop_binary(buffer + b"\n", result)
-    if result.count >= MAX_ROWS and has_lines:
-        result.note = f"stopped at {result.count:,} matches; narrow the search"
-    return result, take_unread(clean(errors.decode("utf-8", "replace")), result)
+    return await _run(WalkProcess(), arguments, target, has_lines=mode != "files")
 
 
 def _type_options(glob: str) -> tuple[str, ...]:
@@ -284,61 +252,45 @@ async def _filter_by_glob(result: SearchResult, glob: str) -> SearchResult:
     return msgspec.structs.replace(result, rows=rows, count=count, binary=binary)
 
 
-async def _run(command: _Command, target: ConfinedPath) -> tuple[SearchResult, str]:
-    """Run ripgrep until it ends, reaches its limit or is cancelled. Returns its output and error text. Raises
-    _Hangs."""
+async def _run(
+    process: RipgrepProcess | WalkProcess, arguments: Sequence[str], target: ConfinedPath, *, has_lines: bool
+) -> tuple[SearchResult, str]:
+    """Search until the process ends, reaches its limit or is cancelled. Returns its output and error text.
+    Raises _Hangs."""
+    result, folder, buffer = SearchResult({}), _folder(target), b""
+
+    def take(chunk: bytes) -> bool:
+        nonlocal buffer
+        buffer = take_records(buffer + chunk, result, has_lines)
+        return result.count < MAX_ROWS or not has_lines
+
+    waiting: set[asyncio.Future[Any]] = set()
+    if isinstance(process, RipgrepProcess):
+        waiting.add(asyncio.create_task(wait_for_pipe(folder)))
+    with ThreadPoolExecutor(1, "search") as thread:  # long searches would fill the threads of others
+        searching = asyncio.get_running_loop().run_in_executor(thread, process.run, arguments, folder, take)
+        try:
+            done, _ = await asyncio.wait(
+                {searching, *waiting}, timeout=_PARTIAL_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for task in waiting:
+                task.cancel()
+            process.kill()
+            await asyncio.wait({searching})
+    if done & waiting or process.was_aborted:
+        raise _Hangs
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command.arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, cwd=command.cwd
-        )
+        errors = searching.result()
     except OSError as error:
         raise system_error("search", target, error) from error
-    limit_memory(process.pid)
-    result, hang = SearchResult({}), asyncio.create_task(wait_for_pipe(command.cwd))
-    errors = b""
-    try:
-        async with asyncio.timeout(_PARTIAL_S), asyncio.TaskGroup() as group:
-            complaint = group.create_task(_read_errors(process))
-            collected = group.create_task(_collect(process, result, command.has_lines))
-            await asyncio.wait({collected, hang}, return_when=asyncio.FIRST_COMPLETED)
-            _end(process)
-        errors = complaint.result()
-    except TimeoutError:
-        result.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
-    finally:
-        hang.cancel()
-        _end(process)
-        await process.communicate()  # not `wait`, which never ends if asyncio had stopped reading a full pipe
-    if (hang.done() and not hang.cancelled()) or process.returncode == -signal.SIGABRT:
-        raise _Hangs
-    return result, take_unread(clean(errors.decode("utf-8", "replace")), result)
-
-
-def _end(process: Process) -> None:
-    """Kill the process if it still runs, by its id: Process.kill could reap it before asyncio does."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-
-
-async def _read_errors(process: Process) -> bytes:
-    assert process.stderr is not None
-    error_bytes = b""
-    while chunk := await process.stderr.read(_CHUNK_BYTES):
-        error_bytes = (error_bytes + chunk)[:4_000]
-    return error_bytes
-
-
-async def _collect(process: Process, result: SearchResult, has_lines: bool) -> None:
-    assert process.stdout is not None
-    buffer = b""
-    while chunk := await process.stdout.read(_CHUNK_BYTES):
-        buffer = take_records(buffer + chunk, result, has_lines)
-        if result.count >= MAX_ROWS and has_lines:
-            result.note = f"stopped at {result.count:,} matches; narrow the search"
-            return
-    if has_lines and buffer:
+    if has_lines and buffer and result.count < MAX_ROWS:
         drop_binary(buffer + b"\n", result)
+    if not done:
+        result.note = f"stopped after {_PARTIAL_S:.0f} s, so there may be more"
+    elif result.count >= MAX_ROWS and has_lines:
+        result.note = f"stopped at {result.count:,} matches; narrow the search"
+    return result, take_unread(clean(errors.decode("utf-8", "replace")), result)
 
 
 def _report(result: SearchResult, target: ConfinedPath, offset: int, limit: int) -> str:

@@ -12,6 +12,7 @@ from whet.tools.output import clean
 from whet.tools.paths import printable
 
 LINE_CHARS = 240
+_LINE_BYTES = 4_000
 _UNREAD = re.compile(r"(?:(?:rg|walk): )?(?:\./)?(.+): ([^:]+) \(os error \d+\)")
 _BINARY = re.compile(rb"([^\n]*): (?:WARNING: stopped searching binary file|binary file matches)[^\n]*\n")
 _PREVIEW = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]$")
@@ -57,7 +58,7 @@ def take_unread(errors: str, result: SearchResult) -> str:
 
 def take_records(buffer: bytes, result: SearchResult, has_lines: bool) -> bytes:
     """Parse complete records (path NUL, or path NUL number:line NEWLINE) and return the remaining bytes."""
-    start = 0
+    start, path, rows = 0, b"", list[tuple[int, str]]()
     while (middle := buffer.find(b"\0", start)) >= 0:
         if not has_lines:
             result.rows[_name(buffer[start:middle])] = []
@@ -67,11 +68,16 @@ def take_records(buffer: bytes, result: SearchResult, has_lines: bool) -> bytes:
         end = buffer.find(b"\n", middle)
         if end < 0:
             break
-        name = _name(drop_binary(buffer[start:middle], result))
+        if buffer[start:middle] != path:  # mostly the lines of a file follow each other
+            path = drop_binary(buffer[start:middle], result)
+            rows = result.rows.setdefault(_name(path), [])
         number, _, line = buffer[middle + 1 : end].partition(b":")
-        if not _is_utf8(line):
-            result.undecoded.add(name)
-        result.rows.setdefault(name, []).append((int(number), _shorten_line(line)))
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            result.undecoded.add(_name(path))
+            text = line[:_LINE_BYTES].decode("utf-8", "replace")
+        rows.append((int(number), _shorten_line(text[:_LINE_BYTES])))
         result.count += 1
         start = end + 1
     return buffer[start:]
@@ -88,14 +94,6 @@ def drop_binary(path: bytes, result: SearchResult) -> bytes:
     return path
 
 
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def join_names(names: Sequence[str]) -> str:
     shown = ", ".join(printable(name) for name in names[:_SHOWN_NAMES])
     return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES:,} more"
@@ -105,8 +103,8 @@ def _name(path: bytes) -> str:
     return os.fsdecode(path).removeprefix("./")
 
 
-def _shorten_line(line: bytes) -> str:
-    text = clean(line[:4_000].decode("utf-8", "replace").removesuffix("\r"))
+def _shorten_line(line: str) -> str:
+    text = clean(line.removesuffix("\r"))
     if len(text) <= LINE_CHARS:
         return text
     return _PREVIEW.sub("", text)[:LINE_CHARS] + "..."

@@ -1,9 +1,9 @@
 """Search files where ripgrep is not installed: the same rules, the same output, as a program of its own.
 
 It runs in its own process so that a pattern that never ends can be killed; Python's matcher holds the
-interpreter's lock. Hidden and ignored (.gitignore) files are left out, symlinks are not followed. Binary
-files with matches are named, and so are files that can't be searched. Standard library only, since it
-starts without the installed packages. Rules: gitignore(5).
+interpreter's lock. The process serves one search after the other. Hidden and ignored (.gitignore) files are
+left out, symlinks are not followed. Binary files with matches are named, and so are files that can't be
+searched. Standard library only, since it starts without the installed packages. Rules: gitignore(5).
 """
 
 from __future__ import annotations
@@ -14,13 +14,24 @@ import re
 import stat
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from whet.tools.charsets import guess_charset, guess_utf16
 from whet.tools.globs import Glob, GlobError
 
 FILE_BYTES = 100_000_000
 _MAX_RULES_CHARS = 1_000_000
+SIZE_BYTES = 4
+_PART_BYTES = 1 << 14
+_ERROR_BYTES = 4_000
+_TOKEN = (
+    r"\(\?(?:<?[=!]|i?:)|\((?!\?)|[)|*+?^$.]|\{\d+(?:,\d*)?\}|\\(?:[wWdDsSbt]|[^\w\s])"
+    r"|\[(?:\w-\w|\\[wdSt]|\\[^\w\s]|[^\\\[\]^-])+\]|\[\^(?:\w-\w|\\[wWdDsSt]|\\[^\w\s]|[^\\\[\]^-])+\]"
+    r"|[^\\\[\](){}|*+?^$.]"
+)
+_TOKENS = rf"(?:\(\?i\))?(?:{_TOKEN})*+"
+"""Expressions that match the same in a whole text as in a line, if `\\s` and the like match no line end."""
+_CLASSES = {r"\s": r"[^\S\n]", r"\W": r"[^\w\n]", r"\D": r"[^\d\n]"}
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
@@ -39,6 +50,13 @@ class Layer(NamedTuple):
     rules: list[IgnoreRule]
 
 
+class LinePattern(NamedTuple):
+    """An expression for one line, and its twin that finds the same lines in a whole text, if there is one."""
+
+    line: re.Pattern[str]
+    text: re.Pattern[str] | None
+
+
 def files(target: str) -> Iterator[str]:
     """Yield the files below `target`, or `target` itself if it is a file. Ignored and hidden files are
     skipped."""
@@ -52,23 +70,55 @@ class BinaryMatch(Exception):
     """A file that is not text holds a match."""
 
 
-def matches(path: str, pattern: re.Pattern[str]) -> list[tuple[int, bytes]]:
+def compile_for_lines(source: str) -> LinePattern:
+    """Return the expression for lines, and the one for whole texts if no part of it sees more than a line."""
+    pattern = re.compile(source)
+    if not re.fullmatch(_TOKENS, source, re.ASCII):
+        return LinePattern(pattern, None)
+    in_line = re.sub(_TOKEN, _keep_in_line, source, flags=re.ASCII)
+    return LinePattern(pattern, re.compile(in_line, re.MULTILINE))
+
+
+def _keep_in_line(token: re.Match[str]) -> str:
+    """Return a part of an expression that matches the same, but no line end."""
+    if token[0].startswith("[^"):
+        return "[^\\n" + token[0][2:]
+    return _CLASSES.get(token[0], token[0])
+
+
+def matches(path: str, pattern: LinePattern) -> list[tuple[int, bytes]]:
     """Return number and text, as UTF-8, of each matching line.
 
     Raises BinaryMatch for a match in a file that is not text, OSError for one that is huge or unreadable.
     """
-    with open(path, "rb") as stream:
+    with open(path, "rb", buffering=0) as stream:
         if os.fstat(stream.fileno()).st_size > FILE_BYTES:
             raise OSError(errno.EFBIG, f"larger than {FILE_BYTES // 1_000_000} MB")
         data = stream.read()
     text = _decode(data)
     if text is None:
-        if pattern.search(data.decode("utf-8", "surrogateescape")):
+        if pattern.line.search(data.decode("utf-8", "surrogateescape")):
             raise BinaryMatch
         return []
-    lines = text.removesuffix("\n").split("\n") if text else []
-    numbered_lines = ((number, line) for number, line in enumerate(lines, 1) if pattern.search(line))
-    return [(number, line.encode("utf-8", "surrogateescape")) for number, line in numbered_lines]
+    lines = _matching_lines(text.removesuffix("\n"), pattern) if text else ()
+    return [(number, line.encode("utf-8", "surrogateescape")) for number, line in lines]
+
+
+def _matching_lines(text: str, pattern: LinePattern) -> Iterator[tuple[int, str]]:
+    """Yield number and text of the lines that match; only those are looked at if a whole text can be
+    searched."""
+    if pattern.text is None:
+        for number, line in enumerate(text.split("\n"), 1):
+            if pattern.line.search(line):
+                yield number, line
+        return
+    number, start, end = 1, 0, -1
+    while end < len(text) and (match := pattern.text.search(text, end + 1)):
+        number += text.count("\n", start, match.start())
+        start = text.rfind("\n", 0, match.start()) + 1
+        end = text.find("\n", match.start())
+        end = len(text) if end < 0 else end
+        yield number, text[start:end]
 
 
 def _decode(data: bytes) -> str | None:
@@ -86,23 +136,59 @@ def _decode(data: bytes) -> str | None:
 
 
 def main() -> None:
-    """Read a search from standard input: a folder, mode, pattern and paths, each with a NUL after it.
+    """Serve searches until standard input ends. A request is its size and then a folder, mode, pattern and
+    paths, each with a NUL after it.
 
-    Write `path NUL` for each file (mode files) or `path NUL number:line` for each match.
-
-    Binary files with matches and, on standard error, unreadable ones are named as ripgrep does.
+    The answer comes in parts, each after its size: `path NUL` for each file (mode files) or `path NUL
+    number:line` for each match, then an empty part and one with the errors. Binary files with matches and,
+    among the errors, unreadable ones are named as ripgrep does.
     """
-    arguments = [os.fsdecode(argument) for argument in sys.stdin.buffer.read().split(b"\0")[:-1]]
-    if not arguments:
-        return  # whoever started this needs no search any more
-    folder, mode, source, *targets = arguments
-    os.chdir(folder)
-    out = sys.stdout.buffer
+    requests, out = sys.stdin.buffer, Parts(sys.stdout.buffer)
+    while size := requests.read(SIZE_BYTES):
+        folder, mode, source, *targets = (
+            os.fsdecode(argument) for argument in requests.read(int.from_bytes(size)).split(b"\0")[:-1]
+        )
+        os.chdir(folder)
+        errors = _search(mode, source, targets, out)
+        os.chdir("/")  # or the folder could not be unmounted
+        out.end(errors)
+
+
+class Parts:
+    """The answer to a search, which is written in parts."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._waiting = bytearray()
+
+    def write(self, record: bytes) -> None:
+        """Write a record, together with others."""
+        self._waiting += record
+        if len(self._waiting) >= _PART_BYTES:
+            self._send(self._waiting)
+            self._waiting = bytearray()
+
+    def end(self, errors: bytes) -> None:
+        """Write what waits, the end of the answer and the errors."""
+        if self._waiting:
+            self._send(self._waiting)
+            self._waiting = bytearray()
+        self._send(b"")
+        self._send(errors)
+
+    def _send(self, part: bytes | bytearray) -> None:
+        self._stream.write(len(part).to_bytes(SIZE_BYTES) + part)
+        self._stream.flush()
+
+
+def _search(mode: str, source: str, targets: Sequence[str], out: Parts) -> bytes:
+    """Write the hits, and return the errors."""
     if mode == "files":
         for path in files(targets[0]):
             out.write(os.fsencode(path) + b"\0")
-        return
-    pattern = re.compile(re.escape(source) if mode == "plain" else source)
+        return b""
+    errors = bytearray()
+    pattern = compile_for_lines(re.escape(source) if mode == "plain" else source)
     for path in (path for target in targets for path in files(target)):
         try:
             for number, line in matches(path, pattern):
@@ -112,7 +198,9 @@ def main() -> None:
         except FileNotFoundError:
             continue  # it was deleted since it was listed
         except OSError as error:
-            sys.stderr.write(f"walk: {path}: {error.strerror} (os error {error.errno})\n")
+            if len(errors) < _ERROR_BYTES:
+                errors += os.fsencode(f"walk: {path}: {error.strerror} (os error {error.errno})\n")
+    return bytes(errors)
 
 
 def _below(folder: str, layers: list[Layer]) -> Generator[str]:
