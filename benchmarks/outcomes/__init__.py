@@ -20,6 +20,7 @@ from whet.warm.aftermath import OutcomeJudge
 
 KINDS = {"soft": ("failed",), "undone": ("undone",), "objected": ("objected", "undone")}
 HALVES = ("cases", "unseen")
+_UNSEEN = ", written before their writer read the judge, which was mended on them since"
 _TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
 
 
@@ -121,8 +122,7 @@ def _row(half: str) -> Row:
     return Row(
         "outcomes" if half == "cases" else f"outcomes-{half}",
         f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions"
-        f"{', written before their writer read the judge, which was mended on them since' if half == 'unseen' else ''}: soft failures,"
-        f" undone, objected recognised; false alarms among {tally.calls} calls",
+        f"{_UNSEEN if half == 'unseen' else ''}: soft failures, undone, objected recognised; false alarms among {tally.calls} calls",
         "≥ 90 % each; ≤ 2 %",
         f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",
         "-",
