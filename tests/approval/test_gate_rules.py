@@ -46,6 +46,30 @@ def test_a_deny_or_ask_rule_in_the_form_of_claude_code_holds(tmp_path: Path) -> 
     assert bench.sh("touched a").verdict == "allow"
 
 
+def test_a_rule_for_a_host_holds_for_each_spelling_of_it(tmp_path: Path) -> None:
+    denied = [
+        "web_fetch(127.0.0.1)",
+        "web_fetch(evil.example)",
+        "web_fetch(http://10.0.0.1/*)",
+        "web_fetch(::1)",
+    ]
+    bench = Bench(tmp_path, Someone("once"), mode="auto", deny=denied)
+    for url in (
+        "http://127\u30020\u30020\u30021/",
+        "http://127\uff0e0.0.1/x",
+        "http://127.1/",
+        "http://2130706433/",
+        "http://0x7f000001:80/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://evil\u3002example/",
+        "http://\uff25vil.example./a",
+        "http://10.1/a",
+        "http://[0:0:0:0:0:0:0:1]/",
+    ):
+        assert bench.decide("web_fetch", url=url).verdict == "deny", url
+    assert bench.decide("web_fetch", url="http://b.example/evil.example").verdict == "allow"
+
+
 def test_rules_for_commands_hold_for_what_is_typed_into_a_process(tmp_path: Path) -> None:
     rules: dict[str, Any] = {"deny": ["terminal(zap *)"], "ask": ["terminal(git push *)"]}
     bench = Bench(tmp_path, Someone("once"), mode="auto", **rules)

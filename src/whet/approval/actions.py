@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from whet.approval.addresses import canonical_host
 from whet.approval.paths import (
     RUN_BY_OTHERS,
     WRITING,
@@ -194,13 +195,16 @@ def _path(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
 def _fetch(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     url = _text(call, "url").strip()
     parts = urlsplit(url)
-    host = (parts.hostname or "").rstrip(".")
+    spelled = (parts.hostname or "").rstrip(".")
+    host = canonical_host(spelled) if spelled else ""
     is_strange = parts.username is not None or re.search(r"[\s\\\x00-\x1f]", url) is not None or not host
     reasons = ("the address holds a key or a password",) if mask(url) != url else ()
     level: Level = "dangerous" if reasons else "normal"
     program = "" if is_strange else host
     piece = Piece(url, program, level, reasons, host if program and level == "normal" else "", (host,))
-    return ActionView(call.tool.name, url, visible(f"{call.tool.name} {url}", WHOLE), (piece,), reasons)
+    # Rules for a whole address see it with the host that is connected to.
+    whole = url if host == spelled else url.replace(spelled, host, 1)
+    return ActionView(call.tool.name, whole, visible(f"{call.tool.name} {url}", WHOLE), (piece,), reasons)
 
 
 def _learning(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:

@@ -11,6 +11,7 @@ import re
 import socket
 import unicodedata
 from collections.abc import Iterable
+from contextlib import suppress
 
 from whet.approval.risk import RiskScope
 from whet.late import late_pattern
@@ -47,6 +48,20 @@ def find_forbidden_address(texts: Iterable[str], scope: RiskScope) -> str:
             if scope.own_ports and port and int(port) in scope.own_ports and is_this_machine(host):
                 return f"reaches a port that Whet's own servers use: {host}:{port}"
     return ""
+
+
+def canonical_host(host: str) -> str:
+    """Return the host as it is connected to: `127.1`, `2130706433` and a host with full-width letters or dots
+    are other spellings of it."""
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").rstrip(".").lower()
+    with suppress(UnicodeError):
+        name = name.encode("idna").decode("ascii") if not name.isascii() else name
+    with suppress(OSError, ValueError):
+        if ":" in name:
+            address = ipaddress.IPv6Address(name)
+            return str(address.ipv4_mapped or address)
+        return socket.inet_ntoa(socket.inet_aton(name)) if name[:1].isdigit() else name
+    return name
 
 
 def is_metadata(host: str) -> bool:
