@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from tests.approval.test_gate import Bench, Someone, verdicts
 from whet.contract.errors import ConfigError
 from whet.contract.events import ApprovalDecided
-from whet.contract.protocols import Answer
+from whet.contract.protocols import Answer, ApprovalRequest, Reply
 
 
 def test_forbidden_is_forbidden_whatever_the_rules_say(tmp_path: Path) -> None:
@@ -68,6 +69,41 @@ def test_a_rule_for_a_host_holds_for_each_spelling_of_it(tmp_path: Path) -> None
     ):
         assert bench.decide("web_fetch", url=url).verdict == "deny", url
     assert bench.decide("web_fetch", url="http://b.example/evil.example").verdict == "allow"
+
+
+class Slow(Someone):
+    """Says yes after something has happened."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__("once")
+        self.happens = happens
+
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
+        self.happens()
+        return await super().approve(request)
+
+
+@pytest.mark.parametrize(
+    ("command", "changed", "verdict"),
+    [
+        ("sudo -n true; sh e.sh", "e.sh", "deny"),
+        ("./e.sh", "e.sh", "deny"),
+        (". ./e.sh", "e.sh", "deny"),
+        ("sudo python3 -u sub/run.py x", "sub/run.py", "deny"),
+        ("sudo rm out.log", "out.log", "allow"),
+        ("sudo sh e.sh", "other.sh", "allow"),
+    ],
+)
+def test_a_script_that_changes_while_the_person_is_asked_does_not_run(
+    tmp_path: Path, command: str, changed: str, verdict: str
+) -> None:
+    bench = Bench(tmp_path, Slow(lambda: (bench.workspace / changed).write_text("touch evil\n")), mode="ask")
+    (bench.workspace / "sub").mkdir()
+    for name in ("e.sh", "sub/run.py", "out.log", "other.sh"):
+        (bench.workspace / name).write_text("true\n")
+    decision = bench.sh(command)
+    assert decision.verdict == verdict
+    assert ("changed while the question was open" in decision.reason) is (verdict == "deny")
 
 
 def test_rules_for_commands_hold_for_what_is_typed_into_a_process(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from whet.approval.actions import depends_on_location, describe
+from whet.approval.paths import stamp_files
 from whet.approval.person_request import (
     NOBODY_NOTICE,
     GateCase,
@@ -57,7 +58,9 @@ if TYPE_CHECKING:  # importing these takes time, and most turns run no command
 
 _MAX_SESSIONS = 5_000  # the number of sessions whose downloads are known
 
-_CHANGED_MEANWHILE = "The tool's server changed it while the question was open. Call it again."
+_CHANGED_MEANWHILE = (
+    "The tool, or a script that the command runs, changed while the question was open. Call it again."
+)
 # Every exception that hostile arguments can cause. Other exceptions become a denial in dispatch.
 _ANALYSIS_FAILS = (
     ValueError,
@@ -392,8 +395,16 @@ def _refusal(case: GateCase, sealed: Sealed) -> str:
 
 
 def _content_of(call: GateCall) -> str:
-    """Return what a foreign tool's server says of it now, or an empty string for our own tools."""
-    return call.tool.content() if call.tool.content is not None else ""
+    """Return what a foreign tool's server says of it now, or the state of the scripts that a command runs."""
+    if call.tool.content is not None:
+        return call.tool.content()
+    if "command" not in call.tool.tags:
+        return ""
+    from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+    folder = os.path.join(call.workspace, str(call.arguments.get("workdir") or ""))
+    parts = read(str(call.arguments.get("command", ""))).parts
+    return "\n".join(stamp_files(folder, {word for part in parts for word in part.scripts}))
 
 
 def _find_path_rule(case: GateCase, texts: Sequence[str]) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -184,3 +186,17 @@ def _is_startup(full: str, scope: RiskScope) -> bool:
     if chosen and within(scope.workspace, scope.home):
         return False
     return re.match(_STARTUP, full[len(scope.home.rstrip("/")) + 1 :]) is not None
+
+
+def stamp_files(folder: str, names: Iterable[str]) -> list[str]:
+    """Return a line for each regular file among these names, which differs once the file is changed."""
+    stamps: list[str] = []
+    for name in sorted(names):
+        try:
+            facts = os.stat(os.path.join(folder, os.path.expanduser(name)))
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISREG(facts.st_mode):
+            state = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_ctime_ns)
+            stamps.append(f"{name} {state}")
+    return stamps

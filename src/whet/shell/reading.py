@@ -64,6 +64,14 @@ class ReadPart(msgspec.Struct, frozen=True):
         return " ".join((self.name, *self.words[1:]))
 
     @property
+    def scripts(self) -> Sequence[str]:
+        """The words that may name a script which it runs: its program, and the operands of an interpreter."""
+        facts = program(self.name.rstrip("0123456789."))
+        is_interpreter = facts.code is not None or "shell" in facts.kinds
+        runs_files = self.words[0] in (".", "source") or is_interpreter
+        return self.words if runs_files else self.words[:1]
+
+    @property
     def lines(self) -> list[str]:
         """The lines that a rule which forbids must look at: the words as they are; without the options before
         the first operand (`git -C DIR push`), which may take a value or not; and each command that a script,
