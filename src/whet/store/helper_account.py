@@ -14,6 +14,7 @@ from whet.contract.errors import NotFound
 from whet.contract.texts import plural
 from whet.contract.tools import clip
 from whet.store import facts, helper_rows, replay, rows, sessions
+from whet.store.helper_rows import HelperRow
 from whet.store.replay import ReplayEntry
 
 _MAX_CALLS = 30
@@ -38,15 +39,18 @@ def close_helper(connection: apsw.Connection, parent: str, call: str, at: str) -
     helper_rows.end_helper(connection, ended)
     answer = f"The helper had ended with this answer:\n{row.answer}" if row.reason == "answered" else ""
     tree = f"[its working tree: {row.tree.place}]" if row.tree is not None else ""
-    account = write_account(connection, row.session)
+    account = account_of_end(connection, row)
     return "\n".join(filter(None, (answer, account, tree, f"[helper session {row.session}]")))
 
 
-def write_account(connection: apsw.Connection, session_id: str) -> str:
-    """Return the number of a helper's steps, its calls, the files that it changed, and its last words."""
+def account_of_end(connection: apsw.Connection, row: HelperRow) -> str:
+    """Return the number of a helper's steps, its calls, the files that it changed, and its last words if the
+    row has none. Returns an empty string if it has answered."""
+    if row.reason == "answered":
+        return ""
     try:
-        key = sessions.key_of(connection, session_id)
-        entries = replay.list_entries(connection, session_id, 1, rows.SEQ_LIMIT)
+        key = sessions.key_of(connection, row.session)
+        entries = replay.list_entries(connection, row.session, 1, rows.SEQ_LIMIT)
     except NotFound:
         return "The helper had not begun."
     begun = {seq for (seq,) in connection.execute(_BEGUN, (key,))}
@@ -63,7 +67,9 @@ def write_account(connection: apsw.Connection, session_id: str) -> str:
         text += f"\nFiles that it changed, as far as is recorded: {', '.join(names)}"
     words = [entry.message.text for entry in entries if entry.message.role == "assistant"]
     last = next((word for word in reversed(words) if word.strip()), "")
-    return f"{text}\nIts last words: {clip(last.strip(), _MAX_WORDS_CHARS)}" if last else text
+    return (
+        f"{text}\nIts last words: {clip(last.strip(), _MAX_WORDS_CHARS)}" if last and not row.answer else text
+    )
 
 
 _BEGUN = "SELECT seq FROM tool_calls WHERE session = ? AND started IS NOT NULL"
