@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -112,7 +112,7 @@ def leave_log(home: Path, *names: str) -> None:
 
 
 @contextmanager
-def read_only(home: Path) -> Iterator[None]:
+def read_only(home: Path) -> Generator[None]:
     """Take the right to write in the home away; of root by mounting it once more."""
     if os.getuid() != 0:
         for path in (*home.rglob("*"), home):
