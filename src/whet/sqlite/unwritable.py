@@ -1,8 +1,8 @@
 """Open a database that this process may only read: on a read-only disk, or in another user's folder.
 
 A file with a write-ahead log can be read only if its index (-shm) exists or can be created. Otherwise the
-file is opened as one that nothing changes, which ignores the log. If there is a log, a private copy of both is
-read: whoever writes has an index, so nobody writes meanwhile.
+file is opened as one that nothing changes, which ignores the log. If there is a log, a private copy of both
+is read: whoever writes has an index, so nobody writes meanwhile.
 """
 
 from __future__ import annotations
