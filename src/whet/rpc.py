@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import select
 import sys
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any, BinaryIO, cast
 
 import msgspec
@@ -26,6 +28,8 @@ STATELESS_VERSION = "2026-07-28"
 """The version without a handshake; our client speaks it with servers that refuse one."""
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL = -32600, -32601, -32602, -32603
 RESOURCE_NOT_FOUND = -32002
+_MESSAGE_START = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error|method|params)"')
+_MAX_STARTS = 8
 _LINE_LIMIT = 2 * 1024 * 1024
 _STUCK_S = 30.0
 _GRACE_S = 1.0
@@ -71,6 +75,23 @@ def read_message(line: bytes) -> dict[str, Any] | None:
     except NOT_JSON:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def find_message(line: bytes) -> dict[str, Any] | None:
+    """Return the message in a line that also holds other output, such as a progress bar, or None.
+
+    After a carriage return any message counts. Elsewhere a call with an id does not: it may be the log of a
+    call that the other side received.
+    """
+    after_return = line.rstrip().rpartition(b"\r")[2]
+    if (message := read_message(after_return)) is not None and "jsonrpc" in message:
+        return message
+    end = line.rfind(b"}") + 1
+    for start in islice(_MESSAGE_START.finditer(line), _MAX_STARTS):
+        message = read_message(line[start.start() : end])
+        if message is not None and "jsonrpc" in message:
+            return None if "method" in message and "id" in message else message
+    return None
 
 
 def answer_initialize(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.helper_runs import mind
+from tests.app.helper_runs import helper, mind, program, shell, steps
+from whet.agent.loop import run_turn
 from whet.clock import SystemClock
 from whet.store import helper_rows, live
 from whet.store.database import StateDatabase
+from whet.store.helper_rows import HelperRow
 from whet_lab.practice.server import PracticeServer
 
 _ROOT = Path(__file__).parents[2]
@@ -67,6 +69,53 @@ def survives(folder: Path, base_url: str, count: int, kills: Sequence[Kill]) -> 
 def test_helpers_go_on_where_a_kill_left_them(tmp_path: Path, kill: Kill) -> None:
     with PracticeServer(responder=mind) as server:
         assert survives(tmp_path, server.base_url, 3, [kill]) == 1
+
+
+KILL = "kill -9 $(cat ../pid)"
+
+
+def left_by_a_kill(folder: Path, base_url: str, text: str) -> str:
+    """Run a turn in a program that one of its calls kills; gives the session's id."""
+    command = [sys.executable, "-m", "tests.app.helper_parent", str(folder), base_url, text]
+    ran = subprocess.run(command, cwd=_ROOT, check=False, capture_output=True, timeout=600, text=True)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr[-2_000:]
+    return (folder / "session").read_text()
+
+
+async def result_after(folder: Path, base_url: str, session_id: str) -> tuple[str, list[HelperRow]]:
+    """Go on with a session; gives the first call's result and the session's helpers."""
+    async with program(folder, base_url) as app:
+        session = await app.open_session(session_id)
+        assert (
+            await run_turn(session, session.user_message("what happened?"), lambda _event: None)
+        ).reason == "answered"
+        result = next(message.text for message in session.log.messages if message.role == "tool")
+        return result, await app.helpers.helpers_of(session_id)
+
+
+@pytest.mark.slow
+async def test_new_words_after_a_kill_come_with_what_the_helper_had_done(tmp_path: Path) -> None:
+    write = ("write_file", {"path": "one.txt", "content": "1\n"})
+    task = steps([write], [shell("exit 3"), shell(KILL)])
+    with PracticeServer(responder=mind) as server:
+        session_id = left_by_a_kill(tmp_path, server.base_url, steps([helper(task)]))
+        text, [row] = await result_after(tmp_path, server.base_url, session_id)
+    assert "its outcome is unknown" in text and f"[helper session {row.session}]" in text
+    assert "The helper made 2 steps and 3 calls:" in text
+    assert '- write_file {"path": "one.txt", "content": "1\\n"}: done' in text
+    assert '- terminal {"command": "exit 3"}: exit 3' in text
+    assert f'- terminal {{"command": "{KILL}"}}: was running, its outcome is unknown' in text
+    assert "Files that it changed, as far as is recorded: one.txt +1 −0" in text
+    assert (row.state, row.reason) == ("ended", "stopped"), "nobody runs it any more"
+
+
+@pytest.mark.slow
+async def test_new_words_after_a_kill_come_with_commands_whose_outcome_is_unknown(tmp_path: Path) -> None:
+    task = steps([shell(KILL)])
+    with PracticeServer(responder=mind) as server:
+        session_id = left_by_a_kill(tmp_path, server.base_url, task)
+        text, _ = await result_after(tmp_path, server.base_url, session_id)
+    assert "its outcome is unknown" in text and "It was not run again" in text
 
 
 @pytest.mark.soak

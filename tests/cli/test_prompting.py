@@ -44,6 +44,33 @@ def test_paths_complete_after_an_at(tmp_path: Path) -> None:
     assert completions(tmp_path, "@no/such/") == []
 
 
+def test_an_at_offers_nothing_that_is_ignored_or_behind_a_link_out_of_the_workspace(tmp_path: Path) -> None:
+    outside, work = tmp_path / "outside", tmp_path / "work"
+    for folder in (outside, work / "src" / "deep", work / "build"):
+        folder.mkdir(parents=True)
+    (outside / "secret.md").touch()
+    (work / ".gitignore").write_text("*.log\nbuild/\n!kept.log\n")
+    (work / "src" / ".gitignore").write_text("made.py\n")
+    for name in (
+        "app.log",
+        "app.py",
+        "kept.log",
+        "build/app.o",
+        "src/made.py",
+        "src/mine.py",
+        "src/deep/a.log",
+    ):
+        (work / name).touch()
+    for link, target in (("docs", outside), ("app.md", outside / "secret.md"), ("apps", work / "src")):
+        (work / link).symlink_to(target)
+    assert completions(work, "@app") == ["app.py", "apps/"]
+    assert completions(work, "@") == ["app.py", "apps/", "kept.log", "src/"]
+    assert completions(work, "@src/") == ["deep/", "mine.py"]
+    assert completions(work, "@src/deep/") == completions(work, "@build/") == []
+    assert completions(work, "@docs/") == completions(work, "@src/../docs/../docs/x") == []
+    assert completions(work, f"@{outside}/") == ["secret.md"]
+
+
 def test_a_long_paste_stands_as_a_placeholder_until_it_is_sent() -> None:
     pastes = Pastes()
     long = "line\n" * 1233 + "end"

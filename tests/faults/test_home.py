@@ -8,8 +8,8 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -95,6 +95,85 @@ def test_a_read_only_home_is_named(server: PracticeServer, used: bool) -> None:
         program.home.chmod(0o755)
     done.assert_error(str(program.home))
     assert server.count == count, "nothing is asked that could not be stored"
+
+
+def leave_log(home: Path, *names: str) -> None:
+    """Rename the session in the database's log, as a program leaves it that was killed, with these files."""
+    copies = home.parent / "copies"
+    copies.mkdir()
+    with closing(sqlite3.connect(home / "state.db")) as store:
+        store.execute("PRAGMA wal_autocheckpoint = 0")
+        store.execute("UPDATE sessions SET title = 'the name in the log'")
+        store.commit()
+        for name in names:
+            shutil.copyfile(home / name, copies / name)
+    for name in names:
+        shutil.copyfile(copies / name, home / name)
+
+
+@contextmanager
+def read_only(home: Path) -> Generator[None]:
+    """Take the right to write in the home away; of root by mounting it once more."""
+    if os.getuid() != 0:
+        for path in (*home.rglob("*"), home):
+            path.chmod(0o500 if path.is_dir() else 0o400)
+        try:
+            yield
+        finally:
+            home.chmod(0o700)
+        return
+    if not shutil.which("mount") or subprocess.run(["mount", "--bind", home, home], timeout=30).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", home], check=True, timeout=30)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", home], check=True, timeout=30)
+
+
+READS = (
+    ("sessions", "list"),
+    ("sessions", "search", "blue"),
+    ("sessions", "stats"),
+    ("agents",),
+    ("cost",),
+    ("diff",),
+    ("approvals", "list"),
+    ("review", "list"),
+    ("cron", "list"),
+    ("goal", "list"),
+    ("warm", "list"),
+    ("memory", "show"),
+    ("skills", "list"),
+    ("config", "list"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "files", [(), ("state.db", "state.db-wal"), ("state.db", "state.db-wal", "state.db-shm")]
+)
+def test_commands_that_only_read_work_in_a_read_only_home(
+    tmp_path: Path, server: PracticeServer, files: tuple[str, ...]
+) -> None:
+    program = Program(tmp_path, server)
+    assert program.ask("remember the blue door").code == 0
+    reads = (*READS, ("sessions", "show", program.sessions()[0]["id"]))
+    writable = {command: program.run(*command) for command in reads}
+    assert not [(each.code, each.err) for each in writable.values() if each.code]
+    if files:
+        leave_log(program.home, *files)
+    before = {path.name: path.read_bytes() for path in program.home.glob("state.db*")}
+    with read_only(program.home):
+        done = {command: program.run(*command) for command in reads}
+        changed = program.run("sessions", "rename", reads[-1][-1], "another name")
+    ends = {command: (each.code, each.err) for command, each in done.items()}
+    assert ends == {command: (each.code, each.err) for command, each in writable.items()}
+    assert ("the name in the log" in done["sessions", "list"].out) is bool(files)
+    assert "remember the blue door" in done[reads[-1]].out
+    assert "blue" in done["sessions", "search", "blue"].out
+    changed.assert_error("state.db")
+    assert {path.name: path.read_bytes() for path in program.home.glob("state.db*")} == before
 
 
 def test_a_home_that_is_a_file_is_named(tmp_path: Path, server: PracticeServer) -> None:

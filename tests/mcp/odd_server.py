@@ -13,6 +13,12 @@ FAULT = sys.argv[1]
 JOURNAL = open(sys.argv[2] if len(sys.argv) > 2 else os.devnull, "a", buffering=1)  # noqa: SIM115
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 lists = 0
+NOISE = {
+    "returns": ("progress 50%\rprogress 100%\r", ""),
+    "prefixes": ('INFO {"at": 1} calls {"id": 7} ', ""),
+    "wraps": ("\x1b[32m", "\x1b[0m done"),
+    "echoes": ('got {"jsonrpc": "2.0", "id": 1, "method": "ping"}\r', ""),
+}
 if len(sys.argv) > 2:
     with open(sys.argv[2] + ".pid", "w") as file:
         file.write(str(os.getpid()))
@@ -82,6 +88,15 @@ def call(message):
     answer = {"jsonrpc": "2.0", "id": message["id"]}
     good = {"content": [{"type": "text", "text": f"you said: {text}"}]}
     if FAULT == "hangs":
+        return None
+    if FAULT == "mutters":
+        sys.stdout.write("loading 3 models\nalmost ")
+        sys.stdout.flush()
+        return None
+    if FAULT in NOISE:
+        before, after = NOISE[FAULT]
+        sys.stdout.write(f"{before}{json.dumps({**answer, 'result': good})}{after}\n")
+        sys.stdout.flush()
         return None
     if FAULT == "dies":
         sys.stderr.write("boom: out of ideas\n")

@@ -17,6 +17,7 @@ from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import ConfigError
 from whet.mcp import remote
 from whet.mcp.kept import KeptListing, config_digest, read_stored, store_failure, write_stored
+from whet.rpc import find_message
 
 
 @pytest.mark.slow
@@ -126,6 +127,29 @@ async def test_garbage_on_stdout_is_skipped(home: Path) -> None:
         assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
         connection = b.servers.remotes["odd"].connection
         assert connection and "4 lines that are not messages" in connection.transport.explain()
+
+
+@pytest.mark.parametrize("fault", ["returns", "prefixes", "wraps", "echoes"])
+async def test_an_answer_in_a_line_with_other_output_comes(home: Path, fault: str) -> None:
+    async with bench(home, {"odd": odd(fault, timeout_s=5)}) as b:
+        for _ in range(2):
+            assert (await b.call("mcp__odd__echo", text="hi")).text.endswith("you said: hi")
+        connection = b.servers.remotes["odd"].connection
+        assert connection and "2 lines that are not messages" in connection.transport.explain()
+
+
+def test_a_call_that_a_log_repeats_is_no_message() -> None:
+    call = '{"jsonrpc": "2.0", "id": 3, "method": "tools/call"}'
+    assert find_message(f"INFO got {call}".encode()) is None
+    assert find_message(f"50 %\r{call}\r".encode()) is not None
+    assert find_message(b'INFO took {"id": 3, "result": {}}') is None
+
+
+async def test_the_error_of_a_call_without_an_answer_names_what_the_server_printed(home: Path) -> None:
+    async with bench(home, {"odd": odd("mutters", timeout_s=0.2)}) as b:
+        out = await b.call("mcp__odd__echo", text="hi")
+        assert out.error_kind == "timeout" and "'loading 3 models'" in out.text
+        assert "a line without an end: 'almost'" in out.text
 
 
 async def test_a_hundred_megabytes_are_dropped_and_the_server_lives(home: Path) -> None:

@@ -256,6 +256,17 @@ def test_one_line_that_is_odd_costs_no_other(tmp_path: Path) -> None:
     assert bad == 4, "too deep, of another kind, no UTF-8, torn"
 
 
+def test_a_run_of_nuls_takes_no_whole_line_beside_it(tmp_path: Path) -> None:
+    path = lines(tmp_path / "s-2.jsonl", said("user", "first"))
+    second, third, torn = (json.dumps(said("user", text)).encode() for text in ("second", "third", "torn"))
+    with path.open("ab") as file:
+        file.write(bytes(5_000) + second + b"\n" + torn[:-7] + bytes(4_096) + third + bytes(9) + b"\n")
+    past, bad = claude_code.read(path)
+    assert past is not None
+    assert [row.message.text for row in past.messages] == ["first", "second", "third"]
+    assert bad == 2, "both lines lost something"
+
+
 def test_what_was_compacted_is_kept_and_the_model_sees_what_it_saw(tmp_path: Path) -> None:
     path = lines(
         tmp_path / "s-3.jsonl",

@@ -6,9 +6,14 @@ import pytest
 
 from tests.growing import grows_in_proportion
 from tests.support import each
-from whet.tools.page_text import PageText, decode, read_html, strip_invisible
+from whet.tools.page_charset import decode_page
+from whet.tools.page_text import PageText, read_html, strip_invisible
 
 FILLER = "<p>" + "Enough words that this is a page of its own. " * 6 + "</p>"
+
+
+def decode(body: bytes, content_type: str) -> str:
+    return decode_page(body, content_type).text
 
 
 def text_of(source: str) -> str:
@@ -180,6 +185,67 @@ def test_time_grows_with_the_size_alone(piece: str) -> None:
 )
 def test_bodies_are_decoded(body: bytes, content_type: str, expected: str) -> None:
     assert decode(body, content_type) == expected
+
+
+JAPANESE = "日本語のページです。こんにちは世界。文字化けしないこと。"
+CHINESE = "这是一个中文网页，内容不应乱码。股票行情"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "expected"),
+    [
+        (
+            f'<?xml version="1.0" encoding="euc-jp"?><r>{JAPANESE}</r>'.encode("euc-jp"),
+            "application/xml",
+            JAPANESE,
+        ),
+        (
+            f"<?xml version='1.0' encoding='GBK'?><rss>{CHINESE}</rss>".encode("gbk"),
+            "application/rss+xml",
+            CHINESE,
+        ),
+        (
+            f'@charset "shift_jis"; a::before {{content: "{JAPANESE}"}}'.encode("shift_jis"),
+            "text/css",
+            JAPANESE,
+        ),
+        (f'<?xml version="1.0" encoding="utf-16"?><r>{CHINESE}</r>'.encode(), "text/xml", CHINESE),
+        (
+            f'<?xml version="1.0" encoding="gbk"?><r>{CHINESE}</r>'.encode(),
+            "text/xml; charset=utf-8",
+            CHINESE,
+        ),
+        (CHINESE.encode("utf-32"), "text/plain", CHINESE),
+    ],
+)
+def test_a_charset_that_the_document_names_is_used(body: bytes, content_type: str, expected: str) -> None:
+    page = decode_page(body, content_type)
+    assert expected in page.text and page.note == ""
+
+
+@pytest.mark.parametrize(
+    ("charset", "text", "name"),
+    [
+        ("gbk", CHINESE, "GBK"),
+        ("euc-jp", JAPANESE, "EUC-JP"),
+        ("cp1251", "Это русская страница, кодировка важна", "Windows-1251"),
+        ("cp1252", "café", "Windows-1252"),
+        ("utf-16-le", f"<p>{CHINESE}</p>\n" + "Some words. " * 20, "UTF-16-LE"),
+    ],
+)
+@pytest.mark.parametrize("content_type", ["text/html", "text/html; charset=utf-8"])
+def test_a_charset_that_no_name_fits_is_guessed_and_the_guess_is_noted(
+    charset: str, text: str, name: str, content_type: str
+) -> None:
+    page = decode_page(f"<html><p>{text}</p>{'<p>words</p>' * 2_000}\n".encode(charset), content_type)
+    assert text in page.text
+    assert page.note == f"not UTF-8, read as {name}, which is a guess: the page names no charset that fits"
+
+
+def test_a_named_charset_holds_for_a_page_that_was_cut_or_has_a_bad_byte() -> None:
+    body = ('<meta charset="gbk">' + CHINESE * 9).encode("gbk")
+    assert decode_page(body[:-1], "text/html", is_cut=True).text.endswith(CHINESE[-5:-1])
+    assert CHINESE in decode_page(body + b"\xff" + b" words", "text/html").text
 
 
 def test_a_page_cut_within_a_character_is_still_utf8() -> None:

@@ -303,6 +303,12 @@ def test_inflating_gives_no_more_than_asked_for() -> None:
     assert Inflater("").feed(b"abc", 2) == b"ab"
 
 
+def test_a_guessed_charset_is_noted_beside_the_page() -> None:
+    page = "这是一个中文网页，内容不应乱码。股票行情"
+    text = fetch({"/": reply(f"<p>{page}</p>".encode("gbk"), kind="text/html")}).text
+    assert text.endswith(page) and "\nCharset: not UTF-8, read as GBK, which is a guess" in text
+
+
 def test_charsets_good_and_bad() -> None:
     assert fetch({"/": reply("漢字".encode("gb18030"), kind="text/plain; charset=gbk")}).text.endswith("漢字")
     assert fetch({"/": reply("Grüße".encode(), kind="text/html; charset=bogus")}).text.endswith("Grüße")

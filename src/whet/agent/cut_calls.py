@@ -9,9 +9,10 @@ from contextlib import suppress
 
 import msgspec
 
-from whet.agent.plan_call import arguments_of, resolve_tool
+from whet.agent.plan_call import arguments_of, call_key, resolve_tool
 from whet.agent.record_call import add_facts, note_changed_arguments
 from whet.agent.session import Session, StoppedCall
+from whet.clock import iso
 from whet.contract.errors import ToolError
 from whet.contract.events import Emit, EndReason, ToolFinished
 from whet.contract.messages import Message
@@ -21,8 +22,9 @@ from whet.store.transcript import OpenCall, TurnRecord
 _NOT_STOPPED = StoppedCall("", 0.0)
 _SHOWN_CHARS = 600
 NOT_RUN = "Not run: the program had stopped before this call began, and a new message came first. Read that."
-_STOPPED = (
-    "Stopped: the program stopped while this call was running, and a new message came first. Read that."
+_UNKNOWN = (
+    "Interrupted: the program stopped while this call was running, so its outcome is unknown. "
+    "It was not run again, because a new message came first. Read that."
 )
 
 
@@ -63,10 +65,21 @@ async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> Non
     for open_call in session.log.open_calls(turn):
         if open_call.started and not _may_run_again(session, open_call):
             continue
-        text, kind = (_STOPPED, "interrupted") if open_call.started else (NOT_RUN, "cancelled")
-        output = ToolOutput(text, error_kind=kind)
+        if open_call.started:
+            text = "\n".join(filter(None, (_UNKNOWN, await _close_helper(session, turn, open_call))))
+            output = interrupted_output(session, open_call, text)
+        else:
+            output = ToolOutput(NOT_RUN, error_kind="cancelled")
         await _close(session, turn, open_call, output, emit)
     session.log.live.fold_results()
+
+
+async def _close_helper(session: Session, turn: TurnRecord, open_call: OpenCall) -> str:
+    """End the helper that a call waited for, and return what it did; an empty string if it had none."""
+    from whet.store.helper_account import close_helper  # noqa: PLC0415 - only after a crash
+
+    key, at = call_key(turn, open_call), iso(session.clock.now())
+    return await session.log.writer.db.append(lambda db: close_helper(db, session.id, key, at))
 
 
 async def _close(

@@ -121,6 +121,11 @@ async def plan_call(
     return RunnableCall(open_call, question, decision, context)
 
 
+def call_key(turn: TurnRecord, open_call: OpenCall) -> str:
+    """Return the name of a call within its session, which stays the same when the session is opened again."""
+    return f"{turn.number}.{open_call.step}.{open_call.index}"
+
+
 def arguments_of(call: ToolCall) -> dict[str, object]:
     """Return a call's arguments. Raises BadInput if they are not a JSON object."""
     try:
@@ -219,7 +224,7 @@ def _build_context(
         ask,
         session.buffers,
         clock.paused,
-        key=f"{turn.number}.{open_call.step}.{open_call.index}",
+        key=call_key(turn, open_call),
     )
 
 

@@ -11,19 +11,26 @@ import apsw
 
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.contract.errors import NotFound
+from whet.contract.errors import NotFound, StoreUnwritable
 from whet.store import sessions
 from whet.store.database import StateDatabase, has_store, open_store
 from whet.store.sessions import SessionRow
 from whet.terminal.wording import exact
 
 T = TypeVar("T")
+_PATIENCE_S = 30.0
 _MAX_RECENT, _MAX_FOLDERS = 50, 3
 
 
 def open_database(home: Home) -> closing[StateDatabase]:
-    """Open the store for a `with` block. It is created if it does not exist."""
-    return closing(open_store(home, SystemClock()))
+    """Open the store for a `with` block. It is created if it does not exist. If the home can't be written,
+    it can be read all the same; a write raises StoreUnwritable."""
+    try:
+        return closing(open_store(home, SystemClock()))
+    except StoreUnwritable:
+        if not home.database.exists():
+            raise
+        return closing(StateDatabase.open_unwritable(home.database, _PATIENCE_S))
 
 
 def read(home: Home, work: Callable[[apsw.Connection], T]) -> T:

@@ -151,7 +151,8 @@ class Remote:
                 raise
             self._start_task(self._check_alive(connection))
             failure = timeout_error(self.name, "answer", self.settings.timeout_s)
-            failure.hint = "whether it did what was asked is unknown; its setting is timeout_s"
+            unknown = "whether it did what was asked is unknown; its setting is timeout_s"
+            failure.hint = "; ".join(filter(None, (connection.transport.explain(), unknown)))
             raise failure from error
         except SessionLost as error:
             if not error.is_certain and await connection.is_alive(PING_S):

@@ -23,7 +23,7 @@ import msgspec
 from whet.log import mask
 from whet.mcp.exits import ChildExit, signal_group
 from whet.mcp.transport import MAX_MESSAGE_BYTES, Dropped, Ended, Received, ServerFailed
-from whet.rpc import read_message
+from whet.rpc import find_message, read_message
 from whet.tools.guardian import Guardian
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ _QUOTED_CHARS = 300
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _GARBAGE_CHARS = 120
+_FEW_PARTS = 4
 MAX_GARBAGE = 100_000
 _LAST_OUTPUT_S = 0.2
 
@@ -97,6 +98,11 @@ class _LineSplitter(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._size = 0
 
+    @property
+    def begun(self) -> bytes:
+        """The beginning of the line that has not ended yet."""
+        return b"".join(self._parts[:_FEW_PARTS])
+
     def data_received(self, data: bytes) -> None:
         *ends, partial = data.split(b"\n")
         for end in ends:
@@ -122,6 +128,11 @@ class _LineSplitter(asyncio.Protocol):
             self._too_long(size)
         else:
             self._line(b"".join(parts))
+
+
+def _quote(line: bytes) -> str:
+    """Return the beginning of a line that is not a message, without secrets."""
+    return mask(line[:_STDERR_BYTES].decode("utf-8", "replace"))[:_GARBAGE_CHARS]
 
 
 class _Tail(asyncio.Protocol):
@@ -162,7 +173,8 @@ class StdioTransport:
         self._received: Received = lambda _message: None
         self._dropped: Dropped = lambda _what: None
         self._garbage = 0
-        self._first_garbage = ""
+        self._first_garbage = self._last_garbage = ""
+        self._output: _LineSplitter | None = None
         self._too_large = 0
         self._has_quoted = False
 
@@ -175,7 +187,7 @@ class StdioTransport:
         self._exit = exit_ = ChildExit(popen)
         loop = asyncio.get_running_loop()
         assert popen.stdin and popen.stdout and popen.stderr
-        out = _LineSplitter(self._take_line, self._report_dropped)
+        self._output = out = _LineSplitter(self._take_line, self._report_dropped)
         stdout, _ = await loop.connect_read_pipe(lambda: out, popen.stdout)
         self._readers.append(stdout)
         stderr, _ = await loop.connect_read_pipe(lambda: self._tail, popen.stderr)
@@ -262,7 +274,10 @@ class StdioTransport:
                 if is_single
                 else f"{self._garbage:,} lines that are not messages, the first"
             )
-            statements.append(f"it printed {lines}: {self._first_garbage!r}")
+            last = "" if is_single else f", the last: {self._last_garbage!r}"
+            statements.append(f"it printed {lines}: {self._first_garbage!r}{last}")
+        if self._output is not None and (begun := self._output.begun.strip()):
+            statements.append(f"it printed a line without an end: {_quote(begun)!r}")
         if (last := self._last_stderr_line()) and not self._has_quoted:
             statements.append(f"its last line on stderr: {last}")
         if self._place is not None and (refused := self._place.jail.take_refused_hosts()):
@@ -321,8 +336,11 @@ class StdioTransport:
         if (message := read_message(line)) is not None:
             self._received(message)
             return
+        if (message := find_message(line)) is not None:
+            self._received(message)
+        self._last_garbage = _quote(line)
         if not self._garbage:
-            self._first_garbage = mask(line[:_STDERR_BYTES].decode("utf-8", "replace"))[:_GARBAGE_CHARS]
+            self._first_garbage = self._last_garbage
             log.warning(
                 "the MCP server %s printed what is not a message: %s", self._name, self._first_garbage
             )

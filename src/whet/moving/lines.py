@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -42,8 +44,15 @@ class JsonLines(Generic[T]):
                     line = self._decode(raw)
                 except NOT_JSON:
                     self.bad += bool(raw.strip())
+                    yield from self._decode_around_nuls(raw)
                     continue
                 yield line
+
+    def _decode_around_nuls(self, raw: bytes) -> Iterator[T]:
+        """Yield the whole objects beside a run of NULs, which a power cut leaves of what was written last."""
+        for part in re.split(rb"\0+", raw) if b"\0" in raw else ():
+            with suppress(*NOT_JSON):
+                yield self._decode(part)
 
     def _decode(self, raw: bytes) -> T:
         try:

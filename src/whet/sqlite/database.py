@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import apsw
 import msgspec
@@ -24,6 +24,9 @@ from whet.contract.errors import SchemaTooNew, StoreError, StoreFull, StoreUnwri
 from whet.sqlite.batching import After, WriteBatcher
 from whet.sqlite.faults import DISK_FULL, FAULTS, translate_error
 from whet.sqlite.lane import CHECKPOINT_PAGES, GroupLane, Outcome, Rows, WriterLane
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -59,6 +62,9 @@ class DatabaseFile:
     layout: ClassVar[Layout]
     writer: ClassVar[type[apsw.Connection]] = apsw.Connection
     _file_id: tuple[int, int] | None = None
+    _source: str = ""
+    """What the readers of a file that can't be written open; its last changes may be in `_copy`."""
+    _copy: TemporaryDirectory[str] | None = None
 
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
@@ -92,6 +98,26 @@ class DatabaseFile:
             store_error = error if isinstance(error, StoreError) else translate_error(error, str(path), errno)
             raise cls.add_hint(store_error, path) from error
         return cls(path, connection, patience_s)
+
+    @classmethod
+    def open_unwritable(cls, path: Path, patience_s: float) -> Self:
+        """Open a file that this process may only read. Writes raise StoreUnwritable.
+
+        Raises StoreUnwritable if its schema must be updated first, SchemaTooNew, StoreCorrupt.
+        """
+        from whet.sqlite.unwritable import open_readable  # noqa: PLC0415 - hardly any file is one
+
+        try:
+            connection, source, copy = open_readable(path)
+        except (apsw.Error, OSError) as error:
+            problem = translate_error(error, str(path)) if isinstance(error, apsw.Error) else None
+            raise problem or StoreUnwritable(f"can't read {path}: {error}") from error
+        if not _is_current(connection, path, cls.layout):
+            connection.close()
+            raise StoreUnwritable(f"{path} can't be written and needs an update", hint=cls.layout.access_hint)
+        database = cls(path, connection, patience_s)
+        database._source, database._copy = source, copy
+        return database
 
     @classmethod
     def add_hint(cls, error: StoreError, path: Path) -> StoreError:
@@ -220,6 +246,8 @@ class DatabaseFile:
         for reader in self._idle_readers:
             reader.close()
         self._connection.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     def _wait_for_readers(self) -> None:
         """Wait for reads on threads that this object owns."""
@@ -258,6 +286,8 @@ class DatabaseFile:
 
     def _connect(self) -> apsw.Connection:
         try:
+            if self._source:
+                return apsw.Connection(self._source, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
             return apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
         except apsw.Error as error:
             raise translate_error(error, str(self.path)) from error

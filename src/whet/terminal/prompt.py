@@ -35,7 +35,7 @@ from whet.terminal.input_filter import (
     SequenceFilter,
 )
 from whet.terminal.key_protocol import KeyProtocol, ProtocolInput
-from whet.tools.walk import files
+from whet.tools.walk import files, is_ignored_in
 
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
 _MAX, _FOUND, _FEWEST_LETTERS = 60, 12, 2
@@ -103,18 +103,42 @@ class InputCompleter(Completer):
     def _paths(self, typed: str) -> Iterable[Completion]:
         parent, _, prefix = typed.rpartition("/")
         folder = self.folder() / (parent + "/" if parent or typed.startswith("/") else "")
+        is_offered = _offer_test(self.folder(), parent, typed)
         try:
             with os.scandir(folder.expanduser()) as entries:
                 matching = (
                     (entry.name, entry.is_dir())
                     for entry in entries
-                    if entry.name.startswith(prefix) and (prefix or not entry.name.startswith("."))
+                    if entry.name.startswith(prefix)
+                    and (prefix or not entry.name.startswith("."))
+                    and is_offered(entry)
                 )
                 names = nsmallest(_MAX, matching)
         except OSError:
             return
         for name, is_folder in names:
             yield Completion(name + "/" * is_folder, start_position=-len(prefix))
+
+
+def _offer_test(base: Path, parent: str, typed: str) -> Callable[[os.DirEntry[str]], bool]:
+    """Return the test whether an entry of a typed folder is offered: in the workspace none that .gitignore
+    leaves out, and none behind a link that leaves the workspace, which the tools refuse. A path that begins
+    elsewhere is a person's own choice."""
+    parts = [part for part in parent.split("/") if part not in ("", ".")]
+    if typed.startswith(("/", "~")) or ".." in parts:
+        return lambda entry: True
+    root = os.path.realpath(base)
+
+    def is_inside(path: str) -> bool:
+        return os.path.realpath(path).startswith((root + "/").replace("//", "/"))
+
+    if parts and not is_inside(os.path.join(root, *parts)):
+        return lambda entry: False
+    is_ignored = is_ignored_in(str(base), parts)
+    return lambda entry: (
+        not is_ignored(entry.name, entry.is_dir(follow_symlinks=False))
+        and (not entry.is_symlink() or is_inside(entry.path))
+    )
 
 
 def has_completions(document: Document) -> bool:

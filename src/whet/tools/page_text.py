@@ -8,11 +8,8 @@ parser rescans such input in quadratic time. No I/O.
 
 from __future__ import annotations
 
-import codecs
 import html
 import re
-from collections.abc import Iterator
-from contextlib import suppress
 from urllib.parse import urljoin
 
 import msgspec
@@ -25,20 +22,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"([^\s=/\"'>]++)(?:\s*+=\s*+(\"[^\"]*+\"?|'[^']*+'?|[^\s>]*+))?")
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([a-zA-Z0-9._:-]{1,40})", re.IGNORECASE)
-_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s;\"']{1,40})", re.IGNORECASE)
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 # Bidi overrides, zero-width marks and tag characters: text that a person does not see. Joiners stay.
 _INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-
-# The encodings that browsers use for these names (WHATWG Encoding): the sets that such pages really use.
-_WIDER = {
-    **dict.fromkeys(("iso-8859-1", "latin-1", "latin1", "us-ascii"), "cp1252"),
-    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
-    "shift_jis": "cp932",
-    "euc-kr": "cp949",
-}
 
 # The ends of elements whose text is not part of the page.
 _RAW = {
@@ -90,35 +76,9 @@ def read_html(source: str, base_url: str) -> PageText:
     return page
 
 
-def decode(body: bytes, content_type: str) -> str:
-    """Decode a body by its byte order mark, header, meta element, UTF-8, or Windows-1252. Never raises.
-
-    An unknown or unsuitable charset is skipped.
-    """
-    for mark, name in _BOMS:
-        if body.startswith(mark):
-            return body.decode(name, "replace")
-    for name in _charsets(body, content_type):
-        with suppress(LookupError, UnicodeError):
-            return body.decode(name)
-    # The text was cut in the middle of a character, or has a few bad bytes in good UTF-8.
-    text = body.decode("utf-8", "replace")
-    return text if text.count("\ufffd") * 50 < len(text) + 50 else body.decode("cp1252", "replace")
-
-
 def strip_invisible(text: str) -> str:
     """Remove characters that are invisible to a person but not to a model."""
     return text if text.isascii() else _INVISIBLE.sub("", text)
-
-
-def _charsets(body: bytes, content_type: str) -> Iterator[str]:
-    header = _HEADER_CHARSET.search(content_type)
-    meta = _META_CHARSET.search(body[:4096])
-    declared = [header.group(1)] if header else []
-    declared += [meta.group(1).decode("ascii")] if meta else []
-    for name in declared:
-        yield _WIDER.get(name.lower(), name)
-    yield "utf-8"
 
 
 class _Renderer:

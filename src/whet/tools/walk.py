@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import IO, NamedTuple
 
 from whet.tools.charsets import guess_charset, guess_utf16
@@ -64,6 +64,26 @@ def files(target: str) -> Iterator[str]:
         yield target
         return
     yield from _below(target, _layers_above(os.path.abspath(target)))
+
+
+def is_ignored_in(base: str, parts: Sequence[str]) -> Callable[[str, bool], bool]:
+    """Return the test whether .gitignore leaves out an entry (name, whether it is a folder) of the folder
+    that `parts` lead to from `base`."""
+    folder = os.path.abspath(base)
+    layers = _add_own_rules(_layers_above(folder), folder)
+    for part in parts:
+        folder = os.path.join(folder, part)
+        if _verdict(layers, folder, True) is False:
+            return lambda name, is_folder: True
+        layers = _add_own_rules(layers, folder)
+    return lambda name, is_folder: _verdict(layers, os.path.join(folder, name), is_folder) is False
+
+
+def _add_own_rules(layers: list[Layer], folder: str) -> list[Layer]:
+    """Return the layers that hold inside a folder: those above it, unless it begins a repository, and its
+    own."""
+    above = [] if os.path.lexists(os.path.join(folder, ".git")) else layers
+    return [*above, Layer(folder, _rules(os.path.join(folder, ".gitignore")))]
 
 
 class BinaryMatch(Exception):

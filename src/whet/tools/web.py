@@ -16,8 +16,9 @@ from whet.contract.errors import ToolError
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.encoding import may_be_document
+from whet.tools.page_charset import decode_page
 from whet.tools.page_source import FetchedPage, PageSource, WebLimits
-from whet.tools.page_text import PageText, decode, read_html, strip_invisible
+from whet.tools.page_text import PageText, read_html, strip_invisible
 
 MAX_HTML_CHARS = 1_500_000
 MAX_CHARS = 28_000
@@ -27,13 +28,14 @@ _TEXT_TYPES = ("json", "xml", "javascript", "yaml", "toml", "sql", "x-sh", "x-ww
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A response as text, ready to be split into parts."""
+    """A response as text, ready to be split into parts. `note` says that its charset is a guess."""
 
     url: str
     status: int
     content_type: str
     page: PageText
     is_cut: bool
+    note: str = ""
 
 
 class WebReader:
@@ -71,14 +73,15 @@ class WebReader:
 
 
 def _read_document(fetched: FetchedPage, stop: threading.Event) -> Document:
-    body, is_cut = fetched.body, fetched.is_cut
+    body, is_cut, note = fetched.body, fetched.is_cut, ""
     kind = fetched.content_type.split(";")[0].strip().lower() or _sniff_type(body)
     if kind in ("text/html", "application/xhtml+xml"):
-        source = decode(body, fetched.content_type)
-        is_cut = is_cut or len(source) > MAX_HTML_CHARS
-        page = read_html(source[:MAX_HTML_CHARS], fetched.url)
+        decoded = decode_page(body, fetched.content_type, is_cut=is_cut)
+        is_cut = is_cut or len(decoded.text) > MAX_HTML_CHARS
+        page, note = read_html(decoded.text[:MAX_HTML_CHARS], fetched.url), decoded.note
     elif kind.startswith("text/") or any(word in kind.partition("/")[2] for word in _TEXT_TYPES):
-        page = PageText("", strip_invisible(decode(body, fetched.content_type)))
+        decoded = decode_page(body, fetched.content_type, is_cut=is_cut)
+        page, note = PageText("", strip_invisible(decoded.text)), decoded.note
     elif (document_text := _document(body, is_cut=is_cut, stop=stop)) is not None:
         page = document_text
     else:
@@ -86,7 +89,7 @@ def _read_document(fetched: FetchedPage, stop: threading.Event) -> Document:
         page = PageText(
             "", f"[not text: {kind}, {size} bytes; to work with it, download it with a shell command]"
         )
-    return Document(fetched.url, fetched.status, kind, page, is_cut)
+    return Document(fetched.url, fetched.status, kind, page, is_cut, note)
 
 
 def _document(body: bytes, *, is_cut: bool, stop: threading.Event) -> PageText | None:
@@ -122,6 +125,8 @@ def _part(document: Document, start: int, max_chars: int) -> ToolOutput:
         lines.append(f"Title: {document.page.title}")
     status = f"HTTP {document.status}, " if failed else ""
     lines.append(f"Type: {status}{document.content_type}, characters {start}-{end} of {len(text)}")
+    if document.note:
+        lines.append(f"Charset: {document.note}")
     if document.is_cut:
         lines.append("The page was cut: it is larger than what is read.")
     lines += ["", text[start:end]]

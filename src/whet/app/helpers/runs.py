@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,7 @@ from whet.contract.events import Event
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.sandbox.path_rules import read_path_rules
 from whet.store import claims, helper_rows, session_deletion, sessions
+from whet.store.helper_account import account_of_end
 from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
 from whet.store.jobs import QueuedJob
 
@@ -103,7 +105,9 @@ class HelperRuns:
                 reason = "cancelled" if isinstance(error, asyncio.CancelledError) else "crashed"
                 await finish_shielded(self._end(row, reason, "its call was cut off", self._owner))
                 raise
-        return await self.merge_edits(await self.read_row(row.id), result_of)
+        row = await self.read_row(row.id)
+        account = await self._services.database.read(lambda db: account_of_end(db, row))
+        return await self.merge_edits(row, partial(result_of, account=account))
 
     async def add_helper(self, parent_id: str, call: str, wish: HelperWish) -> HelperRow:
         """Store a new helper, or return the one that was stored for this call before."""
@@ -167,13 +171,8 @@ class HelperRuns:
         row = self._services.database.read_now(lambda db: helper_rows.find_next_result(db, parent_id))
         if row is None:
             return None
-        at = iso(self._services.clock.now())
-
-        def mark_delivered(connection: apsw.Connection) -> Sequence[QueuedJob]:
-            helper_rows.deliver(connection, row.id, at)
-            return ()
-
-        return InboxEntry(turns.result_message(row), mark_delivered, turns.end_notice(row))
+        account = self._services.database.read_now(lambda db: account_of_end(db, row))
+        return _result_entry(row, account, self._now())
 
     async def wait_for_result(self, parent_id: str) -> InboxEntry | None:
         """Wait for the next result of a session; None if no helper of the session runs here."""
@@ -315,6 +314,16 @@ class HelperRuns:
 
     def _now(self) -> str:
         return iso(self._services.clock.now())
+
+
+def _result_entry(row: HelperRow, account: str, at: str) -> InboxEntry:
+    """Return a helper's result with the write that marks it as delivered."""
+
+    def mark_delivered(connection: apsw.Connection) -> Sequence[QueuedJob]:
+        helper_rows.deliver(connection, row.id, at)
+        return ()
+
+    return InboxEntry(turns.result_message(row, account), mark_delivered, turns.end_notice(row))
 
 
 async def _end_servers_after(work: Awaitable[object], services: Services, session_id: str) -> None:

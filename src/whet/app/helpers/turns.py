@@ -60,6 +60,8 @@ class HelperObserver(TurnObserver):
             (message.text for message in reversed(session.log.messages) if message.role == "assistant"), ""
         )
         now, error = iso(self._clock.now()), turn.error
+        if reason == "budget" and not error:
+            error = f"it reached its limit of {session.limits.steps} steps"
 
         def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
             row = helper_rows.find_by_session(connection, session.id)
@@ -114,14 +116,15 @@ def end_row(row: HelperRow, reason: str, answer: str, error: str, at: str) -> He
     return msgspec.structs.replace(row, state="ended", reason=reason, answer=answer, error=error, ended=at)
 
 
-def result_of(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
-    """Return the result of the call that waited for a helper."""
+def result_of(row: HelperRow, merged: MergePlan | None, account: str = "") -> ToolOutput:
+    """Return the result of the call that waited for a helper. `account` says what it did, if it has no
+    answer."""
     footer = f"[helper session {row.session}: {row.reason}]"
     edits = _edits_text(row, merged)
     if row.reason == "answered":
         text = "\n\n".join(part for part in (row.answer, edits, footer) if part)
         return ToolOutput(text, error_kind="failed" if merged is not None and merged.conflicts else "")
-    text = "\n\n".join(part for part in (row.answer, edits, f"{row.error} {footer}".strip()) if part)
+    text = "\n\n".join(part for part in (row.answer, _why_text(row), account, edits, footer) if part)
     return ToolOutput(text, error_kind="cancelled" if row.reason == "cancelled" else "failed")
 
 
@@ -133,9 +136,9 @@ def ended_output(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
     return ToolOutput("\n".join(filter(None, (edits, line))), error_kind="failed" if conflicts else "")
 
 
-def result_message(row: HelperRow) -> Message:
+def result_message(row: HelperRow, account: str) -> Message:
     """Return a background helper's result as a message to its parent, tagged as not typed by a person."""
-    text = "\n\n".join(filter(None, (row.answer, row.error)))
+    text = "\n\n".join(filter(None, (row.answer, _why_text(row), account)))
     edits = ""
     if row.can_merge and row.merge is None:
         edits = f"\n[its edits are in a working tree of its own: process wait {row.name} merges them]"
@@ -187,6 +190,13 @@ def _task(row: HelperRow) -> str:
             "Answer with JSON alone that fits this schema:\n" + msgspec.json.encode(row.wish.schema).decode()
         )
     return "\n\n".join(parts)
+
+
+def _why_text(row: HelperRow) -> str:
+    """Return why a helper ended without an answer, or an empty string."""
+    if row.reason == "answered":
+        return ""
+    return f"The helper ended before it was done ({row.reason})" + (f": {row.error}" if row.error else "")
 
 
 def _edits_text(row: HelperRow, merged: MergePlan | None) -> str:

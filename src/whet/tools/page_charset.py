@@ -1,0 +1,80 @@
+"""Decode the body of a web page: by its mark, the charset that it names, as UTF-8, or by a guess. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from whet.tools.encoding import Encoding, sniff
+
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([a-zA-Z0-9._:-]{1,40})", re.IGNORECASE)
+_OWN_CHARSET = re.compile(
+    rb"\s*(?:<\?xml\s[^>]{0,200}?encoding\s*=\s*|@charset\s+)[\"']([a-zA-Z0-9._:-]{1,40})[\"']"
+)
+_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s;\"']{1,40})", re.IGNORECASE)
+_MAX_CUT_BYTES = 3  # of a character at the end of a body that was cut
+
+# The encodings that browsers use for these names (WHATWG Encoding): the sets that such pages really use.
+_WIDER = {
+    **dict.fromkeys(("iso-8859-1", "latin-1", "latin1", "us-ascii"), "cp1252"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
+    "shift_jis": "cp932",
+    "euc-kr": "cp949",
+}
+
+
+class DecodedPage(msgspec.Struct, frozen=True):
+    """A page's text, and a note if its charset is a guess."""
+
+    text: str
+    note: str = ""
+
+
+def decode_page(body: bytes, content_type: str, *, is_cut: bool = False) -> DecodedPage:
+    """Decode a body by its byte order mark, header, XML declaration, `@charset` or meta element, or as UTF-8.
+    If nothing fits, its charset is guessed as a file's is. Never raises.
+
+    An unknown or unsuitable charset is skipped. `is_cut`: the body may end in the middle of a character.
+    """
+    sniffed = sniff(body[:4], is_whole=False)
+    if sniffed is not None and sniffed.mark:
+        return DecodedPage(body[len(sniffed.mark) :].decode(sniffed.name, "replace"))
+    names = [*_named_charsets(body, content_type), "utf-8"]
+    for name in names:
+        for cut_bytes in range(_MAX_CUT_BYTES + 1 if is_cut else 1):
+            with suppress(LookupError, UnicodeError):
+                return DecodedPage(body[: len(body) - cut_bytes].decode(name))
+    return _decode_broken(body, names) or _decode_guess(body, is_cut=is_cut)
+
+
+def _named_charsets(body: bytes, content_type: str) -> Iterator[str]:
+    header = _HEADER_CHARSET.search(content_type)
+    names = [header.group(1)] if header else []
+    for match in (_OWN_CHARSET.match(body[:1024]), _META_CHARSET.search(body[:4096])):
+        # a name that is read as ASCII is not in UTF-16, whatever it says
+        if match is not None and not match.group(1).lower().startswith((b"utf-16", b"utf-32", b"ucs-")):
+            names.append(match.group(1).decode("ascii"))
+    for name in names:
+        yield _WIDER.get(name.lower(), name)
+
+
+def _decode_broken(body: bytes, names: Sequence[str]) -> DecodedPage | None:
+    """Decode a text that has a few bad bytes. Returns None if it has many in each charset."""
+    for name in reversed(names):
+        with suppress(LookupError, UnicodeError):
+            text = body.decode(name, "replace")
+            bad = text.count("\ufffd")
+            good = sum(char > "\x7f" for char in text) - bad
+            if bad * 50 < len(text) + 50 and bad <= 2 * good:
+                return DecodedPage(text)
+    return None
+
+
+def _decode_guess(body: bytes, *, is_cut: bool) -> DecodedPage:
+    encoding = sniff(body, is_whole=not is_cut)
+    name = "cp1252" if encoding is None or encoding.name in ("latin-1", "utf-8") else encoding.name
+    note = f"{Encoding(name).note}, which is a guess: the page names no charset that fits"
+    return DecodedPage(body.decode(name, "replace"), note)
