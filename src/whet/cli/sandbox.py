@@ -82,7 +82,7 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     text = _command_line(command)
     policy = confinement.policy(workspace)
     rules = read_path_rules(load(home, environ=os.environ).settings.approval.deny)
-    scope = RiskScope(str(workspace), os.path.realpath(os.path.expanduser("~")), str(home.root))
+    scope = RiskScope(str(workspace), os.path.realpath(os.path.expanduser("~")), str(home.main_root))
     risk = analyse(text, str(workspace), scope)
     needs = risk.needs  # as the gate reads it before it asks
     denied = list_file_rules(text, risk.commands, str(workspace), rules) if rules.rules else {}
