@@ -267,7 +267,7 @@ def _is_seen(path: str, granted: Container[str], hidden: Container[str]) -> bool
 
 
 def is_persons_folder(folder: str, home: str) -> bool:
-    """Return whether a resolved folder is people/NAME/work of Whet's home or of a profile in it, where another
+    """Return whether a resolved folder is people/NAME/work of Whet's home or a profile, where another
     person works."""
     own = re.escape(home.rstrip("/"))
     return re.fullmatch(rf"{own}/(?:profiles/[^/]+/)?people/[^/]+/work", folder) is not None
