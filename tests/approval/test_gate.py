@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -517,3 +518,23 @@ def test_a_profile_asks_before_it_reads_the_homes_of_others(tmp_path: Path) -> N
         assert bench.decide("read_file", path=f"whet/{name}").verdict == "deny", name
     assert bench.decide("read_file", path="whet/profiles/work/skills/a/SKILL.md").verdict == "allow"
     assert bench.decide("read_file", path="whet/config.yaml").verdict == "allow"
+
+
+def test_a_program_of_the_workspace_on_the_search_path_is_not_the_standard_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, Someone())
+    programs = bench.workspace / ".venv/bin"
+    programs.mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    assert bench.sh("ls").verdict == "allow"
+    for name in ("ls", "git", "cat"):
+        (programs / name).symlink_to("/usr/bin/env" if name == "git" else f"../{name}.sh")
+        (programs.parent / f"{name}.sh").write_text("#!/bin/sh\n")
+        (programs.parent / f"{name}.sh").chmod(0o755)
+    for command in ("ls", "git status", "wc a.txt | cat", "cd src && ls"):
+        assert bench.sh(command).verdict == "deny", command
+    assert f"{programs}/ls" in bench.sh("ls").reason
+    assert bench.sh("/bin/ls").verdict == bench.sh("wc a.txt").verdict == "allow"
+    monkeypatch.setenv("PATH", f".venv/bin{os.pathsep}/usr/bin")
+    assert bench.sh("ls").verdict == "deny"

@@ -37,6 +37,7 @@ from whet.approval.scopes import escape_pattern
 from whet.approval.shell_grants import grant_for
 from whet.approval.variables import is_name_table, judge_variable
 from whet.late import late_pattern
+from whet.searchpath import find_program_inside
 from whet.shell.code import find_interpreter_code
 from whet.shell.fetches import VERBS
 from whet.shell.parse import parse
@@ -258,6 +259,8 @@ class _Judge:
             if not reads:
                 yield from judge_output_options(name, arguments, setting)
                 yield from judge_operands(name, arguments, setting, self.values) if inside is None else ()
+            elif path := find_program_inside(words[0].text, self.scope.workspace):
+                yield "normal", f"PATH leads to a file of the workspace: {path}"
             self.needs.add_command(name, arguments, setting, reads=reads)
             yield from self.exposure.judge_shown_files(name, arguments, setting)
             yield from self.exposure.judge_download(name, words, setting)

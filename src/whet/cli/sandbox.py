@@ -118,7 +118,8 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
         text = _command_line(command)
         passed = load(home, environ=os.environ).settings.sandbox.variables
         environment = jail.environment(command_environment(os.environ, passed))
-        code, output = jail.run(JailedCommand([find_shell(), "-c", text], environment, workspace), timeout_s)
+        shell = [find_shell(workspace), "-c", text]
+        code, output = jail.run(JailedCommand(shell, environment, workspace), timeout_s)
         denial = confinement.explain("", jail, (text, output, workspace)) if code else None
     openings = [_opening(opening) for opening in denial.openings] if denial else []
     facts = {"exit": code, "output": output, "stopped": denial.what if denial else "", "openings": openings}
