@@ -35,9 +35,20 @@ def find_trusted_program(name: str, *untrusted: str | Path) -> str | None:
     return None
 
 
-def find_shell() -> str:
+def find_shell(*untrusted: str | Path) -> str:
     """Return the path of the shell that runs commands: bash if it is installed, else sh."""
-    return find_trusted_program("bash") or "/bin/sh"
+    return find_trusted_program("bash", *untrusted) or "/bin/sh"
+
+
+def find_program_inside(name: str, workspace: str) -> str:
+    """Return the path of the program that a shell runs by this name if it lies in the workspace or its
+    repository, or an empty string."""
+    tops = _find_roots([workspace])
+    for folder in os.get_exec_path():
+        path = os.path.join(workspace, folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return "" if _is_outside(os.path.dirname(path), tops) and _is_outside(path, tops) else path
+    return ""
 
 
 def _find_roots(folders: Iterable[str | Path]) -> list[str]:

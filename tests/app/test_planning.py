@@ -12,7 +12,7 @@ import pytest
 from tests.app.helper_runs import mind, program, shell, steps
 from tests.app.opened import ask
 from whet.agent.session import Session
-from whet.app import planning
+from whet.app import modes, planning
 from whet.app.build import App
 from whet.contract.errors import ConfigError
 from whet_lab.practice.server import PracticeServer
@@ -53,6 +53,21 @@ def test_a_session_that_plans_reads_only_and_is_told_so(tmp_path: Path) -> None:
         assert b"Plan mode" in server.requests[-1].body
         shown = await planning.run_command(app.services, session.id, "")
         assert "1. [ ] look" in shown.said and "2. [ ] mend" in shown.said and "(planning" in shown.said
+
+    run(tmp_path, work)
+
+
+@pytest.mark.slow
+def test_background_commands_that_run_on_are_named_when_planning_begins(tmp_path: Path) -> None:
+    async def work(app: App, session: Session, server: PracticeServer) -> None:
+        assert await modes.set_mode(app.services, session.id, "plan") == []
+        await modes.set_mode(app.services, session.id, "auto")
+        await say(session, steps([("terminal", {"command": "sleep 60", "background": True})]))
+        line = "p1 still runs and may change files (/jobs stop p1 ends it): sleep 60"
+        assert await modes.set_mode(app.services, session.id, "plan") == [line]
+        await modes.set_mode(app.services, session.id, "ask")
+        begun = await planning.run_command(app.services, session.id, "mend it")
+        assert line in begun.said
 
     run(tmp_path, work)
 

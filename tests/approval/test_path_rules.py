@@ -442,3 +442,31 @@ if __name__ == "__main__":  # prints the table for the manual
 
     with tempfile.TemporaryDirectory() as folder:
         print(_make_table(Path(os.path.realpath(folder))))
+
+
+_LINK_CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("read_file", {"path": "plain.txt"}),
+    ("search_files", {"pattern": "HUNTER2", "path": "plain.txt"}),
+    ("search_files", {"pattern": "HUNTER2"}),
+    ("terminal", {"command": "cat plain.txt"}),
+    ("terminal", {"command": "echo x >> mine; cat plain.txt"}),
+    ("terminal", {"command": "echo x >> mine; cat p*.t*"}),
+    ("write_file", {"path": "plain.txt", "content": "x\n"}),
+    ("patch", {"path": "plain.txt", "old_string": "password", "new_string": "x"}),
+    ("terminal", {"command": "echo x > plain.txt"}),
+    ("terminal", {"command": "python3 -c \"open('plain'+'.txt', 'w').write('x')\""}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("an_engine")
+@pytest.mark.parametrize("rule", _RULES)
+def test_a_rule_protects_a_file_by_each_of_its_hard_links(tmp_path: Path, rule: str) -> None:
+    world = _World(tmp_path, rule, confined=True)
+    os.link(world.workspace / world.file, world.workspace / "plain.txt")
+    is_closed = rule.startswith("read")
+    for name, arguments in _LINK_CALLS if is_closed else _LINK_CALLS[6:]:
+        outcome = world.try_call(name, arguments, writes=not is_closed)
+        assert outcome != "allowed", (name, arguments, outcome)
+    world.close()
+    assert (world.workspace / world.file).read_text() == _SECRET

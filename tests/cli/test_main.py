@@ -53,6 +53,13 @@ def test_the_version_imports_next_to_nothing(argument: str) -> None:
     assert not modules & {*HEAVY, "click", "logging", "msgspec", "yaml", "rich"}
 
 
+def test_a_crash_leaves_no_core_file_with_keys_in_the_workspace() -> None:
+    limits = "resource.getrlimit(resource.RLIMIT_CORE)"
+    code = f"import resource\nresource.setrlimit(resource.RLIMIT_CORE, ({limits}[1],) * 2)\n{PROBE}"
+    ran = start("--version", code=f"{code}try:\n main()\nfinally:\n print({limits}, file=sys.stderr)")
+    assert ran.stderr == "(0, 0)\n", ran
+
+
 def command_paths(command: click.Command, context: click.Context) -> Iterator[list[str]]:
     if isinstance(command, click.Group):
         for name in command.list_commands(context):

@@ -36,6 +36,25 @@ def test_status_of_another_machine_claims_nothing_of_this_one(tmp_path: Path) ->
     assert "network" not in words and "private" not in words
 
 
+def test_a_home_as_the_workspace_is_described_and_held_truly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WHET_HOME", str(tmp_path / ".whet"))
+    for name in (".whet/.env", ".codex/auth.json", ".ssh/id_rsa"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("SECRET=1\n")
+    lines = run(tmp_path, "status").output.splitlines()
+    (hidden,) = (line for line in lines if line.startswith("hidden in the workspace: "))
+    (fixed,) = (line for line in lines if line.startswith("read-only in the workspace: "))
+    for name in (".whet", ".codex", ".ssh"):
+        assert f"~/{name}" in hidden and name not in fixed.split(": ")[1].split(", ")
+    assert ".whet/.env: the sandbox hides it" in run(tmp_path, "explain", "cat .whet/.env").output
+    assert "~/.whet/x: the sandbox hides it" in run(tmp_path, "explain", "touch ~/.whet/x").output
+    if json.loads(run(tmp_path, "status", "--json").output)["engine"] != "none":
+        assert "SECRET" not in run(tmp_path, "try", "cat .whe*/.en* .codex/* .ssh/*").output
+
+
 def test_explain_runs_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "explain", "--json", f"touch {tmp_path}/ran; curl https://api.example.com/")
     assert [one["words"] for one in json.loads(done.output)["openings"]] == ["reach api.example.com"]

@@ -270,3 +270,55 @@ def test_a_name_that_comes_and_goes_keeps_no_jail_from_starting(jail: Jail) -> N
     finally:
         ended.set()
         thread.join()
+
+
+_PLANTED = (
+    "d=.git/rebase-merge; mkdir -p $d; h=$(git rev-parse HEAD); git symbolic-ref HEAD > $d/head-name;"
+    " echo $h > $d/onto; echo $h > $d/orig-head; : > $d/done; : > $d/interactive;"
+)
+_STEPS = {
+    "plain": "printf 'exec touch ran\n' > $d/git-rebase-todo",
+    "short": "printf '  x touch ran\n' > $d/git-rebase-todo",
+    "a link": "printf 'exec touch ran\n' > steps; ln -s $PWD/steps $d/git-rebase-todo",
+    "a linked folder": "printf 'exec touch ran\n' > $d/git-rebase-todo; mv $d away; ln -s $PWD/away $d",
+    "a long file": "{ yes '# x' | head -c 2000000; echo; echo exec touch ran; } > $d/git-rebase-todo",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", _STEPS)
+def test_a_rebase_that_a_command_left_runs_no_commands_of_it(jail: Jail, how: str) -> None:
+    workspace = jail.policy.workspace
+    commit = "git -c user.name=a -c user.email=b commit -q --allow-empty -m x"
+    subprocess.run(commit.split(), cwd=workspace, check=True)
+    code, printed = run(jail, f"{_PLANTED} {_STEPS[how]}")
+    assert code == 0, printed
+    subprocess.run(["git", "rebase", "--continue"], cwd=workspace, check=False, capture_output=True)
+    assert not (workspace / "ran").exists()
+
+
+@pytest.mark.slow
+def test_a_stopped_rebase_goes_on_in_the_next_command(jail: Jail) -> None:
+    workspace = jail.policy.workspace
+    names = [f"GIT_{role}_{part}" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")]
+    person = {**os.environ, "GIT_EDITOR": "true", **dict.fromkeys(names, "a")}
+    who = f"export GIT_EDITOR=true {'=a '.join(names)}=a"
+    text = (
+        f"{who}; for t in 1 2 3; do echo $t > a; git add a; git commit -qm $t; done;"
+        " git checkout -qb side HEAD~2; echo 4 > a; git commit -qam 4; echo b > b; git add b;"
+        " git commit -qm 5; git rebase -q -"
+    )
+    assert run(jail, text)[0] == 1
+    code, printed = run(
+        jail, f"{who}; echo 4 > a; git add a; git rebase --continue; git rev-list HEAD | wc -l"
+    )
+    assert (code, printed.split()[-1]) == (0, "5")
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", *words], cwd=workspace, env=person, check=False, capture_output=True)
+
+    git("rebase", "-q", "-x", "false", "-x", "touch own", "HEAD~1")
+    run(jail, "echo 'exec touch ran' >> .git/rebase-merge/git-rebase-todo")
+    git("rebase", "--continue")
+    assert (workspace / "own").exists() and not (workspace / "ran").exists()
+    assert "rebase-merge" not in os.listdir(workspace / ".git")

@@ -80,6 +80,8 @@ def test_whets_home_is_never_opened(policy: SandboxPolicy) -> None:
 def test_a_person_s_folder_in_the_home_is_open_to_that_person_alone(tmp_path: Path) -> None:
     home = tmp_path / "whet"
     work, other = home / "people" / "ben" / "work", home / "people" / "eve" / "work"
+    for folder in (work, home / "profiles" / "bot" / "people" / "ann" / "work"):
+        assert folder not in default_policy(folder, home, {"HOME": str(tmp_path)}).hidden_paths()
     for folder in (work, other):
         folder.mkdir(parents=True)
     policy = default_policy(work, home, {"HOME": str(tmp_path)})

@@ -75,6 +75,21 @@ def test_success_and_silence_are_said(processes: Processes, tmp_path: Path) -> N
         assert output == ToolOutput(text, "", 0, cpu_s=output.cpu_s)
 
 
+def test_a_shell_in_the_workspace_on_the_search_path_runs_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, sub = tmp_path / ".venv/bin", tmp_path / "sub"
+    own.mkdir(parents=True)
+    sub.mkdir()
+    (own / "bash").write_text("#!/bin/sh\necho OWN\n")
+    (own / "bash").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{own}{os.pathsep}{os.environ['PATH']}")
+    made = Processes()
+    for folder in ("", "sub"):
+        assert run(made, tmp_path, "echo hi", workdir=folder).text == "hi"
+    made.close()
+
+
 def test_a_signal_is_named(processes: Processes, tmp_path: Path) -> None:
     output = run(processes, tmp_path, "kill -SEGV $$")
     assert (output.text, output.exit_code) == ("[exit 139: SIGSEGV]", 139)

@@ -19,6 +19,7 @@ from whet.store import calls, facts, sessions
 from whet.store.calls import StoredCall
 from whet.store.facts import FactRow
 from whet.tools.todo import TodoItem, TodoLists
+from whet.visible import visible_line
 
 if TYPE_CHECKING:
     from whet.app.services import Services
@@ -28,6 +29,7 @@ NOTE = (
     "[Plan mode: only read and look now; whatever changes something is denied. Make a plan for what was"
     " asked: write its steps down with todo, and answer with them; the person then decides.]"
 )
+_LINE_CHARS = 100
 _APPROVED = "The plan is approved. Carry it out."
 _STEPS = " Keep these steps as your list and mark each one as it is done:\n"
 _NUMBER = re.compile(r"^\s*(?:\d+[.)]|[-*•☐]|\[.\])\s*")
@@ -68,6 +70,18 @@ async def set_planning(services: Services, session_id: str, on: bool) -> None:
     """Switch plan mode on or off from the next call on. It persists across restarts."""
     services.gate.get().plans.set(session_id, on)
     await services.database.write(lambda db: sessions.set_planning(db, session_id, on))
+
+
+def list_running(services: Services) -> list[str]:
+    """Return one line for each background command that is running. Plan mode does not stop these."""
+    processes = services.processes.made
+    running = processes.list_background() if processes is not None else []
+    return [
+        f"{process.id} still runs and may change files (/jobs stop {process.id} ends it):"
+        f" {visible_line(process.command.text, _LINE_CHARS)}"
+        for process in running
+        if process.is_alive()
+    ]
 
 
 async def read_plan(services: Services, session_id: str) -> PlanState:
@@ -117,7 +131,8 @@ async def run_command(services: Services, session_id: str, argument: str) -> Pla
         return PlanReply("Planning has ended; nothing was approved.")
     elif argument:
         await set_planning(services, session_id, True)
-        return PlanReply("It only reads until you approve its plan: /plan go.", argument)
+        text = "It only reads until you approve its plan: /plan go."
+        return PlanReply("\n".join((text, *list_running(services))), argument)
     now = await read_plan(services, session_id)
     head = "planning" if now.planning else "not planning"
     return PlanReply("\n".join([*(now.lines or ["there are no steps"]), f"({head}; {USAGE})"]))

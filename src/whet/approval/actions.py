@@ -21,6 +21,7 @@ from whet.approval.paths import (
     WRITING,
     absolute_path,
     is_run_by_others,
+    is_whets_own,
     resolve_links,
     within,
     zone_of,
@@ -155,10 +156,12 @@ def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:
             level, reason = "dangerous", RUN_BY_OTHERS
     else:
         # Imported here because it takes 3 ms with its tables, and the start of a session judges no call.
-        from whet.approval.secrets import holds_secrets, is_secret  # noqa: PLC0415
+        from whet.approval.secrets import holds_secrets, is_private_at_home, is_secret  # noqa: PLC0415
 
         secret = any(
-            is_secret(location, scope) or (location != scope.workspace and holds_secrets(location, scope))
+            is_secret(location, scope)
+            or (location != scope.workspace and holds_secrets(location, scope))
+            or (not is_whets_own(location, scope) and is_private_at_home(location, scope))
             for location in (full, target)
         )
         level, reason = ("dangerous", "reads a file that usually holds secrets") if secret else ("safe", "")

@@ -33,6 +33,7 @@ from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling, SessionGrants
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.tool_contents import AcceptedContents
+from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
@@ -134,7 +135,8 @@ class PolicyGate:
             _ = self._policy  # report an invalid rule immediately
         self._person = person
         self._store = grants
-        self._whet_home, self._user_home = os.path.realpath(whet_home), os.path.expanduser("~")
+        main_home = Home(whet_home).main_root  # the other profiles and their keys are in it
+        self._whet_home, self._user_home = os.path.realpath(main_home), os.path.expanduser("~")
         self._analyse = parts.analyse or _analyse_shell
         self.session_grants: SessionGrants = SessionGrants()
         self._contents = AcceptedContents(whet_home)

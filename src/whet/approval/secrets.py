@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # importing it loads the shell's parser
 _MAX_ENTRIES = 5_000
 _PARTS = late_pattern(r"[\s'\"`()\[\]{}<>,;:=@+|&$]+")
 # Paths in Whet's own home that may be shown.
-_PUBLIC_IN_WHET_HOME = late_pattern(r"/(skills|warm|logs|config\.yaml)(/|$)")
+_PUBLIC_IN_WHET_HOME = late_pattern(r"(/profiles/[^/]+)?/(skills|warm|logs|config\.yaml)(/|$)")
 
 
 class SecretFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +82,14 @@ def holds_secrets(path: str, scope: RiskScope) -> bool:
         return True
     system = ("/etc", "/proc", "/run", "/var/run")
     return path in (f"{home}/.config", f"{home}/.local", f"{home}/.local/share", *system)
+
+
+def is_private_at_home(path: str, scope: RiskScope) -> bool:
+    """Return whether a path lies in a dot entry of the home, and the workspace holds the home. The sandbox
+    hides such files, too."""
+    if not within(scope.home, scope.workspace) or not within(path, scope.home):
+        return False
+    return path[len(scope.home.rstrip("/")) + 1 :].startswith(".")
 
 
 def opens_secrets(path: str, scope: RiskScope) -> bool:

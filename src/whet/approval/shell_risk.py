@@ -37,6 +37,7 @@ from whet.approval.scopes import escape_pattern
 from whet.approval.shell_grants import grant_for
 from whet.approval.variables import is_name_table, judge_variable
 from whet.late import late_pattern
+from whet.searchpath import find_program_inside
 from whet.shell.code import find_interpreter_code
 from whet.shell.fetches import VERBS
 from whet.shell.parse import parse
@@ -261,7 +262,7 @@ class _Judge:
             self.needs.add_command(name, arguments, setting, reads=reads)
             yield from self.exposure.judge_shown_files(name, arguments, setting)
             yield from self.exposure.judge_download(name, words, setting)
-        yield from self.exposure.judge_addresses(name, arguments)
+        yield from (*_judge_location(words, self.scope), *self.exposure.judge_addresses(name, arguments))
         yield from _judge_names(name, arguments)
         if "shell" in kinds and inside is not None and inside.fed:
             self.judge_shell_input(invocation)
@@ -345,6 +346,12 @@ def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: b
     exact = normalise_command(words, is_exact=True)
     grant = grant_for(program_name, words[1:], exact, level)
     return Piece(text, program_name, level, reasons, grant, exact=exact)
+
+
+def _judge_location(words: Sequence[Word], scope: RiskScope) -> Iterator[Finding]:
+    """Judge a command that only reads by the file that the shell runs for it."""
+    if only_reads(words) and (path := find_program_inside(words[0].text, scope.workspace)):
+        yield "normal", f"PATH leads to a file of the workspace: {path}"
 
 
 def _cut(reason: str) -> str:

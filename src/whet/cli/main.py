@@ -35,6 +35,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     _fill_closed_streams()
+    _forbid_core_files()
     arguments = sys.argv[1:]
     # Imports create a hundred thousand lasting objects; collecting garbage among them would be a tenth of a
     # start.
@@ -67,6 +68,14 @@ def main() -> NoReturn:
             raise
         code = flush_output() or _say_unwritten(error)
     sys.exit(code)
+
+
+def _forbid_core_files() -> None:
+    """Let this process and its children leave no core file if they crash: its memory holds keys, and the
+    file would lie in the workspace, where commands and the model read it."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def flush_output() -> int:

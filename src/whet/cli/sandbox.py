@@ -26,7 +26,7 @@ from whet.sandbox.confinement import Confinement
 from whet.sandbox.denial import needed_openings
 from whet.sandbox.jail import JailedCommand
 from whet.sandbox.path_rules import PathRules, read_path_rules
-from whet.sandbox.policy import Opening, SandboxPolicy, shorten
+from whet.sandbox.policy import Opening, SandboxPolicy, is_below, shorten
 from whet.searchpath import find_shell
 from whet.terminal.output import emit, home_and_json
 from whet.terminal.wording import printable
@@ -82,7 +82,7 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     text = _command_line(command)
     policy = confinement.policy(workspace)
     rules = read_path_rules(load(home, environ=os.environ).settings.approval.deny)
-    scope = RiskScope(str(workspace), os.path.realpath(os.path.expanduser("~")), str(home.root))
+    scope = RiskScope(str(workspace), os.path.realpath(os.path.expanduser("~")), str(home.main_root))
     risk = analyse(text, str(workspace), scope)
     needs = risk.needs  # as the gate reads it before it asks
     denied = list_file_rules(text, risk.commands, str(workspace), rules) if rules.rules else {}
@@ -90,7 +90,8 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     openings = list(dict.fromkeys((*missing, *needed_openings(policy, text, workspace))))
     openings = [opening for opening in openings if not _is_denied(opening, workspace, rules)]
     lines = [f"{word}: the rule deny: {rule} forbids it" for word, rule in denied.items()]
-    lines += [f"it would need: {opening.words}" for opening in openings]
+    lines += [f"{word}: the sandbox hides it" for word in _list_hidden(policy, text)]
+    lines += [_describe_need(policy, opening) for opening in openings]
     lines = lines or [
         "It names no file or host that is out of reach. The sandbox checks the rest when it runs."
     ]
@@ -118,7 +119,8 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
         text = _command_line(command)
         passed = load(home, environ=os.environ).settings.sandbox.variables
         environment = jail.environment(command_environment(os.environ, passed))
-        code, output = jail.run(JailedCommand([find_shell(), "-c", text], environment, workspace), timeout_s)
+        shell = [find_shell(workspace), "-c", text]
+        code, output = jail.run(JailedCommand(shell, environment, workspace), timeout_s)
         denial = confinement.explain("", jail, (text, output, workspace)) if code else None
     openings = [_opening(opening) for opening in denial.openings] if denial else []
     facts = {"exit": code, "output": output, "stopped": denial.what if denial else "", "openings": openings}
@@ -152,15 +154,48 @@ def _opening(opening: Opening) -> dict[str, str]:
 def _policy_lines(policy: SandboxPolicy) -> list[str]:
     home = [path for path in policy.read if shorten(str(path)).startswith("~")]
     others = [path for path in policy.read if path not in home]
+    hidden = [
+        path
+        for path in policy.hidden_inside()
+        if is_below(path, policy.workspace) and path not in policy.closed
+    ]
     return [
         f"write: {_paths([policy.workspace, *policy.write])}, /tmp (private)",
         f"read: {_paths(others)}" + (f"; toolchains {_paths(home)}" if home else ""),
-        f"read-only in the workspace: {', '.join(policy.protected)}",
+        f"read-only in the workspace: {', '.join(_list_protected(policy))}",
         *([f"read-only by a rule: {_paths(policy.fixed)}"] if policy.fixed else []),
+        *([f"hidden in the workspace: {_paths(hidden)}"] if hidden else []),
         *([f"closed by a rule: {_paths(policy.closed)}"] if policy.closed else []),
         f"network: {', '.join(policy.hosts)}" if policy.hosts else "network: none",
         f"not there: the rest of your home, and {shorten(str(policy.home))}",
     ]
+
+
+def _list_hidden(policy: SandboxPolicy, text: str) -> list[str]:
+    """Return the words of a command that name hidden files of the workspace."""
+    from whet.shell.reading import read  # noqa: PLC0415 - 50 ms of CPU: tree-sitter
+
+    paths = {word: policy.workspace / os.path.expanduser(word) for word in read(text).files}
+    real = {word: Path(os.path.realpath(path)) for word, path in paths.items() if "\0" not in word}
+    return [
+        word for word, path in real.items() if is_below(path, policy.workspace) and not policy.may_read(path)
+    ]
+
+
+def _describe_need(policy: SandboxPolicy, opening: Opening) -> str:
+    """Return a line about an opening that a command would need, which may be one that nobody can give."""
+    if opening.kind != "run":
+        try:
+            policy.with_openings([opening])
+        except WhetError as error:
+            return f"it would need: {opening.words}; {error.message}"
+    return f"it would need: {opening.words}"
+
+
+def _list_protected(policy: SandboxPolicy) -> list[str]:
+    """Return the protected names that commands see."""
+    seen = frozenset(policy.protected_paths())
+    return [name for name in policy.protected if policy.workspace / name in seen]
 
 
 def _paths(paths: Sequence[Path]) -> str:

@@ -34,15 +34,17 @@ def bubblewrap_arguments(
     arguments += ["--proc", "/proc", "--dev", "/dev", "--dir", "/run", "--dir", "/var"]
     arguments += ["--bind", str(scratch.tmp), "/tmp", "--bind", str(scratch.tmp), "/var/tmp"]
     arguments += ["--bind", str(scratch.home), str(home)]
-    mounts = sorted(_mounts(policy), key=lambda one: one[0])
-    for _, flag, path in mounts:
-        arguments += _mount(flag, path, scratch)
     anchors, protected = plan_guards(policy)
     # A path that disappears before the mount is skipped, and then guarded like a path that never existed.
-    for path in anchors:
-        arguments += ["--bind-try", str(path), str(path)]
+    anchored = [(2 * len(path.parts), "write", path) for path in anchors]
+    mounts = sorted((*_mounts(policy), *anchored), key=lambda one: one[0])
+    for _, flag, path in mounts:
+        arguments += _mount(flag, path, scratch)
     for path in (*protected, *held):
         arguments += ["--ro-bind-try", str(path), str(path)]
+    for _, flag, path in mounts:  # a protected folder shows again what it holds
+        if flag in ("hide", "close") and not {*map(str, path.parents)}.isdisjoint(map(str, protected)):
+            arguments += _mount(flag, path, scratch)
     for alias in policy.aliases:
         target = os.path.realpath(alias)
         arguments += (
@@ -66,7 +68,7 @@ def _mounts(policy: SandboxPolicy) -> list[tuple[int, str, Path]]:
         mounts.append((2 * len(path.parts), "write", path))
     granted = (policy.workspace, *policy.write, *policy.read)
     for path in policy.hidden_paths():
-        if any(path.is_relative_to(grant) for grant in granted):
+        if any(path.is_relative_to(grant) for grant in granted) and not path.is_symlink():
             mounts.append((2 * len(path.parts) + 1, "close" if path in policy.closed else "hide", path))
     writes = {path for _, kind, path in mounts if kind == "write"}
     return [grant for grant in mounts if grant[1] != "read" or grant[2] not in writes]

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -39,6 +39,7 @@ from whet.sandbox.nofollow import (
 )
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.protected_names import GIT_RUNS
+from whet.sandbox.rebase_steps import list_commands, list_todo_files, read_todo, without_new_commands
 
 _MAX_FILES, _MAX_BYTES, _MAX_HASHED_BYTES = 2_000, 1_000_000, 32_000_000
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
@@ -103,13 +104,14 @@ class ProtectedRecord(msgspec.Struct, eq=False):
     """The state of protected names before a running command.
 
     `mounted` are the names that mounts protect. `shared` are names holding a file with a second hard link,
-    through which it can be written.
+    through which it can be written. `steps` are the commands of stopped rebases, by file.
     """
 
     shapes: dict[str, Shape]
     looked: PathStates
     mounted: Collection[str] = ()
     shared: Collection[str] = ()
+    steps: Mapping[str, Collection[str]] = {}
 
 
 # All running commands of this program. A change that one command's end undoes must not be restored by
@@ -170,7 +172,8 @@ class Guard:
                 shapes[path] = self._record_files(path) if path in looked else None
             for path, is_there in self._nested_names().items():
                 shapes[path] = self._record_files(path) if is_there else None
-            new_record = ProtectedRecord(shapes, looked, shared=self._shared & shapes.keys())
+            steps = {path: list_commands(lines or ()) for path, lines in self._read_todo_files()}
+            new_record = ProtectedRecord(shapes, looked, shared=self._shared & shapes.keys(), steps=steps)
             _running.append(new_record)
             return new_record
 
@@ -201,8 +204,28 @@ class Guard:
                     changed.append(path)
             for path, is_there in self._nested_names().items():
                 changed += self._move_new(path) if is_there and path not in record.shapes else ()
+            changed += self._drop_new_steps(record)
             _update_running(record, changed)
             return [Path(path) for path in dict.fromkeys(changed)]
+
+    def _drop_new_steps(self, record: ProtectedRecord) -> Iterator[str]:
+        """Take the commands that were not there before out of the steps of stopped rebases."""
+        for path, lines in self._read_todo_files():
+            if lines is None:
+                self._move(path if _is_plain_folder(Path(path).parent) else os.path.dirname(path))
+                yield path
+            elif (kept := without_new_commands(lines, record.steps.get(path, ()))) != lines:
+                data = "\n".join(kept).encode("utf-8", "surrogateescape")
+                self._move(path)
+                self._write_files(path, {"": RecordedFile(stat.S_IFREG | 0o644, data)})
+                yield path
+
+    def _read_todo_files(self) -> Iterator[tuple[str, list[str] | None]]:
+        nested = (git for tree in self._trees for git in self._entered.repositories(tree))
+        gits = dict.fromkeys((*filter(None, self._git_of.values()), *nested))
+        inside = [git for git in gits if any(f"{git}/".startswith(f"{root}/") for root in self._roots)]
+        for path in list_todo_files(inside):
+            yield path, read_todo(path, self._root(path))
 
     def forget(self, record: ProtectedRecord) -> None:
         """Record that the command and its processes have ended, or that it never started."""

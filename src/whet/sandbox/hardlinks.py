@@ -152,7 +152,9 @@ class WorkspaceLinks:
             if held and _is_in(folder, held):
                 inside.append(seen)
                 continue
-            for _, file, count in seen.files:
+            for name, file, count in seen.files:
+                if f"{folder}/{name}" in self._hidden:
+                    continue  # no command gets this name, and a copy would be read by its path
                 counts[file] += 1
                 links[file] = max(count, links.get(file, 0))
         counts.update(file for seen in inside for _, file, _ in seen.files if file in links)
@@ -161,7 +163,7 @@ class WorkspaceLinks:
             (folder, name, file)
             for folder, seen in (self._folders.items() if shared else ())
             for name, file, _ in seen.files
-            if file in shared
+            if file in shared and f"{folder}/{name}" not in self._hidden
         ]
 
 

@@ -90,8 +90,8 @@ def enter_namespaces(plan: dict[str, Any]) -> None:
     for path in plan["read_only"]:
         # removed meanwhile: guarded like a path that never existed
         with Ignored(FileNotFoundError):
-            mount(path, path, None, MS_BIND)
-            set_read_only(path, recursive=False)
+            mount(path, path, None, MS_BIND | MS_REC)  # with the mounts that hide what is in it
+            set_read_only(path, recursive=True)
     os.chdir("/")
 
 

@@ -76,7 +76,8 @@ def plan_mounts(policy: SandboxPolicy, scratch: Scratch, home: Path, held: Seque
             mount_point = private[outer] / target.relative_to(outer)
             binds.append((str(private[target]), _make_mount_point(private[target], mount_point)))
     guarded_folders, protected = plan_guards(policy)
-    writable = [str(path) for path in (*private_targets, *written) if path.exists()]
+    hidden = policy.hidden_paths()
+    writable = [str(path) for path in (*private_targets, *written) if path.exists() and path not in hidden]
     return MountPlan(
         tuple(binds),
         (*anchors, *map(str, guarded_folders)),

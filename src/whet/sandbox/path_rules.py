@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -23,6 +26,8 @@ from whet.contract.wildcards import has_wildcard, matches
 
 _MAX_ENTRIES = 1_000_000
 _READ, _WRITE = "read", "write"
+FileId = tuple[int, int]
+"""Device and inode."""
 
 
 class PathRule(msgspec.Struct, frozen=True):
@@ -71,7 +76,8 @@ class PathRules(msgspec.Struct, frozen=True):
     def find(self, path: str | Path, workspace: str | Path, *, writes: bool) -> str:
         """Return the rule that forbids to read, or with `writes` to change, a path; or an empty string.
 
-        Links are followed: the path as named and its target are both checked.
+        Links are followed: the path as named and its target are both checked, and of a file with several
+        hard links each name below the workspace.
         """
         top = os.fspath(workspace)
         named = os.path.join(top, os.path.expanduser(path))
@@ -83,6 +89,18 @@ class PathRules(msgspec.Struct, frozen=True):
         for rule in self.rules:
             if (writes or rule.closes) and any(rule.covers(path, top) for path in paths for top in tops):
                 return rule.source
+        return self._find_linked(os.path.realpath(full), os.path.realpath(top), writes=writes)
+
+    def _find_linked(self, path: str, top: str, *, writes: bool) -> str:
+        """Return the rule that protects another name of a file, or an empty string."""
+        file = _linked_id(path)
+        if file is None:
+            return ""
+        for rule in self.rules:
+            if writes and file in _find_linked_files(rule, top):
+                return rule.source
+            if rule.closes and file in _read_linked_files(rule, top, int(time.monotonic())):
+                return rule.source
         return ""
 
     def find_folder(self, path: str | Path, workspace: str | Path) -> str:
@@ -93,17 +111,58 @@ class PathRules(msgspec.Struct, frozen=True):
         self, workspace: Path, max_entries: int = _MAX_ENTRIES
     ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         """Return the files and folders below a workspace that may not be read, and those that may not be
-        changed. Raises ToolDenied if there are too many files to find those of a rule."""
+        changed, each by all of its names there. Raises ToolDenied if there are too many files to find those
+        of a rule."""
         closed: dict[Path, None] = {}
         fixed: dict[Path, None] = {}
         for rule in self.rules:
-            (closed if rule.closes else fixed).update(
-                dict.fromkeys(_list_covered(rule, workspace, max_entries))
-            )
+            paths = closed if rule.closes else fixed
+            paths.update(dict.fromkeys(_list_covered(rule, workspace, max_entries)))
+        for paths in (closed, fixed):
+            paths.update(dict.fromkeys(_list_other_names(paths, workspace)))
         return tuple(closed), tuple(path for path in fixed if path not in closed)
 
 
 NO_RULES = PathRules()
+
+
+def _linked_id(path: str) -> FileId | None:
+    """Return the id of a regular file with several hard links, or None for any other path."""
+    try:
+        state = os.stat(path, follow_symlinks=False)
+    except (OSError, ValueError):
+        return None
+    return (state.st_dev, state.st_ino) if stat.S_ISREG(state.st_mode) and state.st_nlink > 1 else None
+
+
+def _linked_below(path: str) -> Iterator[tuple[str, FileId]]:
+    """Yield the files with several hard links at and below a path."""
+    if (file := _linked_id(path)) is not None:
+        yield path, file
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if (file := _linked_id(f"{folder}/{name}")) is not None:
+                yield f"{folder}/{name}", file
+
+
+def _find_linked_files(rule: PathRule, workspace: str) -> frozenset[FileId]:
+    """Return the files with several hard links that a rule covers."""
+    covered = _list_covered(rule, Path(workspace), _MAX_ENTRIES)
+    return frozenset(file for path in covered for _, file in _linked_below(str(path)))
+
+
+@lru_cache(64)
+def _read_linked_files(rule: PathRule, workspace: str, _second: int) -> frozenset[FileId]:
+    """Return the same as of this second: a search asks for each of the files that it has read."""
+    return _find_linked_files(rule, workspace)
+
+
+def _list_other_names(paths: Iterable[Path], workspace: Path) -> list[Path]:
+    """Return the further names below a workspace of the files at and below these paths."""
+    names = {name: file for path in paths for name, file in _linked_below(str(path))}
+    files = frozenset(names.values())
+    rows = _linked_below(str(workspace)) if files else ()
+    return [Path(path) for path, file in rows if file in files and path not in names]
 
 
 def read_path_rules(texts: Iterable[str]) -> PathRules:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -119,15 +119,22 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         return self._is_nearest_granted(path, (self.workspace, *self.write, *self.read))
 
     def protected_paths(self) -> tuple[Path, ...]:
-        """Return the paths that can't be written, whether they exist or not."""
-        return (*(self.workspace / name for name in self.protected), *self.fixed)
+        """Return the paths that commands see and can't write, whether they exist or not.
+
+        A path in a hidden folder is left out: a mount that makes it read-only would show it.
+        """
+        paths = (*(self.workspace / name for name in self.protected), *self.fixed)
+        granted = frozenset(map(str, (self.workspace, *self.write, *self.read)))
+        hidden = frozenset(str(path) for path in self._hidden_candidates() if path.exists())
+        return tuple(path for path in paths if _is_seen(str(path), granted, hidden))
 
     def hidden_paths(self) -> tuple[Path, ...]:
-        """Return the paths that must not be seen inside: `absent`, `closed`, `sealed` and Whet's home.
+        """Return the paths that must not be seen inside: `absent`, `closed`, `sealed`, Whet's home, and a
+        workspace in it.
 
         A path inside another of these is left out, unless a granted folder lies between them.
         """
-        candidates = dict.fromkeys((*self.absent, self.home, *self.sealed, *self.closed))
+        candidates = self._hidden_candidates()
         granted = (self.workspace, *self.write, *self.read)
         return tuple(candidate for candidate in candidates if not _is_within(candidate, candidates, granted))
 
@@ -137,6 +144,10 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         return [
             hidden for hidden in self.hidden_paths() if any(is_below(hidden, folder) for folder in granted)
         ]
+
+    def _hidden_candidates(self) -> dict[Path, None]:
+        own = (self.workspace,) if self._is_in_home(self.workspace) else ()
+        return dict.fromkeys((*self.absent, self.home, *own, *self.sealed, *self.closed))
 
     def _is_in_home(self, path: Path) -> bool:
         """Return whether a path is in Whet's home but not in the person's folder that is the workspace."""
@@ -243,9 +254,23 @@ def _is_within(path: Path, hidden: Iterable[Path], granted: Iterable[Path]) -> b
     return over > max((len(folder.parts) for folder in granted if is_below(path, folder)), default=0)
 
 
+def _is_seen(path: str, granted: Container[str], hidden: Container[str]) -> bool:
+    """Return whether the closest of these folders at or above an absolute path is a granted one."""
+    while path not in hidden:
+        if path in granted:
+            return True
+        above = os.path.dirname(path)
+        if above == path:
+            return False
+        path = above
+    return False
+
+
 def is_persons_folder(folder: str, home: str) -> bool:
-    """Return whether a resolved folder is people/NAME/work of Whet's home, where another person works."""
-    return re.fullmatch(rf"{re.escape(home.rstrip('/'))}/people/[^/]+/work", folder) is not None
+    """Return whether a resolved folder is people/NAME/work of Whet's home or a profile, where another
+    person works."""
+    own = re.escape(home.rstrip("/"))
+    return re.fullmatch(rf"{own}/(?:profiles/[^/]+/)?people/[^/]+/work", folder) is not None
 
 
 def is_below(path: Path, folder: Path) -> bool:

@@ -347,16 +347,26 @@ def _unreadable_for_others(folder: Path, depth: int) -> list[Path]:
 
 
 def _secret_home(person: Path, root: Path, granted: Sequence[Path]) -> list[Path]:
-    """Return the dot entries of a home that is inside a granted folder, except those granted themselves."""
+    """Return the dot entries of a home that is inside a granted folder, except those granted themselves. Of a
+    link, it is the target (`~/dotfiles/ssh`), unless a granted folder is in it."""
     home = _resolve(person)
     if not any(home.is_relative_to(path) for path in (root, *granted)):
         return []
+    granted_paths = frozenset(granted) | {root}
+    above = frozenset(parent for path in (home, root, *granted) for parent in path.parents) | {home}
+    entries = ((path, _resolve(path)) for path in _dot_entries(home))
+    return [
+        target
+        for path, target in entries
+        if target not in granted_paths and (target == path or target not in above)
+    ]
+
+
+def _dot_entries(home: Path) -> list[Path]:
     try:
-        names = os.listdir(home)
+        return [home / name for name in os.listdir(home) if name.startswith(".")]
     except OSError:
         return []
-    granted_paths = frozenset(granted) | {root}
-    return [home / name for name in names if name.startswith(".") and home / name not in granted_paths]
 
 
 def _home_names(
@@ -369,7 +379,8 @@ def _home_names(
         return []
     folders = [_resolve(entry) for entry in environment.get("PATH", "").split(os.pathsep) if entry]
     programs = [path for path in (*folders, home / "bin") if is_below(path, home) and path != home]
-    names = dict.fromkeys((*(home / name for name in IN_HOME), *programs))
+    links = [path for path in _dot_entries(home) if path.is_symlink()]
+    names = dict.fromkeys((*(home / name for name in IN_HOME), *programs, *links))
     return [str(path) for path in names if not any(is_below(path, hidden) for hidden in absent)]
 
 

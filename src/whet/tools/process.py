@@ -273,7 +273,6 @@ class Processes:
         self._held: dict[int, Process] = {}
         self._background: dict[str, Process] = {}
         self._guardian = Guardian()
-        self._shell = find_shell()
 
     def start(self, command: ProcessSpec) -> Process:
         """Start a command in its own group. Raises BadInput if the system can't accept it, and ToolError."""
@@ -355,11 +354,12 @@ class Processes:
         self._background.clear()
 
     def _spawn(self, command: ProcessSpec) -> Process:
-        arguments, end_folder = [self._shell, "-c", command.text], None
+        shell = command.shell or find_shell(command.workdir)
+        arguments, end_folder = [shell, "-c", command.text], None
         is_here = command.jail is None or command.jail.is_here
-        if command.workspace is not None and is_here and self._shell.endswith("bash"):
+        if command.workspace is not None and is_here and shell.endswith("bash"):
             end_folder = EndFolder()
-            arguments = [self._shell, "-c", report_end_folder(command.text), self._shell]
+            arguments = [shell, "-c", report_end_folder(command.text), shell]
         more = -1 if end_folder is None else end_folder.write_fd
         if command.pty:
             out_fd, child_fd = os.openpty()

@@ -22,6 +22,7 @@ import msgspec
 
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
+from whet.searchpath import find_shell
 from whet.tools.end_folder import may_move
 from whet.tools.output import is_binary, strip_terminal_control
 from whet.tools.process import Process, Processes
@@ -141,6 +142,7 @@ def command_spec(
         keep_stdin=background,
         output_cap_bytes=4 * limits.output_cap_chars,
         workspace=workspace.resolve() if not background and may_move(command) else None,
+        shell=find_shell(workspace),
     )
 
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class ProcessSpec(msgspec.Struct, frozen=True):
-    """A command to run. `text` is for the shell. `stdin` None is /dev/null; otherwise it is sent (at most
-    1 MB) and then ended, unless `keep_stdin`. `jail` None: the command runs unconfined. `workspace`: record
-    the folder it ends in, if that is below this one. `withheld` are variables that it does not get.
-    `received_bytes` is the number of bytes that the
-    sandbox's commands had received before, or None if they are not counted."""
+    """A command to run. `text` is for the `shell`, a path, or "" for the usual one. `stdin` None is
+    /dev/null; otherwise it is sent (at most 1 MB) and then ended, unless `keep_stdin`. `jail` None: the
+    command runs unconfined. `workspace`: record the folder it ends in, if that is below this one. `withheld`
+    are variables that it does not get. `received_bytes` is the number of bytes that the sandbox's commands
+    had received before, or None if they are not counted."""
 
     text: str
     workdir: Path
@@ -33,6 +33,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     workspace: Path | None = None
     received_bytes: int | None = None
     withheld: frozenset[str] = frozenset()
+    shell: str = ""
 
     @property
     def has_received(self) -> bool | None:

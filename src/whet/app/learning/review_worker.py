@@ -172,7 +172,7 @@ def make_probe(home: Home, settings: Settings) -> Look:
             return None
         with closing(confine(home, settings.sandbox, deny=settings.approval.deny)) as confinement:
             return confinement.run_read_only(
-                [find_shell(), "-c", command], command_environment(os.environ), Path(root), _LIMIT_S
+                [find_shell(root), "-c", command], command_environment(os.environ), Path(root), _LIMIT_S
             )
 
     return look

@@ -294,12 +294,13 @@ async def set_approvals(chat: ChatControl, argument: str) -> None:
         chat.say(f"grant {number} no longer holds")
         return
     is_list = argument in ("", "list")
+    lines: list[str] = []
     if not is_list:
         if argument not in modes.ABOUT:
             raise ConfigError(f"there is no mode {argument!r}", hint="ask, plan, auto or deny")
-        await modes.set_mode(chat.services, chat.session.id, argument)
+        lines = await modes.set_mode(chat.services, chat.session.id, argument)
     mode = modes.read_mode(chat.services, chat.session.id)
-    chat.say(f"approvals: {mode} ({modes.ABOUT[mode]})")
+    chat.say("\n".join((f"approvals: {mode} ({modes.ABOUT[mode]})", *lines)))
     if not is_list:
         return
     rows = await chat.services.database.read(grants.list_grants)

@@ -100,8 +100,8 @@ class KeyActions:
         """Switch to the next mode."""
         chat = self._chat
         name = mode.next_mode(modes.read_mode(chat.services, chat.session.id))
-        await modes.set_mode(chat.services, chat.session.id, name)
-        chat.say(f"mode {name}: {modes.ABOUT[name]}", "dim")
+        lines = await modes.set_mode(chat.services, chat.session.id, name)
+        chat.say("\n".join((f"mode {name}: {modes.ABOUT[name]}", *lines)), "dim")
 
     def load_images(self, text: str) -> list[ImagePart]:
         """Load the images that go with a message, and list them. Raises WhetError."""
