@@ -122,7 +122,8 @@ def _row(half: str) -> Row:
     return Row(
         "outcomes" if half == "cases" else f"outcomes-{half}",
         f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions"
-        f"{_UNSEEN if half == 'unseen' else ''}: soft failures, undone, objected recognised; false alarms among {tally.calls} calls",
+        f"{_UNSEEN if half == 'unseen' else ''}: soft failures, undone, objected recognised;"
+        f" false alarms among {tally.calls} calls",
         "≥ 90 % each; ≤ 2 %",
         f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",
         "-",
