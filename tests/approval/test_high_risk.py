@@ -38,6 +38,11 @@ def name_of(tmp_path: Path, command: str, *rules: str) -> str:
     ("command", "name"),
     [
         ("npm publish --tag next", "publish_package"),
+        ("npm publ --tag next", "publish_package"),
+        ("npm unpub x", "publish_package"),
+        ("helm del web", "delete_data"),
+        ("docker buildx build --push .", "publish_package"),
+        ("psql -c 'DROP/**/TABLE users'", "delete_data"),
         ("cd pkg && cargo publish", "publish_package"),
         ("sh -c 'npm publish'", "publish_package"),
         ("python3 -m twine upload dist/*", "publish_package"),

@@ -27,6 +27,9 @@ _LAUNCHER = re.compile(
     r"(?:npx|bunx|uvx|pnpm dlx|yarn dlx|pipx run|uv run|poetry run|python3? -m) (?:-\S+ )*"
 )
 
+_VERB = re.compile(r"([\w.-]+) ([a-z]+)(?= |\Z)")
+_SQL_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
 # Statements that reach a database through its command line, in upper or lower case.
 _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("wipe_database", re.compile(r"\bdrop\s+(database|schema)\b|\bdropDatabase\b", re.IGNORECASE)),
@@ -51,6 +54,22 @@ def read_high_risk_table() -> Mapping[str, tuple[str, ...]]:
     return read_table(
         Path(__file__).with_name("tables").joinpath("high_risk.toml").read_text("utf-8"), Phrases
     )
+
+
+@cache
+def _verbs() -> Sequence[tuple[str, str]]:
+    """Return the programs of the table with their subcommands."""
+    patterns = (pattern for patterns in read_high_risk_table().values() for pattern in patterns)
+    return tuple({(match[1], match[2]): None for pattern in patterns if (match := _VERB.match(pattern))})
+
+
+def _spell_out(text: str) -> list[str]:
+    """Return a command with its subcommand in full: some programs take its beginning (`npm publ`)."""
+    match = _VERB.match(text)
+    if match is None or len(match[2]) < 3:
+        return []
+    verbs = (verb for name, verb in _verbs() if name == match[1] and verb.startswith(match[2]))
+    return [f"{match[1]} {verb}{text[match.end() :]}" for verb in verbs]
 
 
 class ActionRule(msgspec.Struct, frozen=True):
@@ -115,11 +134,12 @@ class HighRisk:
             return ""
         if "sql" in program(piece.program).kinds:
             # The client's statements may come from a pipe or a here-document elsewhere in the command.
-            texts = (action.full_text, action.subject)
+            texts = [_SQL_COMMENT.sub(" ", text) for text in (action.full_text, action.subject)]
             return next((name for name, statement in _STATEMENTS if any(map(statement.search, texts))), "")
         return self._by_table((piece.text, _LAUNCHER.sub("", piece.text, count=1)))
 
     def _by_table(self, texts: Sequence[str]) -> str:
+        texts = [*texts, *(whole for text in texts for whole in _spell_out(text))]
         for name, patterns in read_high_risk_table().items() if self._defaults else ():
             if any(matches(pattern, text) for pattern in patterns for text in texts):
                 return name
