@@ -106,6 +106,12 @@ def test_a_script_that_changes_while_the_person_is_asked_does_not_run(
     assert ("changed while the question was open" in decision.reason) is (verdict == "deny")
 
 
+def test_reading_needs_no_question_in_the_root_folder(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="ask")
+    bench.workspace = Path("/")
+    assert bench.sh("ls etc").verdict == "allow"
+
+
 def test_rules_for_commands_hold_for_what_is_typed_into_a_process(tmp_path: Path) -> None:
     rules: dict[str, Any] = {"deny": ["terminal(zap *)"], "ask": ["terminal(git push *)"]}
     bench = Bench(tmp_path, Someone("once"), mode="auto", **rules)

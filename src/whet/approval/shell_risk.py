@@ -349,8 +349,10 @@ def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: b
 
 
 def _judge_location(words: Sequence[Word], scope: RiskScope) -> Iterator[Finding]:
-    """Judge a command that only reads by the file that the shell runs for it."""
-    if only_reads(words) and (path := find_program_inside(words[0].text, scope.workspace)):
+    """Judge a command that only reads by the file that the shell runs for it. The system's own folders count
+    as outside also of a workspace that holds them: `/` in a container."""
+    path = find_program_inside(words[0].text, scope.workspace) if only_reads(words) else ""
+    if path and not is_standard_path(path):
         yield "normal", f"PATH leads to a file of the workspace: {path}"
 
 
