@@ -36,7 +36,10 @@ ANSWERS: dict[str, tuple[list[ScriptedReply], str]] = {
     "nothing": ([ScriptedReply(), ScriptedReply()], "ended its turn and gave no answer"),
 }
 RULE = ([ScriptedReply("ok")], "Read(secrets/*) names no tool, so it holds nothing")
+HOOK = ([ScriptedReply("ok")], "hooks.commands: guard names no tool, so it never runs")
 INSTRUCTIONS = ([ScriptedReply("ok")], "AGENTS.md has more than 12,000 characters")
+
+MISTAKES = {"rule": RULE, "hook": HOOK, "instructions": INSTRUCTIONS}
 
 
 def on_page(events: Sequence[Event]) -> str:
@@ -145,15 +148,18 @@ def test_a_page_shows_the_notices_of_the_last_turn_only() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*ANSWERS, "instructions", "rule"])
+@pytest.mark.parametrize("name", [*ANSWERS, *MISTAKES])
 def test_a_one_shot_says_it_on_standard_error_and_in_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    script, line = ANSWERS.get(name, RULE if name == "rule" else INSTRUCTIONS)
+    script, line = (ANSWERS | MISTAKES)[name]
     folder = tmp_path / "work"
     folder.mkdir()
     if name == "rule":
         monkeypatch.setenv("WHET_APPROVAL_DENY", "Read(secrets/*)")
+    if name == "hook":
+        guard = {"event": "PreToolUse", "tools": "Bash", "command": "exit 2"}
+        monkeypatch.setenv("WHET_HOOKS_COMMANDS", json.dumps({"guard": guard}))
     if name == "instructions":
         (folder / "AGENTS.md").write_text(RULES)
     with PracticeServer(script=[*script, *script]) as server:

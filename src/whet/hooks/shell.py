@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
@@ -74,7 +74,7 @@ class ShellHooks:
         hooks = {
             name: hook
             for name, hook in self._hooks.items()
-            if hook.event == event and _applies_to(hook.tools, tool)
+            if hook.event == event and applies_to(hook.tools, tool)
         }
         if not hooks:
             return HookVerdict()
@@ -99,8 +99,7 @@ class ShellHooks:
     def wrap_tool(self, tool: Tool) -> Tool:
         """Return the tool with the PostToolUse hooks after each call; the model reads their objections."""
         if not any(
-            hook.event == "PostToolUse" and _applies_to(hook.tools, tool.name)
-            for hook in self._hooks.values()
+            hook.event == "PostToolUse" and applies_to(hook.tools, tool.name) for hook in self._hooks.values()
         ):
             return tool
 
@@ -276,7 +275,7 @@ def _is_still_accepted(home: Home, workspace: Path) -> bool:
     return repository is not None and is_accepted(home, repository)
 
 
-def _applies_to(tools: str, name: str) -> bool:
+def applies_to(tools: str, name: str) -> bool:
     """Return whether a hook applies to a tool. If its expression can't be decided, it applies to all: a guard
     that runs too often is safer than one that is skipped."""
     if tools in ("", "*", name):
@@ -285,6 +284,16 @@ def _applies_to(tools: str, name: str) -> bool:
         return regex_matches(tools, name, whole=True)
     except (re.error, RegexTooSlow):
         return True
+
+
+def find_idle_hooks(hooks: Mapping[str, HookSettings], names: Collection[str]) -> list[str]:
+    """Return the hooks for tools that are for none of these names, nor for a server's tools."""
+    return [
+        name
+        for name, hook in hooks.items()
+        if hook.event in ("PreToolUse", "PostToolUse") and "mcp__" not in hook.tools
+        if not any(applies_to(hook.tools, tool) for tool in names)
+    ]
 
 
 def add_hooks(

@@ -96,6 +96,7 @@ class SessionOpener:
                     protected_notice(workspace, find_rule),
                     learned.part.overfull,
                     _rule_notice(services, tools),
+                    _hook_notice(services, tools),
                 )
                 if line
             ],
@@ -305,3 +306,17 @@ def _rule_notice(services: Services, tools: Collection[str]) -> str:
     if not unknown:
         return ""
     return f"approval.deny: {', '.join(unknown)} names no tool, so it holds nothing ({DENY_HINT})"
+
+
+def _hook_notice(services: Services, tools: Collection[str]) -> str:
+    """Return the line for the person if a hook is for no tool, or an empty string."""
+    commands = services.settings.hooks.commands
+    if not commands:
+        return ""
+    from whet.hooks.shell import find_idle_hooks  # noqa: PLC0415 - few have hooks
+
+    idle = find_idle_hooks(commands, {*BUILT_IN, *services.tools.by_name, *tools})
+    if not idle:
+        return ""
+    hint = "commands are terminal, edits write_file|patch"
+    return f"hooks.commands: {', '.join(idle)} names no tool, so it never runs ({hint})"
