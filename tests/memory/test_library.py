@@ -84,6 +84,24 @@ def test_skills_behind_links_and_in_groups_are_read_and_not_changed(tmp_path: Pa
         assert info is not None and info.description and info.folder.name == name
 
 
+@pytest.mark.parametrize("target", ["loop", "x" * 3_000, "other"])
+def test_a_link_that_cannot_be_followed_hides_no_other_skill(tmp_path: Path, target: str) -> None:
+    workspace = tmp_path / "repo"
+    (workspace / ".git").mkdir(parents=True)
+    library = Library(tmp_path / "skills")
+    library.look_in(workspace)
+    for folder in (tmp_path / "skills", workspace / ".agents" / "skills"):
+        put(folder, f"good-{len(folder.parts)}")
+        (folder / "loop").symlink_to(target)
+        (folder / "other").symlink_to("loop")
+        (folder / "group").mkdir()
+        (folder / "group" / "inner").symlink_to(target)
+    infos = library.all()
+    assert sum(not info.problem for info in infos) == 2
+    assert {info.name for info in infos if info.problem} == {"inner", "loop", "other"}
+    assert (found := library.find("loop")) is not None and found.problem
+
+
 def test_a_project_s_skills_are_those_from_its_repository_s_root_down(tmp_path: Path) -> None:
     workspace = tmp_path / "repo" / "packages" / "web"
     workspace.mkdir(parents=True)

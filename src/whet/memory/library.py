@@ -100,11 +100,11 @@ class Library:
 
         if not NAME.fullmatch(name):
             return None
-        paths = chain((self.folder / name,), self.folder.glob(f"[!.]*/{name}"))
+        paths = chain((self.folder / name,), (group / name for group in _list_entries(self.folder)))
         own = next((info for path in paths if (info := self._read_own(path)) is not None), None)
         project = (info for info in self._list_project(name) if info.problem != _OUTSIDE)
         info = own or next(project, None) or self._offered.get(name)
-        if info is None or info.problem or (info.folder / "SKILL.md").is_file():
+        if info is None or info.problem or os.path.isfile(info.folder / "SKILL.md"):
             return info
         return replace(info, problem=f"{info.folder} no longer exists")
 
@@ -121,8 +121,9 @@ class Library:
 
     def _list_few_paths(self) -> Sequence[Path] | None:
         """Return the paths that may hold a skill, those in folders first; None if there are many."""
-        own = list(islice(self.folder.glob("[!.]*"), _INDEXED_FROM))
-        inner = self.folder.glob("[!.]*/[!.]*") if len(own) < _INDEXED_FROM else iter(())
+        own = _list_entries(self.folder)[:_INDEXED_FROM]
+        groups = own if len(own) < _INDEXED_FROM else ()
+        inner = (path for group in groups for path in _list_entries(group))
         paths = [*islice(inner, _INDEXED_FROM), *own]
         return paths if len(paths) < _INDEXED_FROM else None
 
@@ -141,27 +142,28 @@ class Library:
 
     @cached_property
     def _real_folder(self) -> Path:
-        return self.folder.resolve()
+        return _real(self.folder)
 
     def _read_own(self, path: Path) -> SkillInfo | None:
         """Return the skill in a folder of the home, or None. A folder inside a skill is not a skill."""
         if path.parent == self.folder:
             return _read(path, "link" if path.is_symlink() else "home")
-        return None if (path.parent / "SKILL.md").exists() else _read(path, "group")
+        return None if os.path.lexists(path.parent / "SKILL.md") else _read(path, "group")
 
-    def _list_project(self, name: str = "[!.]*") -> list[SkillInfo]:
+    def _list_project(self, name: str = "") -> list[SkillInfo]:
         """Return the project's skills, those of the folder nearest to the workspace first. Nothing is read
         behind a link that leads out of the repository."""
         folders = list_project_folders(self._workspace) if self._workspace is not None else ()
-        root = folders[0].resolve() if folders else Path()
+        root = _real(folders[0]) if folders else Path()
         infos = (
-            _read(path, "project") if path.resolve().is_relative_to(root) else _refuse_outside(path)
+            _read(path, "project") if _real(path).is_relative_to(root) else _refuse_outside(path)
             for folder in reversed(folders)
             for part in _PROJECT_FOLDERS
-            for group in ("", "[!.]*/")
-            for path in folder.glob(f"{part}/{group}{name}")
+            for group in (folder / part, *_list_entries(folder / part))
             # a folder inside a skill is not a skill
-            if not (group and (path.parent / "SKILL.md").exists())
+            if group == folder / part or not os.path.lexists(group / "SKILL.md")
+            for path in ([group / name] if name else _list_entries(group))
+            if os.path.lexists(path)
         )
         return [info for info in infos if info is not None]
 
@@ -176,7 +178,7 @@ def _read(folder: Path, source: str) -> SkillInfo | None:
     """Return the skill in a folder, or None if it holds none. Links to the folder itself are followed."""
     from whet.memory import disk, skill_format  # noqa: PLC0415 - few homes and projects have skills
 
-    info = SkillInfo(folder.name, "", source, str(folder.resolve() if source != "home" else folder))
+    info = SkillInfo(folder.name, "", source, str(_real(folder) if source != "home" else folder))
     try:
         text = disk.read_text(info.folder / "SKILL.md", MAX_MAIN_BYTES)
         if text is None:
@@ -185,10 +187,25 @@ def _read(folder: Path, source: str) -> SkillInfo | None:
         name, description = skill_format.name_and_description(text)
     except WhetError as error:
         return replace(info, problem=error.message)
+    except OSError as error:
+        return replace(info, problem=f"it can't be read: {error.strerror}")
     if name != folder.name:
         return replace(info, problem=f"its front matter names it {name!r}")
     return replace(info, description=description, hash=hash_text(text)[:12])
 
 
+def _list_entries(folder: Path) -> list[Path]:
+    """Return what a folder holds, without hidden entries; nothing of one that is missing or can't be read."""
+    try:
+        return [folder / name for name in os.listdir(folder) if name[0] != "."]
+    except OSError:
+        return []
+
+
 def _is_broken(folder: Path) -> bool:
-    return folder.is_symlink() and not folder.exists()
+    return os.path.islink(folder) and not os.path.exists(folder)
+
+
+def _real(path: Path) -> Path:
+    """Return the path without links; of a link that leads nowhere, or to itself, the path that it names."""
+    return Path(os.path.realpath(path))
