@@ -26,11 +26,17 @@ class Desk:
     """The file tools over one workspace."""
 
     def __init__(
-        self, workspace: Path, *, allowed: Sequence[Path] = (), ripgrep: str | None = "rg", workers: int = 2
+        self,
+        workspace: Path,
+        *,
+        allowed: Sequence[Path] = (),
+        ripgrep: str | None = "rg",
+        workers: int = 2,
+        home: Path | None = None,
     ) -> None:
         self.workspace = workspace
         self.pool = ToolPool(workers)
-        self.registry = Registry(FileTools(self.pool, allowed=allowed, ripgrep=ripgrep))
+        self.registry = Registry(FileTools(self.pool, allowed=allowed, ripgrep=ripgrep, home=home))
 
     async def acall(self, name: str, **arguments: object) -> ToolOutput:
         return await self.registry.get(name).run(context(self.workspace), arguments)

@@ -433,3 +433,23 @@ def test_a_search_without_a_match_names_the_links_that_lead_out(tmp_path: Path, 
     assert desk.text("search_files", pattern="needle") == f"[no matches; {note}]"
     assert desk.text("search_files", pattern="plan.*", target="names") == f"[no matches; {note}]"
     assert desk.text("search_files", pattern="other") == "src/a.py\n1|other\n[1 match in 1 file]"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_search_from_above_leaves_out_whets_own_home(
+    tmp_path: Path, engine: str | None, is_link: bool
+) -> None:
+    folder = tmp_path / "work"
+    (folder / "state" / "memories").mkdir(parents=True)
+    (folder / "state" / "memories" / "USER.md").write_text("needle\n")
+    (folder / "a.py").write_text("needle\n")
+    home = folder / "state"
+    if is_link:
+        home = tmp_path / ".whet"
+        home.symlink_to(folder / "state")
+    desk = Desk(folder, ripgrep=engine, home=home)
+    assert "USER.md" not in desk.text("search_files", pattern="needle")
+    assert "a.py" in desk.text("search_files", pattern="needle")
+    assert "USER.md" not in desk.text("search_files", pattern="*", target="names")
+    assert "USER.md" in desk.text("search_files", pattern="needle", path="state")

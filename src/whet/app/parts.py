@@ -119,7 +119,7 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
 
         return HelperWindow(base.helpers.get())
 
-    engine, file_tools = search_engine(launch), FileTools(base.pool)
+    engine, file_tools = search_engine(launch), FileTools(base.pool, home=launch.home.main_root)
     if deny := launch.settings.approval.deny:
         from whet.sandbox.path_rules import read_path_rules  # noqa: PLC0415 - few have such rules
 

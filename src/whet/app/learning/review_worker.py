@@ -115,7 +115,8 @@ async def open_reviews(
 
 
 def _tools(needs: ReviewParts) -> dict[str, Tool]:
-    files = FileTools(needs.pool, rules=read_path_rules(needs.settings.approval.deny))
+    rules = read_path_rules(needs.settings.approval.deny)
+    files = FileTools(needs.pool, rules=rules, home=needs.home.main_root)
     tools = (*files, *needs.learning.tools(), *SessionTools(needs.database))
     return {tool.name: tool for tool in usable_tools(tools)}
 

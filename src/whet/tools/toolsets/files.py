@@ -24,7 +24,7 @@ class FileTools(Toolset, frozen=True):
     """Tools that stay in the call's workspace and the `allowed` folders.
 
     `ripgrep` is the program's name. If it is None or the program is not installed, the built-in search is
-    used. No tool reads or changes what the `rules` protect.
+    used. No tool reads or changes what the `rules` protect; a search from above leaves out the folder `home`.
     """
 
     toolset: ClassVar[str] = "file"
@@ -32,6 +32,7 @@ class FileTools(Toolset, frozen=True):
     allowed: Sequence[Path] = ()
     ripgrep: str | None = "rg"
     rules: PathRules = PathRules()
+    home: Path | None = None
 
     def _check_rules(self, ctx: ToolContext, given: Mapping[str, Any]) -> None:
         """Raise ToolDenied if a deny rule protects a file that an edit would change."""
@@ -117,10 +118,14 @@ class FileTools(Toolset, frozen=True):
         from whet.tools.paths import resolve
         from whet.tools.search import Query, search
 
+        home = self.home and self.home.resolve()
+        is_above = home is not None and (ctx.workspace / path).resolve() in home.parents
+
         def is_protected(file: str) -> bool:
+            if is_above and home is not None and (ctx.workspace / file).resolve().is_relative_to(home):
+                return True
             return self.rules.find(file, ctx.workspace, writes=False) != ""
 
-        query = Query(
-            pattern, target == "names", glob, limit, offset, is_protected if self.rules.rules else None
-        )
+        is_filtered = is_above or bool(self.rules.rules)
+        query = Query(pattern, target == "names", glob, limit, offset, is_protected if is_filtered else None)
         return await search(resolve(path or ".", ctx.workspace, self.allowed), query, self.ripgrep)
