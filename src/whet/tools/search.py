@@ -218,7 +218,7 @@ def _drop_closed(result: SearchResult, target: ConfinedPath, is_closed: Callable
     for name in [name for name in result.rows if is_closed(os.path.join(folder, name))]:
         result.count -= len(result.rows.pop(name))
     result.binary = {name for name in result.binary if not is_closed(os.path.join(folder, name))}
-    result.unread.append("files that a deny rule closes")
+    result.unread.append("files that are closed to tools")
 
 
 def _find_links_out(target: ConfinedPath) -> list[str]:
