@@ -22,6 +22,7 @@ from whet.config.secrets import find_proxy
         ("https", "localhost", ""),
         ("http", "127.0.0.1", ""),
         ("http", "[::1]", ""),
+        ("http", "::1", ""),
         ("http", "127.0.0.1.example.com", "http://any.test:1"),
     ],
 )

@@ -158,7 +158,7 @@ def find_proxy(scheme: str, host: str) -> str:
 
     proxies = getproxies()
     proxy = proxies.get(scheme) or proxies.get("all") or ""
-    address = f"[{host}]" if ":" in host else host
+    address = f"[{host}]" if ":" in host and host[0] != "[" else host
     if not proxy or is_loopback(f"{scheme}://{address}"):
         return ""
     if proxy_bypass(host) or _is_in_network(host, proxies.get("no", "")):
