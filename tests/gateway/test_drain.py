@@ -75,6 +75,7 @@ def test_a_turn_that_outlasts_the_drain_goes_on_at_the_next_start(tmp_path: Path
         assert states(home) == ["done", "done"]
 
 
+@pytest.mark.unconfined
 @pytest.mark.parametrize("when", ["before the kill", "while nothing runs"])
 def test_words_said_before_a_restart_come_before_the_calls_of_the_old_step(tmp_path: Path, when: str) -> None:
     """The gateway is killed in a step of three calls; what the person says then is read first."""

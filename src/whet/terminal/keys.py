@@ -177,6 +177,7 @@ class InputKeys:
         if self.question and self._is_early(self.question):
             return
         if isinstance(self.question, PickQuestion):
+            self.typing.end_line()
             self.question.give("")
             return
         if not line.strip():
