@@ -122,6 +122,34 @@ def test_rules_for_commands_hold_for_what_is_typed_into_a_process(tmp_path: Path
         assert bench.decide("process", action="write", id="p1", text=text).verdict == "allow", text
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("za", "p w1\n"),
+        ("git pus", "h R\n"),
+        ("rm -", "rf x\n"),
+        ("cat .e", "nv > out.txt\n"),
+        ("ls; z", "ap"),
+    ],
+)
+def test_a_line_that_is_typed_in_pieces_is_judged_whole(tmp_path: Path, first: str, second: str) -> None:
+    rules: dict[str, Any] = {"deny": ["terminal(zap *)"], "ask": ["terminal(git push *)"]}
+    bench = Bench(tmp_path, Someone("once"), mode="auto", **rules)
+
+    def type_text(text: str, process_id: str = "p1", *, newline: bool = False) -> str:
+        return bench.decide("process", action="write", id=process_id, text=text, newline=newline).verdict
+
+    assert type_text(first) == "allow"
+    assert type_text(second) == "deny" and bench.person.asked == []
+    assert type_text(second, "p2") == "allow", "another process has its own line"
+    assert [type_text(char) for char in first[1:]] == ["allow"] * len(first[1:])
+    assert type_text("\n") == "allow" and type_text(second) == "allow"
+    assert type_text(first, newline=True) == "allow" and type_text(second) == "allow"
+    assert bench.sh("bash", stdin=first, background=True).verdict == "allow"
+    assert bench.sh("cat", stdin="a", background=True).verdict == "allow"
+    assert type_text(second, "p3") == "deny"
+
+
 def test_a_deny_rule_matches_any_command_within(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(rm *)"])
     hidden = [
@@ -256,6 +284,65 @@ def test_a_deny_rule_holds_for_each_word_that_may_become_its_program_behind_anot
     assert [line for line in others if "terminal(seq" in bench.sh(line).reason] == []
     asks = Bench(tmp_path, Someone("once"), mode="auto", ask=["terminal(seq *)"])
     assert asks.sh("faketime now $(which seq) 3").decided_by == "person"
+
+
+def test_a_rule_for_a_subcommand_holds_if_a_word_that_it_names_is_made_at_run_time(tmp_path: Path) -> None:
+    may_push = [
+        "git $(echo push) R",
+        "git pu${x}sh R",
+        "git pu$(echo s)h R",
+        "git ${x:-push} R",
+        "v=xpush; git ${v:1} R",
+        "v=PUSH; git ${v,,} R",
+        'git "$@"',
+        'set -- push; git "$1" R',
+        "a=(push); git ${a[0]} R",
+        "for p in push; do git $p R; done",
+        "read x <<< push; git $x R",
+        "git() { command git $1 R; }; git push",
+        'f() { git "$@"; }; f push R',
+        "touch push; git pus? R",
+        "git pu[s]h R",
+        "git p*",
+        "git {pu,}sh$x R",
+        "git $options push",
+        "git -C $dir $verb",
+        "git --no-pager pu$x",
+        "echo push R | xargs git",
+        "echo push | xargs -I{} git {} R",
+        "bash -c 'git \"$@\"' _ push",
+        "perhaps git $x",
+        "git -c alias.x=push x R",
+        "git -c alias.z='!git push' z",
+        "git -c include.path=f x",
+        "git -c $x=push y",
+        "git --config-env=alias.x=V x",
+        "/usr/lib/git-core/git-push R",
+        "/usr/lib/git-core/git-pus? R",
+    ]
+    others = [
+        'git commit -m "$msg"',
+        "git add $file",
+        "git log $range",
+        "git -C $dir status",
+        "git -c user.name=$n commit -m x",
+        "git pull $x",
+        "git stash pu$x",
+        "git st*",
+        "git log | xargs git show",
+        "echo git $x",
+        "/usr/lib/git-core/git-pull R",
+    ]
+    for rule in ("terminal(git push *)", "terminal(git push*)", "terminal(git push:*)"):
+        answers: list[Answer] = ["once"] * 99
+        denies = Bench(tmp_path, Someone(*answers), mode="auto", deny=[rule])
+        assert [line for line in may_push if "git push" not in denies.sh(line).reason] == [], rule
+        assert [line for line in others if "git push" in denies.sh(line).reason] == [], rule
+    asks = Bench(tmp_path, Someone(), mode="auto", ask=["terminal(git push *)"])
+    assert [line for line in may_push if asks.sh(line).decided_by != "nobody"] == []
+    long = Bench(tmp_path, Someone(), mode="auto", deny=["terminal(git push * main)"])
+    assert "git push * main" in long.sh("git push origin $branch").reason
+    assert "git push * main" not in long.sh("git push origin dev").reason
 
 
 def test_an_allow_rule_must_cover_every_command(tmp_path: Path) -> None:

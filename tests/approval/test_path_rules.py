@@ -76,7 +76,7 @@ class _World:
     """A workspace with a protected file, and the gate, tools and sandbox of a program."""
 
     def __init__(self, folder: Path, rule: str, *, confined: bool) -> None:
-        self.file = _FILES[rule]
+        self.file = _FILES.get(rule, "v1/key")
         self.workspace = folder / "ws"
         path = self.workspace / self.file
         path.parent.mkdir(parents=True)
@@ -442,6 +442,33 @@ if __name__ == "__main__":  # prints the table for the manual
 
     with tempfile.TemporaryDirectory() as folder:
         print(_make_table(Path(os.path.realpath(folder))))
+
+
+_TARGET_CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("write_file", {"path": "v1/key", "content": "x\n"}),
+    ("terminal", {"command": "echo x > v1/key"}),
+    ("terminal", {"command": "python3 -c \"open('v1/k'+'ey', 'w').write('x')\""}),
+    ("read_file", {"path": "v1/key"}),
+    ("search_files", {"pattern": "HUNTER2"}),
+    ("terminal", {"command": "cat v1/key"}),
+    ("fetch_file", {"source": {"file": "v1/key"}}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("an_engine")
+@pytest.mark.parametrize("pattern", ["current/*", "current/k*", "current/key", "current", "key.link"])
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_a_rule_protects_the_file_that_a_link_in_its_own_name_leads_to(
+    tmp_path: Path, kind: str, pattern: str
+) -> None:
+    world = _World(tmp_path, f"{kind}({pattern})", confined=True)
+    (world.workspace / "current").symlink_to("v1")
+    (world.workspace / "key.link").symlink_to("current/key")
+    for name, arguments in _TARGET_CALLS if kind == "read" else _TARGET_CALLS[:3]:
+        assert world.try_call(name, arguments, writes=kind == "write") != "allowed", (name, arguments)
+    assert read_path_rules([f"{kind}({pattern})"]).find("other", world.workspace, writes=True) == ""
+    world.close()
 
 
 _LINK_CALLS: list[tuple[str, dict[str, Any]]] = [

@@ -17,6 +17,7 @@ from whet.approval.risk import CommandSetting, Finding, Lasting
 from whet.late import late_pattern
 from whet.shell.options import has_any, has_option
 from whet.shell.programs import ProgramWords, git_verb
+from whet.shell.spellings import GIT_VALUED
 from whet.shell.words import Word, in_line, literal
 
 _GIT_PROGRAMS = late_pattern(
@@ -34,7 +35,7 @@ def judge_git(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findin
     while at < len(words) and words[at].text.startswith("-"):
         if _sets_program(words[at].text, words[at + 1].text if at + 1 < len(words) else ""):
             yield "dangerous", "git is told to run another program"
-        at += 2 if words[at].text in _GIT_VALUED else 1
+        at += 2 if words[at].text in GIT_VALUED else 1
     if at >= len(words):
         return
     verb, arguments = words[at], words[at + 1 :]
@@ -97,9 +98,6 @@ def _runs_another(verb: str, arguments: Sequence[Word]) -> bool:
     return verb == "clone" and any(
         _GIT_PROGRAMS.match(word.text.removeprefix("--config=").removeprefix("-c")) for word in arguments
     )
-
-
-_GIT_VALUED = ("-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env")
 
 
 def _sets_program(option: str, value: str) -> bool:

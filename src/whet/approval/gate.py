@@ -33,6 +33,7 @@ from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling, SessionGrants
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.tool_contents import AcceptedContents
+from whet.approval.typed_lines import TypedLines, judge_lines
 from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError, ToolError
@@ -139,7 +140,7 @@ class PolicyGate:
         self._whet_home, self._user_home = os.path.realpath(main_home), os.path.expanduser("~")
         self._analyse = parts.analyse or _analyse_shell
         self.session_grants: SessionGrants = SessionGrants()
-        self._contents = AcceptedContents(whet_home)
+        self._contents, self._typed = AcceptedContents(whet_home), TypedLines()
         self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._parents: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -210,6 +211,7 @@ class PolicyGate:
 
     def _record_run(self, case: GateCase, *, with_missing: bool) -> bool:
         """Record that a call will run, and open its sandbox. Returns whether that lets it write nothing."""
+        self._typed.record(case.call)
         if case.action.downloads:
             root = self.root_of(case.call.session_id)
             self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
@@ -256,6 +258,10 @@ class PolicyGate:
         return GateCase(call, describe(call, scope, self._analyse), scope)
 
     async def _judge(self, case: GateCase) -> Ruling:
+        lines = map(self._case, self._typed.complete(case.call))
+        return await judge_lines(case, lines, self._judge_text, self._service and self._service.high_risk)
+
+    async def _judge_text(self, case: GateCase) -> Ruling:
         asks = case.call.asks
         if self._sealed is not None and (why := _refusal(case, self._sealed)):
             return Ruling("deny", why)
@@ -267,11 +273,7 @@ class PolicyGate:
         if first.verdict == "ask" and not asks:
             first = self._policy.judge(case.action, await self._find_grants(case.call), digest=case.digest)
         first = self._contents.recheck(self.root_of(case.call.session_id), case, self._policy, first)
-        if case.jailed is None or first.verdict == "deny" or self.mode == "deny":
-            return first
-        from whet.approval.confined import judge_jailed  # noqa: PLC0415 - only where commands are confined
-
-        return judge_jailed(case, case.jailed, first)
+        return first if self.mode == "deny" else _judge_jailed(case, first)
 
     async def _find_grants(self, call: GateCall) -> list[PolicyGrant]:
         """Return the grants that apply to a call: stored ones and those of its session."""
@@ -407,6 +409,14 @@ def _content_of(call: GateCall) -> str:
     folder = os.path.join(call.workspace, str(call.arguments.get("workdir") or ""))
     parts = read(str(call.arguments.get("command", ""))).parts
     return "\n".join(stamp_files(folder, {word for part in parts for word in part.scripts}))
+
+
+def _judge_jailed(case: GateCase, ruling: Ruling) -> Ruling:
+    if case.jailed is None or ruling.verdict == "deny":
+        return ruling
+    from whet.approval.confined import judge_jailed  # noqa: PLC0415 - only where commands are confined
+
+    return judge_jailed(case, case.jailed, ruling)
 
 
 def _find_path_rule(case: GateCase, texts: Sequence[str]) -> str:

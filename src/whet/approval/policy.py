@@ -8,7 +8,6 @@ ask rule that names a program applies to a command of which nobody can tell what
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -188,10 +187,8 @@ def _first_possible(
         parts = None
         for rule in _program_rules(rules, view.tool):
             if parts is None:
-                parts = [part for part in _parts(view) if part.changing]
-            program_name = re.split(r"[\s*?\\]", rule.pattern or "", maxsplit=1)[0]
-            lines = (line for part in parts for line in part.lines_as(program_name))
-            if program_name and rule.fits(view.tool, lines):
+                parts = list(_parts(view))
+            if any(part.may_match(rule.pattern or "") for part in parts):
                 return rule
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import sys
 import time
@@ -22,7 +23,7 @@ import msgspec
 from whet.contract.errors import ToolDenied
 from whet.contract.forms import RULE
 from whet.contract.tags import BUILT_IN
-from whet.contract.wildcards import has_wildcard, matches
+from whet.contract.wildcards import has_wildcard, matches, unescape
 
 _MAX_ENTRIES = 1_000_000
 _READ, _WRITE = "read", "write"
@@ -58,6 +59,19 @@ class PathRule(msgspec.Struct, frozen=True):
 
         return names
 
+    def follow(self, workspace: str) -> PathRule:
+        """Return the rule for the files to which links in its literal beginning lead, or the rule itself."""
+        parts = Path(_clean(self.pattern)).parts
+        count = next((at for at, part in enumerate(parts) if has_wildcard(part)), len(parts))
+        if not count:
+            return self
+        beginning = os.path.join(os.path.realpath(workspace), *map(unescape, parts[:count]))
+        target = os.path.realpath(beginning)
+        if target == os.path.normpath(beginning):
+            return self
+        escaped = re.sub(r"[*?\\]", r"\\\g<0>", target)
+        return PathRule(os.path.join(escaped, *parts[count:]), self.closes, self.source)
+
     def is_absolute(self) -> bool:
         """Return whether the rule names files by their absolute paths."""
         return _clean(self.pattern).startswith("/")
@@ -76,8 +90,8 @@ class PathRules(msgspec.Struct, frozen=True):
     def find(self, path: str | Path, workspace: str | Path, *, writes: bool) -> str:
         """Return the rule that forbids to read, or with `writes` to change, a path; or an empty string.
 
-        Links are followed: the path as named and its target are both checked, and of a file with several
-        hard links each name below the workspace.
+        Links are followed: the path as named and its target are both checked, of a file with several hard
+        links each name below the workspace, and of a rule the target of the name that it begins with.
         """
         top = os.fspath(workspace)
         named = os.path.join(top, os.path.expanduser(path))
@@ -87,7 +101,10 @@ class PathRules(msgspec.Struct, frozen=True):
         tops = {top, os.path.realpath(top)}
         paths = {full, os.path.realpath(full), os.path.realpath(named)}  # `link/..` is the target's parent
         for rule in self.rules:
-            if (writes or rule.closes) and any(rule.covers(path, top) for path in paths for top in tops):
+            if not (writes or rule.closes):
+                continue
+            names = {rule, rule.follow(top) if writes else _follow(rule, top, int(time.monotonic()))}
+            if any(name.covers(path, top) for name in names for path in paths for top in tops):
                 return rule.source
         return self._find_linked(os.path.realpath(full), os.path.realpath(top), writes=writes)
 
@@ -152,6 +169,12 @@ def _find_linked_files(rule: PathRule, workspace: str) -> frozenset[FileId]:
 
 
 @lru_cache(64)
+def _follow(rule: PathRule, workspace: str, _second: int) -> PathRule:
+    """Return the rule for its target as of this second: a search asks for each of the files that it reads."""
+    return rule.follow(workspace)
+
+
+@lru_cache(64)
 def _read_linked_files(rule: PathRule, workspace: str, _second: int) -> frozenset[FileId]:
     """Return the same as of this second: a search asks for each of the files that it has read."""
     return _find_linked_files(rule, workspace)
@@ -194,6 +217,7 @@ def _fold(text: str) -> str:
 
 
 def _list_covered(rule: PathRule, workspace: Path, max_entries: int) -> Iterator[Path]:
+    rule = rule.follow(str(workspace))
     pattern = _clean(rule.pattern)
     folder = pattern.removesuffix("/*").removesuffix("/**")
     if not has_wildcard(folder):
@@ -206,7 +230,7 @@ def _list_covered(rule: PathRule, workspace: Path, max_entries: int) -> Iterator
     for number, part in enumerate(Path(pattern).parts):
         if number >= len(before) or part != before[number]:
             break
-        start = start / part
+        start = start / unescape(part)
     yield from _walk(rule, start, workspace, max_entries)
 
 

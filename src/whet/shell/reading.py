@@ -18,6 +18,7 @@ from whet.late import late_pattern
 from whet.shell.code import find_interpreter_code
 from whet.shell.parse import parse
 from whet.shell.programs import UNKNOWN, program
+from whet.shell.spellings import find_operands, may_match, shape_of
 from whet.shell.state import Invocation
 from whet.shell.words import Word, fill_variables, name_of
 from whet.shell.wrappers import unwrap
@@ -43,7 +44,7 @@ class ReadPart(msgspec.Struct, frozen=True):
 
     `text` is its source with redirections, and `bare` the same with its strings masked. `code` is the code
     it passes to an interpreter. `guessed`: it runs only if a wrapper's options have one of their possible
-    meanings. `changing` are the positions of the words that are known only at run time.
+    meanings. `shapes` are patterns of what its words may become, empty for known ones.
     """
 
     words: tuple[str, ...]
@@ -51,7 +52,7 @@ class ReadPart(msgspec.Struct, frozen=True):
     bare: str
     code: str = ""
     guessed: bool = False
-    changing: frozenset[int] = frozenset()
+    shapes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -79,12 +80,21 @@ class ReadPart(msgspec.Struct, frozen=True):
         names = ((start, self.words[start].rpartition("/")[2]) for start in self._starts)
         return [line for start, name in names for line in self._lines(start, name)]
 
-    def lines_as(self, program_name: str) -> list[str]:
-        """The lines that begin with a word which may turn out to be this program when the command runs: by a
-        pattern (`/usr/bin/s?q`), or by the output of a command that names it (`$(which seq)`)."""
-        starts = [at for at in self._starts if at in self.changing]
-        starts = [at for at in starts if _may_become(self.words[at], program_name)]
-        return [line for start in starts for line in self._lines(start, program_name)]
+    def may_match(self, pattern: str) -> bool:
+        """Return whether a rule's pattern may match it when it runs: a word known only then may become a
+        word of the rule. A program is unknown by a pattern (`/usr/bin/s?q`), or by the output of a command
+        that names it (`$(which seq)`)."""
+        program_name = re.split(r"[\s*?\\]", pattern, maxsplit=1)[0]
+        return bool(program_name) and any(self._may_match(at, pattern, program_name) for at in self._starts)
+
+    def _may_match(self, start: int, pattern: str, program_name: str) -> bool:
+        words, shapes = list(self.words[start:]), list(self.shapes[start:])
+        words[0] = words[0].rpartition("/")[2]
+        if shapes[0] and _may_become(self.words[start], program_name):
+            rule_program = pattern.split(maxsplit=1)[0]
+            return may_match(pattern, [program_name, *words[1:]], [rule_program, *shapes[1:]])
+        is_literal = not shapes[0] or shapes[0].rpartition("/")[2].startswith("git-")
+        return is_literal and may_match(pattern, words, shapes)
 
     @property
     def _starts(self) -> Sequence[int]:
@@ -96,7 +106,8 @@ class ReadPart(msgspec.Struct, frozen=True):
 
     def _lines(self, start: int, name: str) -> list[str]:
         words = self.words[start + 1 :]
-        return [" ".join((name, *words[at:])) for at in _find_operands(words)]
+        names = (name, name.replace("-", " ", 1)) if name.startswith("git-") else (name,)
+        return [" ".join((name, *words[at:])) for name in names for at in find_operands(words, _MAX_STARTS)]
 
 
 class CommandReading(msgspec.Struct, frozen=True):
@@ -178,8 +189,8 @@ class _Reader:
             for words, guessed in commands:
                 texts = tuple(fill_variables(word.text, self._values) for word in words)
                 code = _find_code(words, invocation)
-                changing = frozenset(at for at, word in enumerate(words) if word.dynamic or word.glob)
-                self.parts.append(ReadPart(texts, text[span], bare[span], code, guessed, changing))
+                shapes = tuple(map(shape_of, words))
+                self.parts.append(ReadPart(texts, text[span], bare[span], code, guessed, shapes))
             if invocation.stdin is not None:
                 input_text = invocation.stdin.text
                 self.words += (
@@ -211,19 +222,6 @@ def _may_become(text: str, program_name: str) -> bool:
         if re.sub(r"\[[^\[\]]*\]|[*?]", "", pattern) and fnmatchcase(program_name, pattern):
             return True
     return False
-
-
-def _find_operands(words: Sequence[str]) -> list[int]:
-    """Return where the words go on after none, or all, of the options at their beginning. An option may take
-    the next word."""
-    positions, waiting = {0}, [0]
-    while waiting and len(positions) < _MAX_STARTS:
-        at = waiting.pop()
-        if words[at : at + 1] and words[at].startswith("-"):
-            following = {at + 1, at + 2} - positions
-            positions |= following
-            waiting += following
-    return [at for at in sorted(positions) if not at or (at < len(words) and not words[at].startswith("-"))]
 
 
 def _find_inner_commands(invocation: Invocation) -> tuple[list[tuple[Sequence[Word], bool]], list[str]]:
