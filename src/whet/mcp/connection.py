@@ -255,7 +255,9 @@ class Connection:
         with contextlib.suppress(TimeoutError, ToolError):
             async with asyncio.timeout(_GOODBYE_S):
                 params = {"requestId": call_id, "reason": "cancelled"}
-                await asyncio.shield(self.notify("notifications/cancelled", params))
+                notice = asyncio.create_task(self.notify("notifications/cancelled", params))
+                notice.add_done_callback(_retrieve_error)
+                await asyncio.shield(notice)
 
     def _take_message(self, message: dict[str, Any]) -> None:
         method, call_id = message.get("method"), message.get("id")
@@ -358,6 +360,12 @@ def _header_value(text: str) -> str:
     if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Take the error of a task that nobody waits for any more, which asyncio would report otherwise."""
+    if not task.cancelled():
+        task.exception()
 
 
 def timeout_error(name: str, action: str, limit_s: float) -> ToolTimeout:
