@@ -184,9 +184,12 @@ def overwrite(handle: int, data: bytes) -> None:
     """Write `data` into an open file, durably, and close it. If that fails, the old content is written back.
     Raises OSError."""
     with os.fdopen(handle, "r+b", buffering=0) as file:
-        old = file.readall()
+        old, mode = file.readall(), stat.S_IMODE(os.fstat(handle).st_mode)
         try:
             _overwrite(file, data)
+            if stat.S_IMODE(os.fstat(handle).st_mode) != mode:  # writing clears setuid and setgid
+                with suppress(PermissionError):
+                    os.fchmod(handle, mode)
         except OSError:
             with suppress(OSError):
                 _overwrite(file, old)

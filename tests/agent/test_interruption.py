@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.agent.rig import calls, rig
 from tests.support import let_pass
-from whet.agent.interruption import TurnClock, finish_or_undo
+from whet.agent.interruption import TurnClock, finish_or_undo, finish_shielded
 from whet.agent.session import TurnLimits
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import Tool, ToolContext
@@ -211,3 +212,24 @@ async def test_what_was_given_to_a_task_that_was_cancelled_is_undone(ends: str, 
     with pytest.raises(asyncio.CancelledError):
         await task
     assert taken_back == undone
+
+
+async def test_an_error_of_work_that_is_lost_to_a_cancellation_is_not_reported() -> None:
+    reports: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, facts: reports.append(facts["message"]))
+    go_on = asyncio.Event()
+
+    async def work() -> None:
+        await go_on.wait()
+        raise ValueError("broken")
+
+    task = asyncio.ensure_future(finish_shielded(work()))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    del task
+    gc.collect()
+    assert reports == []

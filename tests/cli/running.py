@@ -26,7 +26,7 @@ from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 WHET = [sys.executable, "-m", "whet"]
-_QUESTION = "Type a number"
+_QUESTIONS = ("Type a number", "Type your answer", "Type yes or no")
 _READING_S = 0.6
 
 
@@ -152,7 +152,8 @@ class Tty:
         text = self._decode(data)
         self.seen += text
         self.drawn += text
-        if _QUESTION in self.drawn[-len(text) - len(_QUESTION) :]:
+        recent = self.drawn[-len(text) - max(map(len, _QUESTIONS)) :]
+        if any(question in recent for question in _QUESTIONS):
             self._asked_s = time.monotonic()
         return True
 

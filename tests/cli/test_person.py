@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from whet.contract.protocols import ApprovalRequest, NobodyPresent
+from whet.contract.protocols import ApprovalRequest, NobodyPresent, Reply
 from whet.terminal.person import LinePerson, resolve_choice
 
 
@@ -34,32 +34,71 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(typed)
 
 
+async def _type_at_prompts(
+    keyboard: int,
+    capsys: pytest.CaptureFixture[str],
+    prompt: str,
+    lines: tuple[tuple[bytes, float], ...],
+    now: list[float],
+) -> str:
+    """Type each line that many seconds after its prompt was shown; return what was shown."""
+    shown = ""
+    for count, (line, later_s) in enumerate(lines, 1):
+        while shown.count(prompt) < count:
+            await asyncio.sleep(0)
+            shown += capsys.readouterr().err
+        await asyncio.sleep(0)
+        now[0] += later_s
+        os.write(keyboard, line)
+    return shown
+
+
 async def test_the_rest_of_a_line_that_was_begun_before_the_question_is_no_answer(
     keyboard: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    now = [0.0]
+    person = LinePerson(now_s=lambda: now[0])
     os.write(keyboard, b"I say ")
-    asked = asyncio.create_task(LinePerson().approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
-    shown = ""
-    for count, line in ((1, b"yes\n"), (2, b"no\n")):
-        while shown.count("Enter alone is no") < count:
-            await asyncio.sleep(0)
-            shown += capsys.readouterr().err
-        os.write(keyboard, line)
+    asked = asyncio.create_task(person.approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
+    await _type_at_prompts(keyboard, capsys, "Enter alone is no", ((b"yes\n", 1.0), (b"no\n", 1.0)), now)
     assert await asked == "no"
+
+
+@pytest.mark.parametrize("early", [b"yes\n", b"2\n", b"\n", b"stop\n"])
+async def test_a_line_that_ends_sooner_than_a_question_can_be_read_answers_nothing(
+    keyboard: int, capsys: pytest.CaptureFixture[str], early: bytes
+) -> None:
+    now = [0.0]
+    person = LinePerson(now_s=lambda: now[0])
+    asked = asyncio.create_task(person.approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
+    lines = ((early, 0.08), (early, 0.45), (b"not now\n", 0.5))
+    shown = await _type_at_prompts(keyboard, capsys, "Enter alone is no", lines, now)
+    assert await asked == Reply("no", words="not now")
+    assert shown.count("not an answer: this line came before the question could be read") == 2
+
+
+async def test_a_line_from_before_the_models_question_is_no_answer_to_it(
+    keyboard: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    person = LinePerson(now_s=lambda: now[0])
+    os.write(keyboard, b"1\n")
+    asked = asyncio.create_task(person.clarify("Which?", ["drop the tables", "keep them"]))
+    await _type_at_prompts(keyboard, capsys, "gives no answer", ((b"1\n", 0.08), (b"2\n", 1.0)), now)
+    assert await asked == "keep them"
 
 
 async def test_a_turn_is_stopped_before_its_question_is_answered(
     keyboard: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    person, answers = LinePerson(), list[object]()
+    now = [0.0]
+    person, answers = LinePerson(now_s=lambda: now[0]), list[object]()
 
     async def turn() -> None:
         answers.append(await person.approve(ApprovalRequest("s", "c", "terminal", "rm x", ())))
 
     task = asyncio.create_task(turn())
     person.stop = task.cancel
-    while "Enter alone is no" not in capsys.readouterr().err:
-        await asyncio.sleep(0)
-    os.write(keyboard, b"stop\n")
+    await _type_at_prompts(keyboard, capsys, "Enter alone is no", ((b"stop\n", 1.0),), now)
     await asyncio.wait({task})
     assert task.cancelled() and answers == []

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from acp import text_block
 from acp.schema import PermissionOption
 
+from tests.app.helper_runs import helper, mind, shell, steps
 from tests.asked import blind, in_editor
-from tests.editors.rig import Desk, does, pick
+from tests.editors.rig import ABLE, Desk, does, editing, pick
 from tests.writes import prepare
 from whet_lab.practice.script import ScriptedReply
+from whet_lab.practice.server import PracticeServer
 
 
 @pytest.mark.slow
@@ -110,3 +115,18 @@ async def test_a_form_that_nobody_fills_in_is_no_answer(desk: Desk) -> None:
     await desk.ask(await desk.session(), "go")
     assert len(desk.editor.forms) == 2 and len(desk.editor.asked) == 3
     assert not (desk.work / "one").exists()
+
+
+@pytest.mark.slow
+async def test_the_editor_is_asked_for_a_helper_that_works_on_after_its_parents_turn(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    waits = "while [ ! -e go ]; do sleep 0.05; done"
+    task = helper(steps([shell(waits)], [shell("touch made")], answer="Made."), background=True)
+    with PracticeServer(responder=mind) as server:
+        async with editing(tmp_path / "home", server, work, able=ABLE) as (editor, connection, _):
+            editor.answer = pick("allow_once")
+            session = await connection.new_session(cwd=str(work), mcp_servers=[])
+            blocks = [text_block(steps([task]))]
+            await connection.prompt(session_id=session.session_id, prompt=blocks)
+            (work / "go").touch()
+            await editor.until(lambda: any("touch made" in str(call) for call, _ in editor.asked))

@@ -198,6 +198,8 @@ def main():
         message = json.loads(line)
         JOURNAL.write(line)
         method = message.get("method")
+        if FAULT == "stops_reading" and lists:
+            threading.Event().wait()
         if FAULT == "modern" and method != "initialize":
             meta = message["params"]["_meta"]
             assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 from collections.abc import Generator, Sequence
@@ -405,3 +406,16 @@ async def test_nothing_of_a_server_is_left(home: Path, tmp_path: Path) -> None:
         os.kill(int((tmp_path / "journal.pid").read_text()), 0)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "journal.pid").read_text()), 0)
+
+
+@pytest.mark.slow
+async def test_a_call_to_a_server_that_reads_no_more_leaves_no_unread_error(home: Path) -> None:
+    reports: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, facts: reports.append(facts["message"]))
+    async with bench(home, {"odd": odd("stops_reading", timeout_s=0.2)}) as b:
+        await b.call("mcp__odd__echo", text="a")
+        answer = await b.call("mcp__odd__echo", text="a" * 3_000_000)
+        assert "within 0.2 s" in answer.text
+    await asyncio.sleep(0)
+    gc.collect()
+    assert reports == []

@@ -203,6 +203,21 @@ def test_write_creates_with_folders_and_overwrites_keeping_the_mode(desk: Desk) 
     assert os.listdir(path.parent) == ["run.sh"]
 
 
+@pytest.mark.parametrize("mode", [0o2750, 0o4755, 0o6711])
+@pytest.mark.parametrize("has_other_name", [False, True])
+def test_a_file_keeps_setuid_and_setgid(desk: Desk, mode: int, has_other_name: bool) -> None:
+    path = desk.workspace / "run.sh"
+    path.write_text("one\n")
+    if has_other_name:
+        os.link(path, desk.workspace / "other.sh")
+    path.chmod(mode)
+    desk.call("read_file", path="run.sh")
+    assert "lost" not in desk.text("write_file", path="run.sh", content="two\n")
+    assert path.stat().st_mode & 0o7777 == mode
+    assert "lost" not in desk.text("patch", path="run.sh", old_string="two", new_string="three")
+    assert path.read_text() == "three\n" and path.stat().st_mode & 0o7777 == mode
+
+
 def test_a_new_file_follows_the_umask(desk: Desk) -> None:
     old = os.umask(0o027)
     try:

@@ -156,3 +156,20 @@ def test_a_rewrite_of_a_file_with_both_line_ends_keeps_those_of_its_lines(desk: 
 def test_a_plain_rewrite_says_nothing_of_its_form(desk: Desk) -> None:
     (desk.workspace / "a.txt").write_text("one\n")
     assert desk.text("write_file", path="a.txt", content="two\n") == "overwrote a.txt: 1 line, 4 bytes"
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_rewrite_keeps_the_end_of_each_untouched_line(desk: Desk, ending: str) -> None:
+    path = desk.workspace / "a"
+    path.write_bytes(b"one\r\ntwo\nthree\r\nfour\r\n")
+    desk.call("read_file", path="a")
+    desk.call("write_file", path="a", content=ending.join(["one", "two", "3", "four", ""]))
+    assert path.read_bytes() == b"one\r\ntwo\n3\r\nfour\r\n"
+
+
+def test_a_rewrite_whose_line_ends_are_not_the_files_says_so(desk: Desk) -> None:
+    path = desk.workspace / "a"
+    path.write_bytes(b"one\r\ntwo\n" + b"three\r\n" * 30_000)
+    desk.call("read_file", path="a")
+    result = desk.text("write_file", path="a", content="one\ntwo\n" + "three\n" * 29_999 + "four\n")
+    assert "line ends were CRLF and LF, now CRLF" in result and "kept" not in result

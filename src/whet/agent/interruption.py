@@ -124,7 +124,8 @@ async def finish_or_undo(work: Awaitable[T], undo: Callable[[T], Awaitable[objec
         while not task.done():
             with suppress(asyncio.CancelledError):  # half-finished work would collide with the next
                 await asyncio.wait([task])
-        if undo is not None and not task.cancelled() and not task.exception():
+        has_result = not task.cancelled() and task.exception() is None  # else asyncio reports the error
+        if undo is not None and has_result:
             await finish_shielded(undo(task.result()))
         raise
 

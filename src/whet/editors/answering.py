@@ -56,7 +56,7 @@ async def answer_prompt(
         if not begins:
             return PromptResponse(stop_reason="end_turn")
         message = begins[0]
-    person = EditorPerson(editor, session_id, view, lambda: open_session.mode, _arguments_finder(hosted))
+    person = make_person(editor, hosted, open_session, view)
     end = await hosted.submit(session_id, message, images, emit=view.emit, person=person)
     for line in open_session.take_notices():
         view.think(line)
@@ -64,6 +64,19 @@ async def answer_prompt(
         editor.outbox.send(session_id, update_agent_message_text(f"\n\n{mask(end.receipt.line)}"))
     _send_title(hosted, open_session)
     return _prompt_response(end)
+
+
+def make_person(
+    editor: Editor, hosted: SessionHost, open_session: OpenedSession, view: EditorTurnView | None = None
+) -> EditorPerson:
+    """Return the person of a session. `view` shows the running turn; between turns it is None."""
+    return EditorPerson(
+        editor,
+        open_session.session_id,
+        view or _make_view(editor, hosted, open_session),
+        lambda: open_session.mode,
+        _arguments_finder(hosted),
+    )
 
 
 @contextmanager

@@ -77,7 +77,7 @@ async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Prog
     app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source=SOURCE)
     app.reviews.start()
     app.services.schedules.get().start()
-    return Program(SessionHost(app.sessions, people, furnish=furnish), mode, app.aclose)
+    return Program(SessionHost(app.sessions, people, furnish=furnish), people, mode, app.aclose)
 
 
 class _WriteProtocol(asyncio.streams.FlowControlMixin):

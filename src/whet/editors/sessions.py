@@ -14,16 +14,18 @@ from acp.helpers import update_available_commands
 
 from whet.app import planning
 from whet.app.conversations.hosted import SessionHost
+from whet.app.conversations.people import PersonRouter
 from whet.app.conversations.session_parts import NO_EXTRAS, SessionExtras
 from whet.clock import iso
 from whet.contract.errors import WhetError
 from whet.editors import options
-from whet.editors.answering import convert_errors
+from whet.editors.answering import convert_errors, make_person
 from whet.editors.commands import EditorCommands
 from whet.editors.editor import Editor
 from whet.editors.mcp_servers import ServerOffer, set_up_servers
 from whet.editors.opened import OpenedSession
 from whet.editors.options import Mode
+from whet.editors.person import EditorPerson
 from whet.store import forks, sessions
 from whet.store.sessions import SessionRow
 from whet.tools.registry import read_specs
@@ -34,9 +36,11 @@ _AFTER_ANSWER_S = 0.1
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The host of the sessions, and the mode of new ones. `close` ends the program."""
+    """The host of the sessions, who answers their questions, and the mode of new ones. `close` ends the
+    program."""
 
     hosted: SessionHost
+    people: PersonRouter
     mode: Mode
     close: Callable[[], Awaitable[None]]
 
@@ -77,12 +81,20 @@ class EditorSessions:
             if self._program is None:
                 with convert_errors():
                     self._program = await self._start(self._extras)
+                self._program.people.find_idle = self._find_person
                 self._listing = asyncio.create_task(self._list_models(self._program.hosted))
             return self._program
 
     def _extras(self, session_id: str) -> SessionExtras:
         open_session = self._open.get(session_id)
         return NO_EXTRAS if open_session is None else open_session.extras()
+
+    def _find_person(self, session_id: str) -> EditorPerson | None:
+        """Return the person of an open session, or None if it is not open."""
+        open_session, program = self._open.get(session_id), self._program
+        if open_session is None or program is None:
+            return None
+        return make_person(self.editor, program.hosted, open_session)
 
     async def _list_models(self, hosted: SessionHost) -> None:
         """Read the list of models and report it to the sessions that are open by then. The owner's aliases

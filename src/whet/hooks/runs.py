@@ -94,6 +94,8 @@ async def run_hook(
             pool.shutdown(wait=False, cancel_futures=True)
         running.cancel()
         await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # otherwise asyncio reports an exception that was never retrieved
         raise
     except (OSError, ToolError, ValueError) as error:
         return HookVerdict(trouble=f"the hook {name} could not be run: {error}")

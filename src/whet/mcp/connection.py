@@ -9,7 +9,7 @@ import asyncio
 import base64
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import msgspec
@@ -255,7 +255,7 @@ class Connection:
         with contextlib.suppress(TimeoutError, ToolError):
             async with asyncio.timeout(_GOODBYE_S):
                 params = {"requestId": call_id, "reason": "cancelled"}
-                await asyncio.shield(self.notify("notifications/cancelled", params))
+                await asyncio.shield(_start_unwatched(self.notify("notifications/cancelled", params)))
 
     def _take_message(self, message: dict[str, Any]) -> None:
         method, call_id = message.get("method"), message.get("id")
@@ -358,6 +358,13 @@ def _header_value(text: str) -> str:
     if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def _start_unwatched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start a task that may fail after everybody has stopped waiting for it, without a report by asyncio."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return task
 
 
 def timeout_error(name: str, action: str, limit_s: float) -> ToolTimeout:

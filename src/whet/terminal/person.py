@@ -1,8 +1,8 @@
 """The human of a one-shot: nobody, or whoever sits at the terminal that standard error shows.
 
 The terminal chat has its own, `terminal/questions.py`. Only a whole line that is exactly an option's name or
-key is a yes (`whet.typed_answer`). Lines that were typed before the question was shown, and several lines at
-once, are never a yes.
+key is a yes (`whet.typed_answer`). Lines that were typed before the question was shown, or that end sooner
+than it can be read, and several lines at once are never a yes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 import termios
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -37,8 +38,14 @@ class LinePerson:
     `stop` cancels the running turn; an interface that can do so at once, and not by Ctrl-C's signal, sets it.
     """
 
-    def __init__(self, stop: Callable[[], object] = raise_interrupt, theme: str = "auto") -> None:
+    def __init__(
+        self,
+        stop: Callable[[], object] = raise_interrupt,
+        theme: str = "auto",
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.stop = stop
+        self._now_s = now_s
         self._theme = theme
         self._turn = asyncio.Lock()
 
@@ -51,13 +58,7 @@ class LinePerson:
             deciding = TerminalDecision(request, find_theme(self._theme, os.environ), has_keys=False)
             _show(deciding, full=False)
             while True:
-                is_begun = drop_typed_ahead()
-                _say(ANSWER_PROMPT)
-                text = await _all_lines()
-                if is_begun and text:
-                    _say("not an answer: this line was begun before the question\n")
-                    continue
-                reply = await self._apply_line(deciding, text)
+                reply = await self._apply_line(deciding, await _ask_for_lines(ANSWER_PROMPT, self._now_s))
                 if reply is not None:
                     return reply.short
 
@@ -106,8 +107,7 @@ class LinePerson:
             _say(f"\n{printable(question)}\n")
             for number, choice in enumerate(choices, 1):
                 _say(f"  {number}. {printable(choice)}\n")
-            _say(answer_prompt(choices, has_keys=False))
-            line = await _line()
+            line = await _ask_for_lines(answer_prompt(choices, has_keys=False), self._now_s)
             return resolve_choice(line.strip(), choices) if line else None
 
 
@@ -125,6 +125,8 @@ def resolve_choice(text: str, choices: Sequence[str]) -> str:
 
 
 _SILENCE_S = 0.1
+_BEGUN = "not an answer: this line was begun before the question\n"
+_EARLY = "not an answer: this line came before the question could be read; answer again\n"
 
 
 def _show(deciding: TerminalDecision, *, full: bool) -> None:
@@ -148,15 +150,28 @@ async def _line() -> str:
     return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace")
 
 
-async def _all_lines() -> str:
-    """Wait for a line, and return it with the lines that came at once with it, as from a paste."""
-    lines = [await _line()]
-    with suppress(TimeoutError):
-        while lines[-1]:
-            async with asyncio.timeout(_SILENCE_S):
-                await _readable()
-            lines.append(await _line())
-    return "".join(lines)
+async def _ask_for_lines(prompt: str, now_s: Callable[[], float]) -> str:
+    """Prompt for a line, and return it with the lines that came at once with it, as from a paste.
+
+    Lines that were begun before the prompt, or that end within `REACTION_S` of it, are dropped. Returns an
+    empty string at the end of input.
+    """
+    from whet.terminal.typed_keys import REACTION_S  # noqa: PLC0415 - few one-shots ask
+
+    while True:
+        is_begun = drop_typed_ahead()
+        _say(prompt)
+        shown_s = now_s()
+        lines = [await _line()]
+        is_early = now_s() - shown_s < REACTION_S
+        with suppress(TimeoutError):
+            while lines[-1]:
+                async with asyncio.timeout(_SILENCE_S):
+                    await _readable()
+                lines.append(await _line())
+        if not lines[0] or not (is_begun or is_early):
+            return "".join(lines)
+        _say(_BEGUN if is_begun else _EARLY)
 
 
 async def _readable() -> None:
@@ -174,9 +189,17 @@ def ask_yes(question: str) -> bool:
     """Ask at the terminal. Only the line "yes", typed after the question, is a yes."""
     from click import prompt  # noqa: PLC0415 - a one-shot's questions don't need it
 
-    drop_typed_ahead()
-    answer = prompt(question, default="no", show_default=False, err=True)
-    return read_line(answer, (AnswerOption("yes"),)).option == "yes"
+    from whet.terminal.typed_keys import REACTION_S  # noqa: PLC0415 - as above
+
+    while True:
+        is_terminal = sys.stdin.isatty()
+        is_begun = drop_typed_ahead()
+        shown_s = time.monotonic()
+        answer = prompt(question, default="no", show_default=False, err=True)
+        is_early = is_terminal and time.monotonic() - shown_s < REACTION_S
+        if not (is_begun or is_early):
+            return read_line(answer, (AnswerOption("yes"),)).option == "yes"
+        _say(_BEGUN if is_begun else _EARLY)
 
 
 def drop_typed_ahead() -> bool:

@@ -128,6 +128,7 @@ def _commit(change: PendingWrite, temporary: str) -> str:
         raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
     try:
         with folder_of(target) as folder:
+            bits = _special_bits(folder, target.name) if temporary else set[str]()
             if temporary == _IN_PLACE:
                 overwrite(open_to_overwrite(folder, target.name), change.data or b"")
             elif temporary:
@@ -135,6 +136,8 @@ def _commit(change: PendingWrite, temporary: str) -> str:
                 lost = put_in_place(folder, temporary, target.name, keeps_links=keeps_links)
             else:
                 os.unlink(target.name, dir_fd=folder)
+            lost_bits = sorted(bits - _special_bits(folder, target.name)) if bits else []
+            lost = " and ".join([*([lost] if lost else []), *lost_bits])
             _sync_folder(folder)
     except OSError as error:
         raise system_error("write" if temporary else "delete", target, error) from error
@@ -172,10 +175,12 @@ def _fill(folder: int, name: str, data: bytes, old: os.stat_result | None) -> No
         if old is not None:
             with suppress(PermissionError):
                 os.fchown(descriptor, old.st_uid, old.st_gid)
-            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o777)
         remaining = memoryview(data)
         while remaining:
             remaining = remaining[os.write(descriptor, remaining) :]
+        if old is not None and _owners(old) == _owners(os.fstat(descriptor)):
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))  # the owner's change and writing clear setuid
         os.fsync(descriptor)
     except OSError:
         with suppress(OSError):
@@ -183,6 +188,20 @@ def _fill(folder: int, name: str, data: bytes, old: os.stat_result | None) -> No
         raise
     finally:
         os.close(descriptor)
+
+
+def _owners(state: os.stat_result) -> tuple[int, int]:
+    return state.st_uid, state.st_gid
+
+
+def _special_bits(folder: int, name: str) -> set[str]:
+    """Return which of setuid and setgid a file has."""
+    try:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return set()
+    bits = {"its setuid bit": stat.S_ISUID, "its setgid bit": stat.S_ISGID}
+    return {title for title, bit in bits.items() if mode & bit}
 
 
 def _sync_folder(folder: int) -> None:

@@ -102,15 +102,15 @@ def line_ending(text: str) -> str:
 def fit_form(text: str, old: str) -> str:
     """Return a file's new text with the line endings and the last newline of its old text.
 
-    Models see and write plain newlines. A text that has CRLF itself is kept as it is unless the old text
-    has nothing else. In a file with both endings each line that was there keeps its own.
+    Models see and write plain newlines, or CRLF everywhere. In a file with both endings each line that was
+    there keeps its own. A text that has both itself is kept as it is unless the old text has only CRLF.
     """
     endings, plain = _ENDING.findall(old), text.replace("\r\n", "\n")
     if "\r\n" in endings:
         if "\n" not in endings:
             text = plain.replace("\n", "\r\n")
-        elif plain == text:
-            text = fit_lines(text, old)
+        elif text in (plain, plain.replace("\n", "\r\n")):
+            text = fit_lines(plain, old)
     return keep_last_newline(text, old)
 
 
@@ -124,9 +124,10 @@ def describe_form_changes(text: str, old: str, encoding: Encoding) -> str:
     """Return a note on the form that a rewritten file keeps, and on the one that it does not."""
     before, after = set(_ENDING.findall(old)), set(_ENDING.findall(text))
     kept = [encoding.note.removeprefix("not UTF-8, read as ")] if encoding.note else []
-    kept += ["CRLF line ends"] if "\r\n" in before & after else []
+    is_unified = len(before) > len(after) > 0
+    kept += ["CRLF line ends"] if "\r\n" in before & after and not is_unified else []
     notes = [f"kept: {', '.join(kept)}"] if kept else []
-    if before and after - before:
+    if before and (after - before or is_unified):
         notes.append(f"line ends were {_name_endings(before)}, now {_name_endings(after)}")
     if old and text and not old.endswith("\n") and text.endswith("\n"):
         notes.append("the file had no newline at its end, now it has")

@@ -16,11 +16,12 @@ class PersonRouter:
 
     A child session's questions go to its parent's person. If no one is connected, the question is not
     answered, which is a denial. `root_of` returns the session of the person for a session that was started
-    by it.
+    by it. `find_idle` returns the person of a session between its turns, for helpers that work on.
     """
 
     def __init__(self) -> None:
         self.root_of: Callable[[str], str] = str
+        self.find_idle: Callable[[str], Person | None] = lambda session_id: None
         self._there: dict[str, Person] = {}
 
     def connect(self, session_id: str, person: Person | None) -> None:
@@ -36,7 +37,8 @@ class PersonRouter:
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask the person of the request's session."""
-        person = self._there.get(self.root_of(request.session_id))
+        root = self.root_of(request.session_id)
+        person = self._there.get(root) or self.find_idle(root)
         return None if person is None else await person.approve(request)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
