@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from whet.agent.interruption import finish_shielded, write_then
+from whet.agent.interruption import finish_shielded, write_uncancelled
 from whet.agent.rambling import AnswerGuard
 from whet.agent.request_search import ProbeTaken, RequestSearch
 from whet.agent.session import Session
@@ -113,12 +113,12 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
             emit(Notice(missing, must_show=True))
         emit(StepFinished(turn.steps, reply.usage))
 
-    async def tell_late() -> None:
+    async def finish() -> None:
         await session.log.drain()
         if turn.steps > steps:
             tell()
 
-    await write_then(session.log.append_reply(turn, reply.message, reply.usage, reply.model), tell_late)
+    await write_uncancelled(session.log.append_reply(turn, reply.message, reply.usage, reply.model), finish)
     tell()
 
 

@@ -132,7 +132,8 @@ class Connection:
     ) -> dict[str, Any]:
         """Call a method and return its result. The server may ask `asker` questions meanwhile.
 
-        Raises RpcFailed, ServerFailed. If this is cancelled, the server is notified.
+        Raises RpcFailed, ServerFailed, and ToolError if the server wants input that it does not get. A
+        cancelled call notifies the server.
         """
         with self._asked.during(asker):
             answers: dict[str, Any] = {}
@@ -205,7 +206,7 @@ class Connection:
 
     async def list_all(self, method: str, key: str) -> list[object]:
         """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
-        ServerFailed."""
+        ServerFailed, ToolError."""
         collected: list[object] = []
         cursors: set[str] = set()
         cursor, size = "", 0
