@@ -209,15 +209,16 @@ class Connection:
         ServerFailed, ToolError."""
         collected: list[object] = []
         cursors: set[str] = set()
-        cursor, size = "", 0
+        cursor = ""
+        size_bytes = 0
         for _ in range(_PAGES):
             page = await self.request(method, {"cursor": cursor} if cursor else {})
             rows: object = page.get(key)
             if not isinstance(rows, list):
                 raise ServerFailed(f"the MCP server {self.name} answered {method} without a list of {key}")
             for row in cast("list[object]", rows):
-                size += len(msgspec.json.encode(row))
-                if size > _MAX_LISTED_BYTES or len(collected) >= MAX_LISTED:
+                size_bytes += len(msgspec.json.encode(row))
+                if size_bytes > _MAX_LISTED_BYTES or len(collected) >= MAX_LISTED:
                     log.warning("the MCP server %s lists more %s than are read", self.name, key)
                     return collected
                 collected.append(row)
