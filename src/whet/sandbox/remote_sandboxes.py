@@ -116,7 +116,7 @@ class ContainerJail(RemoteJail):
                 )
         self._container = started
 
-    def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
+    def spawn(self, command: JailedCommand, handles: Handles, extra_fd: int = -1) -> subprocess.Popen[bytes]:
         """Run a command in the container. Raises ToolError if the container can't be started."""
         self.open()
         self.links.separate()
@@ -177,7 +177,7 @@ class SshJail(RemoteJail):
                 )
         self._is_connected = True
 
-    def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
+    def spawn(self, command: JailedCommand, handles: Handles, extra_fd: int = -1) -> subprocess.Popen[bytes]:
         """Run a command on the machine. Raises ToolError if it can't be reached."""
         self.open()
         mark = secrets.token_hex(8)
