@@ -172,8 +172,7 @@ class PluginSessions:
         self._tasks: dict[str, str] = {}
         self._served: dict[str, _OpenSession] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        if plugins.names is not None:
-            plugins.names.session = SessionAccess(self._dispatch, self._inject)
+        plugins.names.session = SessionAccess(self._dispatch, self._inject)
 
     async def enter(
         self,
