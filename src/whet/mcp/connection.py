@@ -175,16 +175,9 @@ class Connection:
         if progress is not None:
             self._progress[call_id] = progress
             params = {**params, "_meta": {"progressToken": call_id}}
-        body = {
-            "jsonrpc": "2.0",
-            "id": call_id,
-            "method": method,
-            "params": _add_metadata(self.version, params),
-        }
+        body = _encode_message(self.version, {"id": call_id, "method": method}, params)
         try:
-            await self.transport.send(
-                msgspec.json.encode(body), answer, _build_headers(self.version, method, params)
-            )
+            await self.transport.send(body, answer, _build_headers(self.version, method, params))
             return _unwrap_result(self.name, await answer)
         except asyncio.CancelledError:
             if method != "initialize" and not self._is_closed:
@@ -198,10 +191,8 @@ class Connection:
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification. Raises ServerFailed."""
-        body = {"jsonrpc": "2.0", "method": method, "params": _add_metadata(self.version, params)}
-        await self.transport.send(
-            msgspec.json.encode(body), None, _build_headers(self.version, method, params)
-        )
+        body = _encode_message(self.version, {"method": method}, params)
+        await self.transport.send(body, None, _build_headers(self.version, method, params))
 
     async def list_all(self, method: str, key: str) -> list[object]:
         """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
@@ -295,13 +286,13 @@ class Connection:
                 answer.set_exception(failure)
 
 
-def _add_metadata(version: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Return a call's parameters, with the metadata that the newer protocol requires in each."""
-    if version != STATELESS_VERSION:
-        return params
-    facts = {"protocolVersion": version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
-    meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
-    return {**params, "_meta": {**_read_object(params, "_meta"), **meta}}
+def _encode_message(version: str, head: dict[str, object], params: dict[str, Any]) -> bytes:
+    """Encode a call or notification; the newer protocol requires metadata in its parameters."""
+    if version == STATELESS_VERSION:
+        facts = {"protocolVersion": version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
+        meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
+        params = {**params, "_meta": {**_read_object(params, "_meta"), **meta}}
+    return msgspec.json.encode({"jsonrpc": "2.0", **head, "params": params})
 
 
 def _build_headers(version: str, method: str, params: dict[str, Any]) -> dict[str, str]:

@@ -135,7 +135,7 @@ class SessionHost:
         """The sessions that are running a turn."""
         return [slot.session_id for slot in self._pool if slot.turn is not None]
 
-    async def new_session(  # noqa: PLR0913 - each is a fact of a session's own
+    async def new_session(  # noqa: PLR0913 - each option is independent
         self,
         *,
         title: str = "",
@@ -178,7 +178,7 @@ class SessionHost:
                 await self.switch_model(session, chosen.model)
         return session.id
 
-    async def submit(  # noqa: PLR0913 - one for each thing that interfaces differ in
+    async def submit(  # noqa: PLR0913 - each option is independent
         self,
         session_id: str,
         text: str | None,
@@ -277,7 +277,7 @@ class SessionHost:
         """Accept no more messages, wait up to `drain_s` for running turns, cancel the others, and close every
         session.
 
-        The program stays open.
+        Does not close the app.
         """
         self._closing = True
         turns = [slot.turn for slot in self._pool if slot.turn is not None]
@@ -371,8 +371,16 @@ async def wait_for_end(turn: asyncio.Task[TurnEnd], session: Session, began_s: f
     if not turn.cancelled():
         return turn.result()
     took_s = session.clock.monotonic_s() - began_s
-    done = receipt_of(session, session.log.live.turn_number)
-    end = TurnEnd(session.id, "", "cancelled", "", 0, Usage(), took_s, receipt=done)
+    end = TurnEnd(
+        session_id=session.id,
+        turn_id="",
+        reason="cancelled",
+        text="",
+        steps=0,
+        usage=Usage(),
+        duration_s=took_s,
+        receipt=receipt_of(session, session.log.live.turn_number),
+    )
     emit(end)
     return end
 
