@@ -144,7 +144,7 @@ class _Question:
 
     @property
     def answer_hint(self) -> str:
-        """Say how this question is answered by its name."""
+        """The commands or words that answer this question by its name."""
         return f"`{self.name} ...`" if self.open_ended else f"`/approve {self.name}` or `/deny {self.name}`"
 
 

@@ -145,7 +145,7 @@ class OwnTaskSetup:
             if learns and _TOOLSETS[arm]:
                 await app.reviews.drain()
             after = await app.database.read(_sum_review_usage)
-            calls = await app.database.read(lambda db: count_session_calls(db, session.id))
+            call_count, failed_count = await app.database.read(lambda db: count_session_calls(db, session.id))
         ok, output = await task_folder.verify(task, folder, self._settings.sandbox, home)
         kept = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
         shutil.rmtree(kept, ignore_errors=True)
@@ -158,8 +158,8 @@ class OwnTaskSetup:
             ok=ok,
             reason=end.reason,
             steps=end.steps,
-            calls=calls[0],
-            failed_calls=calls[1],
+            calls=call_count,
+            failed_calls=failed_count,
             usage=end.usage,
             review_usage=_subtract_usage(after, before),
             duration_s=end.duration_s,
@@ -190,13 +190,13 @@ class OwnTaskSetup:
             part = await app.learning.prompt_part(("notes", "loads-skills"))
         return [item for item in part.items if item.hash]
 
-    async def copy_without(self, home: Home, item: ContextItem, copy: Home) -> None:
+    async def copy_home_without(self, item: ContextItem, source: Home, destination: Home) -> None:
         """Copy a home and remove one learned item from the copy."""
-        shutil.rmtree(copy.root, ignore_errors=True)
-        shutil.copytree(home.root, copy.root)
+        shutil.rmtree(destination.root, ignore_errors=True)
+        shutil.copytree(source.root, destination.root)
         async with aclosing(
             await App.start(
-                copy, self._arm_settings("all", False), self._secrets, NobodyPresent(), self.folder
+                destination, self._arm_settings("all", False), self._secrets, NobodyPresent(), self.folder
             )
         ) as app:
             learning, origin = app.learning.desk, Origin("user", platform="eval")
