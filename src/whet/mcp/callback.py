@@ -79,7 +79,7 @@ class Listener:
             writer.close()
 
     def _accept_answer(self, request_line: str) -> tuple[str, str]:
-        """Settle the login if this is its answer. Return the HTTP status and the text of the page."""
+        """Settle the login if this is its answer. Returns the HTTP status and the text of the page."""
         words = request_line.split(" ")
         target = urlsplit(words[1] if len(words) > 2 and words[0] == "GET" else "")
         if target.path != "/callback":

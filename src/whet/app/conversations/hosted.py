@@ -228,7 +228,7 @@ class SessionHost:
                 self.services.reviews.get().wake()
 
     def cancel(self, session_id: str) -> bool:
-        """Cancel the running turn together with the messages that it has not read yet. Return False if no
+        """Cancel the running turn together with the messages that it has not read yet. Returns False if no
         turn is running."""
         slot = self._pool.get(session_id)
         if slot is None or slot.turn is None:

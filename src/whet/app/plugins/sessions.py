@@ -184,7 +184,7 @@ class PluginSessions:
         model: Callable[[], str],
         person: Person,
     ) -> HookedParts:
-        """Wrap the plugins' hooks around the session of `host`, which `model` answers. Return the wrapped
+        """Wrap the plugins' hooks around the session of `host`, which `model` answers. Returns the wrapped
         parts.
 
         `previous_id` is the session that it follows in a chat; `person` is the person who can be asked.
