@@ -20,7 +20,7 @@ from whet.contract.events import Emit, EndReason, ReviewQueued, ToolFinished, To
 from whet.contract.messages import ImagePart, Message, TextPart
 from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
-from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
+from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.transcript import TurnRecord
 from whet.tools.signature import tool
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -37,7 +37,7 @@ class Nosy(TurnObserver):
         self.seen.append(f"{self.name} before {message.note}")
         return msgspec.structs.replace(message, note=f"{message.note}{self.name}")
 
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         self.seen.append(f"{self.name} {reason} {session.last_answer}")
         return lambda connection: [QueuedJob(self.name, ("memory",))]
 
@@ -58,10 +58,10 @@ async def test_observers_take_part_in_their_order(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-async def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp_path: Path) -> None:
+async def test_extra_work_of_a_message_runs_in_the_transaction_that_stores_it(tmp_path: Path) -> None:
     given: list[tuple[str, int]] = []
 
-    def receipt(name: str) -> AtEnd:
+    def note(name: str) -> TransactionWork:
         def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
             given.append((name, connection.execute("select count(*) from messages").fetchone()[0]))  # type: ignore[index]
             return ()
@@ -72,12 +72,12 @@ async def test_a_receipt_is_given_in_the_transaction_that_stores_its_message(tmp
 
         def emit(event: object) -> None:
             if isinstance(event, ToolStarted):
-                r.session.inbox.put(Message("user", "one"), receipt("one"))
+                r.session.inbox.put(Message("user", "one"), note("one"))
                 r.session.inbox.put(Message("user", "two"))
-                r.session.inbox.put(Message("user", "three"), receipt("three"))
+                r.session.inbox.put(Message("user", "three"), note("three"))
 
         incoming = Message("user", "go")
-        await run_turn(r.session, incoming, emit, receipt=receipt("go"))
+        await run_turn(r.session, incoming, emit, on_stored=note("go"))
         assert roles(r.session.log.messages) == "u a t u u u a"
         r.session.steer("late")
         assert [entry.message.text for entry in r.session.inbox.take_back()] == [
@@ -151,7 +151,7 @@ async def test_what_is_stored_with_a_turns_end_can_name_its_error(tmp_path: Path
     errors: list[str] = []
 
     class Curious(TurnObserver):
-        async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+        async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
             errors.append(turn.error)
             return queue_nothing
 
@@ -181,7 +181,7 @@ async def test_what_came_after_the_session_was_read_waits_for_the_turn(
     async with rig(tmp_path) as r:
         log, inbox = r.session.log, r.session.inbox
         inbox.add(accepted_entry(7, Message("user", "two")))
-        async with inbox.recovered(Message("user", "one"), queue_nothing, log, is_fresh=is_fresh) as first:
+        async with inbox.first_entry(Message("user", "one"), queue_nothing, log, is_fresh=is_fresh) as first:
             assert first is not None and first.message.text == "one"
         assert [entry.message.text for entry in inbox.take_back()] == (["two"] if is_fresh else [])
 

@@ -81,7 +81,7 @@ async def main(folder: Path, base_url: str, count: int, at: int, when: str) -> N
             known.write_text(session.id)
             await _begin(session, count)
         while (entry := await app.helpers.wait_for_result(session.id)) is not None:
-            await run_turn(session, entry.message, _ignore, receipt=entry.receipt)
+            await run_turn(session, entry.message, _ignore, on_stored=entry.on_stored)
 
 
 async def _begin(session: Session, count: int) -> None:

@@ -277,7 +277,7 @@ async def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_open
         task = helper(steps([shell("echo more >> a.txt")]), worktree=True, background=True)
         await turn(session, steps([task]))
         while (entry := await app.helpers.wait_for_result(session.id)) is not None:
-            await run_turn(session, entry.message, lambda _event: None, receipt=entry.receipt)
+            await run_turn(session, entry.message, lambda _event: None, on_stored=entry.on_stored)
         [row] = rows(app, session)
         assert row.tree is not None
         plans: list[MergePlan] = []

@@ -21,7 +21,7 @@ from tests.agent.rig import calls
 from tests.support import cancel_task
 from whet.agent.session import Session
 from whet.app.build import App
-from whet.app.conversations.hosted import Receipt, SessionHost
+from whet.app.conversations.hosted import SessionHost, TurnWrites
 from whet.app.conversations.people import PersonRouter
 from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalSettings, SandboxSettings
@@ -154,7 +154,7 @@ async def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_pat
     )
     stored: list[str] = []
 
-    def receipt(name: str) -> Receipt:
+    def writes(name: str) -> TurnWrites:
         def store(connection: apsw.Connection) -> Sequence[QueuedJob]:
             stored.append(name)
             return ()
@@ -164,15 +164,15 @@ async def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_pat
         ) -> Callable[[apsw.Connection], Sequence[QueuedJob]]:
             return lambda connection: stored.append(f"end {text}") or ()
 
-        return Receipt(store, ended)
+        return TurnWrites(store, ended)
 
     with server:
         async with hosted(server, tmp_path) as many:
             id_ = await many.new_session()
             events: list[Event] = []
-            first = asyncio.create_task(many.submit(id_, "a", emit=events.append, receipt=receipt("a")))
+            first = asyncio.create_task(many.submit(id_, "a", emit=events.append, writes=writes("a")))
             await asyncio.to_thread(server.wait_for_stall)
-            assert await many.submit(id_, "b", emit=ignore, busy="steer", receipt=receipt("b")) is None
+            assert await many.submit(id_, "b", emit=ignore, busy="steer", writes=writes("b")) is None
             server.release()
             assert text_of(await first) == "Then this."
             assert stored == ["a", "b", "end Then this."]

@@ -22,7 +22,7 @@ from whet.config.paths import Home
 from whet.config.schema import AgentSettings, WalletSettings
 from whet.contract.events import Event, Notice, TurnEnd
 from whet.contract.messages import Usage
-from whet.serve.board.shown import price
+from whet.serve.board import shown
 from whet.store import wallet
 from whet.store.database import StateDatabase
 from whet.store.wallet import PlannedCall
@@ -107,7 +107,7 @@ def test_costs_that_rest_on_an_estimate_are_marked() -> None:
     known = msgspec.structs.replace(usage, estimated_tokens=0)
     assert "~$0.50" in footer(end) and "~" not in footer(msgspec.structs.replace(end, usage=known))
     assert (usage_cost(usage), usage_cost(known), usage_cost(usage + known)) == ("~$0.50", "$0.50", "~$1.00")
-    assert price(usage) == "~$0.50" and price(known) == "$0.50"
+    assert shown.usage_cost(usage) == "~$0.50" and shown.usage_cost(known) == "$0.50"
 
 
 def test_without_caps_nothing_is_reserved(tmp_path: Path) -> None:

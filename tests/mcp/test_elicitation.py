@@ -134,17 +134,18 @@ def test_answers_come_as_the_form_wants_them(field: dict[str, Any], said: str, v
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "said", "reason"),
     [
-        ({"type": "integer"}, "many"),
-        ({"type": "number"}, "nan"),
-        ({"type": "string", "enum": ["a"]}, "b"),
-        ({"type": "string", "minLength": 3}, "ab"),
-        ({"type": "boolean"}, "perhaps"),
+        ({"type": "integer"}, "many", "it is not a whole number"),
+        ({"type": "number"}, "many", "it is not a number"),
+        ({"type": "number"}, "nan", "it is not a number"),
+        ({"type": "string", "enum": ["a"]}, "b", "it is one of a"),
+        ({"type": "string", "minLength": 3}, "ab", "it has at least 3 characters"),
+        ({"type": "boolean"}, "perhaps", "it is yes or no"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_asked_for_again_and_never_sent(
-    field: dict[str, Any], said: str
+    field: dict[str, Any], said: str, reason: str
 ) -> None:
     shown: list[str] = []
 
@@ -156,7 +157,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again_and_never_sent(
     assert asyncio.run(elicit("x", {"message": "m", "requestedSchema": schema}, answer)) == {
         "action": "cancel"
     }
-    assert len(shown) == 3 and "That does not fit" in shown[-1]
+    assert len(shown) == 3 and f"That does not fit: {reason}." in shown[-1]
 
 
 @pytest.mark.parametrize(

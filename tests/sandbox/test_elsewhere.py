@@ -21,6 +21,12 @@ from whet.contract.errors import ConfigError, ToolDenied, ToolError
 from whet.sandbox.backend import CommandBackend, ConfinementSettings, read_backend
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.jail import Jail
+from whet.sandbox.policy import SandboxPolicy
+from whet.sandbox.remote_sandboxes import SshJail
+from whet.sandbox.scratch import Scratch
+from whet.sandbox.setup import JailPlan
+from whet.sandbox.status import Engine
+from whet.sandbox.syncing import SyncedTree, SyncFailed
 from whet.tools.process import Process, Processes
 from whet.tools.shell import command_environment
 from whet.tools.spawn import ProcessSpec
@@ -376,3 +382,30 @@ def test_without_a_container_nothing_runs_here_instead(
     assert not confinement.command_status().holds
     with pytest.raises(ToolError, match="neither docker nor podman"):
         confinement.shell_jail(tmp_path)
+
+
+def test_a_host_that_never_answers_is_an_error_of_the_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools, workspace, scratch = tmp_path / "tools", tmp_path / "work", Scratch()
+    for folder in (tools, workspace):
+        folder.mkdir()
+    silent = tools / "ssh"
+    silent.write_text("#!/bin/sh\nexec sleep 600\n")
+    silent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    plan = JailPlan(Engine("ssh"), SandboxPolicy(workspace, tmp_path / "home"), scratch, tmp_path)
+    with closing(scratch), pytest.raises(ToolError, match="did not answer by ssh within"):
+        SshJail(plan, "box", "", connect_timeout_s=0.01).open()
+
+
+def test_a_host_that_stops_answering_leaves_the_workspace_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("a")
+    state_file = tmp_path / "state.json"
+    tree = SyncedTree(
+        tmp_path / "work", "there", state_file, (), lambda _text: ["sleep", "600"], timeout_s=0.01
+    )
+    with pytest.raises(SyncFailed, match="did not answer within"):
+        tree.push()
+    assert (tmp_path / "work" / "a.txt").read_text() == "a" and not state_file.exists()

@@ -10,7 +10,6 @@ import pytest
 
 from tests.serve.test_reading import CALL, IMAGE, SPEC, refused
 from tests.support import cancel_task, wait_for_cancel
-from whet.app.conversations.session_parts import NO_EXTRAS
 from whet.contract.errors import ToolError
 from whet.contract.events import Event, StepFinished, TextDelta, TurnEnd
 from whet.contract.messages import Message, TextPart, ToolCall, Usage, to_dict
@@ -65,9 +64,9 @@ def test_a_tool_is_read_with_what_is_left_out_of_it() -> None:
 async def test_calls_wait_for_their_results_and_those_without_one_are_told_so() -> None:
     tools, asked = ClientTools(), list[str]()
     tools.asked = asked.append
-    assert tools.extras(SESSION) is NO_EXTRAS
+    assert tools.tools_for(SESSION) == ()
     tools.offer(SESSION, [SPEC])
-    (made,) = tools.extras(SESSION).tools
+    (made,) = tools.tools_for(SESSION)
     assert (made.spec, made.toolset, made.effects, made.parallel, made.repeatable) == (
         SPEC,
         "client",

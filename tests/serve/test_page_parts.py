@@ -212,8 +212,11 @@ def test_the_window_is_drawn_as_what_was_cached_what_was_new_and_what_a_compacti
 
 def test_costs_that_nobody_knows_are_not_nothing() -> None:
     def spent(turns: int, usd: float, unpriced: int) -> str:
-        return shown.spent(Spending("all", turns, 1, 0, 1, usd, unpriced))
+        return shown.spending_cost(Spending("all", turns, 1, 0, 1, usd, unpriced))
 
-    assert shown.cost(None) == "unknown" and shown.spent(None) == "–"
+    assert shown.cost(None) == "unknown" and shown.spending_cost(None) == "–"
     assert (spent(0, 0, 0), spent(2, 0, 2), spent(3, 1.5, 1)) == ("–", "unknown", "$1.50 + unknown")
-    assert shown.price(Usage()) == "–" and shown.price(Usage(total_tokens=9, cost_usd=None)) == "unknown"
+    assert (
+        shown.usage_cost(Usage()) == "–"
+        and shown.usage_cost(Usage(total_tokens=9, cost_usd=None)) == "unknown"
+    )

@@ -47,13 +47,13 @@ def test_costs_have_four_places_where_they_are_small(usd: float | None, written:
 
 def test_what_was_spent_says_what_is_not_known() -> None:
     def spent(turns: int, cost_usd: float, unpriced: int) -> str:
-        return shown.spent(Spending("day", turns, 9, 0, 9, cost_usd, unpriced))
+        return shown.spending_cost(Spending("day", turns, 9, 0, 9, cost_usd, unpriced))
 
-    assert shown.spent(None) == spent(0, 0, 0) == "–"
+    assert shown.spending_cost(None) == spent(0, 0, 0) == "–"
     assert spent(2, 1.0, 0) == "$1.00" and spent(2, 1.0, 1) == "$1.00 + unknown"
     assert spent(2, 0, 2) == "unknown"
-    assert shown.price(Usage()) == "–" and shown.price(Usage(cost_usd=0.5)) == "$0.50"
-    assert shown.price(Usage(total_tokens=9, cost_usd=None)) == "unknown"
+    assert shown.usage_cost(Usage()) == "–" and shown.usage_cost(Usage(cost_usd=0.5)) == "$0.50"
+    assert shown.usage_cost(Usage(total_tokens=9, cost_usd=None)) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,10 @@ def test_times_that_are_none_and_times_by_the_minute() -> None:
     assert shown.moment("2026-11-21T09:05") == "2026-11-21 09:05"
     assert shown.moment("2026-11-21") == "2026-11-21"
     assert shown.clock_time(int(NOW.timestamp() * 1000) + 61_000) == "09:01:01"
-    assert shown.percent(0.256) == "26%" and shown.points(Interval(-0.1, -0.25, 0.05)) == "-10 (-25 to +5)"
+    assert (
+        shown.percent(0.256) == "26%"
+        and shown.difference_with_interval(Interval(-0.1, -0.25, 0.05)) == "-10 (-25 to +5)"
+    )
 
 
 def test_a_line_is_cut_at_its_limit() -> None:
@@ -108,7 +111,7 @@ def test_a_line_is_cut_at_its_limit() -> None:
 
 
 def test_a_share_is_written_with_its_range_and_a_text_cut_with_hidden_characters_spelled_out() -> None:
-    assert shown.share_of(Interval(0.5, 0.25, 0.75)) == "50% (25% to 75%)"
+    assert shown.rate_with_interval(Interval(0.5, 0.25, 0.75)) == "50% (25% to 75%)"
     assert shown.text("a\u202eb") == "a<U+202E>b" and len(shown.text("x" * 30_000)) < 20_100
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support import InLoop
 from tests.team.cluster import Cluster, shared
 from whet.app.build import App
-from whet.app.conversations.hosted import Receipt, SessionHost
+from whet.app.conversations.hosted import SessionHost, TurnWrites
 from whet.app.conversations.people import PersonRouter
 from whet.clock import SystemClock
 from whet.config.paths import Home
@@ -208,7 +208,7 @@ async def test_a_turn_is_followed_to_its_end_with_what_is_stored_beside_it(there
         noted.append(what)
         return ()
 
-    receipt = Receipt(
+    writes = TurnWrites(
         lambda db: note("stored"),
         lambda record, reason, text: lambda db: note((record, reason, text)),
         lambda: noted.append("begun"),
@@ -220,7 +220,7 @@ async def test_a_turn_is_followed_to_its_end_with_what_is_stored_beside_it(there
         heard.append(event)
         news.set()
 
-    following = asyncio.create_task(there.turns.run(session_id, TurnInput("x", receipt=receipt), hear))
+    following = asyncio.create_task(there.turns.run(session_id, TurnInput("x", writes=writes), hear))
     await until(lambda: bool(there.states(session_id)))
     taken = there.worker.take()
     await there.worker.tell(taken, TextDelta("a"), None, Notice("b"))

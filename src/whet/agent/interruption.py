@@ -129,14 +129,14 @@ async def finish_or_undo(work: Awaitable[T], undo: Callable[[T], Awaitable[objec
         raise
 
 
-async def write_then(write: Awaitable[T], late: Callable[[], Awaitable[object]]) -> T:
-    """Wait for a write, which continues if its waiter is cancelled; then run `late` and raise the
-    cancellation.
+async def write_uncancelled(write: Awaitable[T], finish: Callable[[], Awaitable[object]]) -> T:
+    """Wait for a write. If this task is cancelled meanwhile, run `finish`, then raise the cancellation.
 
-    Without a cancellation this costs nothing, whereas `finish_shielded` creates a task.
+    The write itself continues when its waiter is cancelled. Costs nothing without a cancellation, whereas
+    `finish_shielded` creates a task.
     """
     try:
         return await write
     except asyncio.CancelledError:
-        await finish_shielded(late())
+        await finish_shielded(finish())
         raise

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from whet.agent.dispatch import dispatch
-from whet.agent.interruption import Pause, TurnClock, finish_or_undo, finish_shielded, write_then
+from whet.agent.interruption import Pause, TurnClock, finish_or_undo, finish_shielded, write_uncancelled
 from whet.agent.model_call import ask_model, keep_reply
-from whet.agent.session import InboxEntry, Session, finish_observers
+from whet.agent.session import InboxEntry, Session, add_stored_effects, notify_observers
 from whet.contract.errors import (
     BudgetReached,
     ConfigError,
@@ -24,7 +24,7 @@ from whet.contract.errors import (
 )
 from whet.contract.events import Emit, EndReason, ReviewQueued, TurnEnd
 from whet.contract.messages import Message
-from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
+from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.transcript import TurnRecord
 
 
@@ -33,18 +33,18 @@ async def run_turn(
     incoming: Message | None,
     emit: Emit,
     *,
-    receipt: AtEnd = queue_nothing,
+    on_stored: TransactionWork = queue_nothing,
     around: Pause = nullcontext,
     is_fresh: bool = False,
 ) -> TurnEnd:
     """Run one turn to its end and return its end marker, which is stored.
 
     `incoming` None resumes an unfinished turn, or raises NotFound; else it joins that turn, and calls that
-    had not begun are not run. `receipt` runs in its transaction. `around` pauses the parent turn's clock.
+    had not begun are not run. `on_stored` runs in its transaction. `around` pauses the parent turn's clock.
     `is_fresh`: the session was read just now.
     """
     started_s = session.clock.monotonic_s()
-    async with session.inbox.recovered(incoming, receipt, session.log, is_fresh=is_fresh) as first:
+    async with session.inbox.first_entry(incoming, on_stored, session.log, is_fresh=is_fresh) as first:
         turn = await _begin(session, first, emit)
     reason: EndReason = "crashed"  # the reason if a bug ends the turn
     error: WhetError | None = None
@@ -80,7 +80,8 @@ async def run_turn(
         hint=error.hint if error else "",
         is_overflow=isinstance(error, ContextOverflow),
     )
-    end = await finish_observers(session, turn, end, emit)
+    await notify_observers(session, end, emit)
+    end = await add_stored_effects(session, turn, end)
     for job in queued:
         emit(ReviewQueued(job.job_id, job.kinds))
     emit(end)
@@ -106,17 +107,17 @@ async def _begin(session: Session, incoming: InboxEntry | None, emit: Emit) -> T
         message = await observer.before(session, message)
     begun: list[TurnRecord] = []
 
-    async def end_begun() -> None:
+    async def finish() -> None:
         await session.log.drain()
         for turn in begun:
             await end(turn)
 
-    return await write_then(session.log.begin_turn(message, incoming.receipt, begun.append), end_begun)
+    return await write_uncancelled(session.log.begin_turn(message, incoming.on_stored, begun.append), finish)
 
 
 async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnClock) -> EndReason:
     budget = turn.steps + session.limits.steps
-    if turn.steps and session.inbox.has_words:
+    if turn.steps and session.inbox.has_typed_message:
         from whet.agent.cut_calls import close_old_calls  # noqa: PLC0415 - only after a crash
 
         await close_old_calls(session, turn, emit)
@@ -135,7 +136,7 @@ async def _steps(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCloc
 async def _read_inbox(session: Session, turn: TurnRecord, emit: Emit) -> None:
     while session.inbox:
         entry = session.inbox.take()  # before the write, which a cancel does not undo
-        await session.log.append_user(turn, entry.message, entry.receipt)
+        await session.log.append_user(turn, entry.message, entry.on_stored)
         emit(entry.event)
 
 

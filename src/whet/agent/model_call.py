@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from whet.agent.interruption import finish_shielded, write_then
+from whet.agent.interruption import finish_shielded, write_uncancelled
 from whet.agent.rambling import AnswerGuard
 from whet.agent.request_search import ProbeTaken, RequestSearch
 from whet.agent.session import Session
@@ -26,10 +26,11 @@ from whet.store.transcript import TurnRecord
 
 
 async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelReply:
-    """Return the model's reply to the transcript; nothing is stored, unless the stream is cut.
+    """Return the model's reply to the transcript. The caller stores it.
 
-    After a refusal another list is sent, as often as there is one to try. Raises ProviderError; text that a
-    person was shown before a cut or a cancel is stored first.
+    If the server refuses the messages, the request is sent again without those that may be at fault, while
+    there are some to leave out. Raises ProviderError; text that was shown before a cut or cancel is stored
+    first.
     """
     steps = turn.steps
     view = await session.context.view(session.log.messages, emit)
@@ -37,27 +38,27 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
     while True:
         try:
             sent = view if search.created is None else search.created.view
-            reply = await _ask_for_words(session, turn, sent, search, emit)
+            reply = await _ask_again_if_empty(session, turn, sent, search, emit)
             break
         except ProbeTaken as probe:
             turn.usage += probe.usage or estimate_cut_usage(session, 0)
             await search.get().check_whole()
         except ProviderError as failure:
-            # A part of the answer is stored, or there is no other list.
+            # A part of the answer is stored, or there is nothing left to leave out.
             if turn.steps != steps or not await search.get().change(failure):
                 raise
     if search.created is not None:
         await search.created.settle()
     await session.context.answered(emit)
-    return _with_plain_calls(session, reply)
+    return _correct_calls(session, reply)
 
 
-async def _ask_for_words(
+async def _ask_again_if_empty(
     session: Session, turn: TurnRecord, view: Sequence[Message], search: LatePart[RequestSearch], emit: Emit
 ) -> ModelReply:
-    """Return the reply to the request; if it has neither words nor calls, ask once more."""
+    """Return the reply to the request; if it is empty, ask once more."""
     reply = await _stream(session, turn, view, search, emit)
-    if _has_words(reply) or reply.stop != "end":
+    if not _is_empty(reply) or reply.stop != "end":
         return reply
     turn.usage += reply.usage
     doing = "thought and said" if reply.message.reasoning.strip() else "said"
@@ -67,8 +68,9 @@ async def _ask_for_words(
     return msgspec.structs.replace(again, notices=notices, warnings=warnings)
 
 
-def _has_words(reply: ModelReply) -> bool:
-    return bool(reply.message.text.strip() or reply.message.tool_calls)
+def _is_empty(reply: ModelReply) -> bool:
+    """Return whether a reply has neither text nor tool calls."""
+    return not (reply.message.text.strip() or reply.message.tool_calls)
 
 
 def _what_is_missing(reply: ModelReply) -> str:
@@ -76,15 +78,15 @@ def _what_is_missing(reply: ModelReply) -> str:
     if reply.stop == "length":
         cut = "the answer was cut at the model's output limit"
         hint = ", before its first word; say: go on, or raise model.max_output_tokens"
-        return cut if _has_words(reply) else cut + hint
-    if _has_words(reply):
+        return cut + hint if _is_empty(reply) else cut
+    if not _is_empty(reply):
         return ""
     thought = "only thought" if reply.message.reasoning.strip() else "ended its turn"
     return f"the model {thought} and gave no answer; say: go on"
 
 
-def _with_plain_calls(session: Session, reply: ModelReply) -> ModelReply:
-    """Return the reply with its calls as they were meant, if a model wrote them nearly right."""
+def _correct_calls(session: Session, reply: ModelReply) -> ModelReply:
+    """Return the reply with calls corrected whose name or arguments the model wrote nearly right."""
     calls = reply.message.tool_calls
     tools = session.tools
     if all(
@@ -113,12 +115,12 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
             emit(Notice(missing, must_show=True))
         emit(StepFinished(turn.steps, reply.usage))
 
-    async def tell_late() -> None:
+    async def finish() -> None:
         await session.log.drain()
         if turn.steps > steps:
             tell()
 
-    await write_then(session.log.append_reply(turn, reply.message, reply.usage, reply.model), tell_late)
+    await write_uncancelled(session.log.append_reply(turn, reply.message, reply.usage, reply.model), finish)
     tell()
 
 

@@ -23,7 +23,7 @@ from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Buffers, Tool
 from whet.late import LatePart
 from whet.store import turns
-from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
+from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.transcript import Transcript, TurnRecord
 from whet.store.turns import AcceptedMessage
 
@@ -38,11 +38,14 @@ class TurnLimits(msgspec.Struct, frozen=True):
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
-    """A queued message. `receipt` adds work to the transaction that stores it, `notice` is shown to people
-    instead of the message if no person typed it, and `row` is its number if it is an accepted message."""
+    """A queued message.
+
+    `on_stored` is extra work for the transaction that stores it. `notice` is shown to people in place of a
+    message that no person typed. `row` is the message's number if it is an accepted message, else 0.
+    """
 
     message: Message
-    receipt: AtEnd = queue_nothing
+    on_stored: TransactionWork = queue_nothing
     notice: str = ""
     row: int = 0
 
@@ -63,39 +66,43 @@ def no_arrival() -> InboxEntry | None:
 
 
 class Inbox:
-    """The messages for a running turn, which reads them before its next step. `arrival` returns the next
-    entry that another component keeps until it is stored here, or None."""
+    """The messages for a running turn, which reads them before its next step.
 
-    def __init__(self, arrival: Callable[[], InboxEntry | None] = no_arrival) -> None:
+    `next_arrival` returns an entry from outside the inbox, such as a helper's result, or None. It returns the
+    same entry until the transcript has stored it.
+    """
+
+    def __init__(self, next_arrival: Callable[[], InboxEntry | None] = no_arrival) -> None:
         self._waiting: deque[InboxEntry] = deque()
-        self._arrival = arrival
+        self._next_arrival = next_arrival
 
     def __bool__(self) -> bool:
         """Return whether any message is queued."""
-        return bool(self._waiting) or self._arrival() is not None
+        return bool(self._waiting) or self._next_arrival() is not None
 
     @property
-    def has_words(self) -> bool:
-        """Return whether a message waits that is not a result of the session's own helpers."""
+    def has_typed_message(self) -> bool:
+        """Return whether a message that a person typed is queued."""
         return any(not entry.notice for entry in self._waiting)
 
-    def put(self, message: Message, receipt: AtEnd = queue_nothing) -> None:
+    def put(self, message: Message, on_stored: TransactionWork = queue_nothing) -> None:
         """Queue a message behind all others."""
-        self.add(InboxEntry(message, receipt))
+        self.add(InboxEntry(message, on_stored))
 
     def add(self, entry: InboxEntry) -> None:
         """Queue an entry behind all others."""
         self._waiting.append(entry)
 
     @asynccontextmanager
-    async def recovered(
-        self, message: Message | None, receipt: AtEnd, log: Transcript, *, is_fresh: bool
+    async def first_entry(
+        self, message: Message | None, on_stored: TransactionWork, log: Transcript, *, is_fresh: bool
     ) -> AsyncGenerator[InboxEntry | None]:
-        """Provide the entry that a turn begins with: the oldest message that an ended process had accepted,
-        or else `message`. The others are queued in their order, `message` last, unless the turn can't begin.
-        The session is read again, unless it `is_fresh`.
+        """Provide the entry that begins a turn; if the turn can't begin, `message` is not queued.
+
+        Messages that an ended process had accepted come first, then `message`, then what already waits. Reads
+        the session from the store, unless the caller has just done so (`is_fresh`).
         """
-        incoming = None if message is None else InboxEntry(message, receipt)
+        incoming = None if message is None else InboxEntry(message, on_stored)
         try:
             queued_ids = {entry.row for entry in self._waiting if entry.row and not is_fresh}
             if not is_fresh:
@@ -108,7 +115,10 @@ class Inbox:
     def _recover(
         self, incoming: InboxEntry | None, rows: Sequence[AcceptedMessage], queued_ids: set[int]
     ) -> InboxEntry | None:
-        """`queued_ids` are the accepted messages that were queued before `rows` were read."""
+        """Remove and return the entry that begins the turn; queue the other left messages before the rest.
+
+        Drops the entries in `queued_ids` that are no longer in `rows`: another process has stored them.
+        """
         removed_ids = queued_ids - {row.id for row in rows}
         known_ids = {entry.row for entry in self._waiting}
         left = [
@@ -127,7 +137,7 @@ class Inbox:
 
     def take(self) -> InboxEntry:
         """Remove and return the oldest entry. Raises IndexError if the inbox is empty."""
-        if not self._waiting and (arrived := self._arrival()) is not None:
+        if not self._waiting and (arrived := self._next_arrival()) is not None:
             return arrived
         return self._waiting.popleft()
 
@@ -159,7 +169,7 @@ class TurnObserver:
         """Return the message that begins a turn as it will be stored, unchanged or extended."""
         return message
 
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         """Return the work that joins the transaction ending the turn; it can store rows and queue jobs."""
         return queue_nothing
 
@@ -186,43 +196,38 @@ class TurnObserver:
 
 
 class LateObserver(TurnObserver):
-    """An observer that is created once there is something for it to see: an earlier message, a call, or a
-    turn's end; with `only_calls` the end of a turn with calls. The first request of a new session does not
-    wait for it."""
+    """Creates an observer when there is first something for it to see, so that a first request need not wait.
 
-    def __init__(self, create: Callable[[], TurnObserver], *, only_calls: bool = False) -> None:
+    That is a session with earlier messages, a call, or the end of a turn. With `only_tests` a turn's end
+    counts only if a call may have run tests.
+    """
+
+    def __init__(self, create: Callable[[], TurnObserver], *, only_tests: bool = False) -> None:
         self._part = LatePart(create)
-        self._only_calls = only_calls
+        self._only_tests = only_tests
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Pass the message of a session that has others already."""
         return await self._part.get().before(session, message) if session.log.messages else message
 
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        """Return the observer's work."""
-        if self._part.created is None and self._only_calls and not turn.may_have_tests:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
+        if self._part.created is None and self._only_tests and not turn.may_have_tests:
             return queue_nothing
         return await self._part.get().at_end(session, turn, reason)
 
     def expect_calls(self, session: Session, tools: Sequence[Tool]) -> None:
-        """Pass the tools on."""
         self._part.get().expect_calls(session, tools)
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
-        """Return the observer's token."""
         return await self._part.get().before_calls(session, step, emit)
 
     async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
-        """Pass the token on."""
         await self._part.get().after_calls(session, token, emit)
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
-        """Pass the end on."""
         if self._part.created is not None:
             await self._part.created.after_turn(session, end)
 
     def take_notices(self) -> Sequence[str]:
-        """Pass the notices on."""
         return () if self._part.created is None else self._part.created.take_notices()
 
 
@@ -236,10 +241,10 @@ class StoppedCall(msgspec.Struct, frozen=True):
 class Session(msgspec.Struct, frozen=True):
     """An open conversation.
 
-    `note` returns the text added to a person's message when it is created (time, folder), `text_note` one
-    on the message's own text (or an empty string), `observers` take
-    part in its turns in this order, and `buffers` are the unsaved files of the person's editor. `stopped`
-    holds the calls of the running turn that were stopped, by their ids.
+    `note` returns the text that is added to each message of the person (time, folder); `text_note` returns
+    one that depends on the message, or an empty string. `observers` take part in turns in this order.
+    `buffers` are the unsaved files of the person's editor. `stopped` holds the running turn's stopped calls
+    by id.
     """
 
     log: Transcript
@@ -283,7 +288,7 @@ class Session(msgspec.Struct, frozen=True):
         """Return a user message with the session's note."""
         return user_message(text, images, "\n".join(filter(None, (self.note(), self.text_note(text)))))
 
-    async def at_end(self, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         """Combine the work of all observers for the transaction that ends a turn, in their order."""
         works = [await observer.at_end(self, turn, reason) for observer in self.observers]
 
@@ -308,7 +313,7 @@ def user_message(text: str, images: Sequence[ImagePart] = (), note: str = "") ->
 
 def shell_folder(log: Transcript) -> str:
     """Return the folder, relative to the workspace, in which the next command starts; "" is the workspace
-    itself."""
+    itself. A folder that was read is kept in `log.live` for the next call."""
     if not log.messages:
         return ""
     from whet.store import facts  # noqa: PLC0415 - not needed before the first message
@@ -317,13 +322,18 @@ def shell_folder(log: Transcript) -> str:
     previous = live.shell or facts.ShellFolder()
     through = live.step.seq if live.step else live.next_seq
     has_results = live.step is not None and live.step.results
-    if live.is_shell_current or (live.open_turn is not None and not has_results):  # memory is as stored
+    # Nothing is unsaved, so the stored rows needn't be read if there were no calls since.
+    if live.is_shell_current or (live.open_turn is not None and not has_results):
         if live.epoch == 0 and all(message.role != "tool" for message in log.messages):
             return ""
         if previous.covers(live.epoch, through):
             return previous.folder
-    db = log.writer.db
-    live.shell = db.read_now(lambda c: facts.select_shell_folder(c, live.key, previous, through)())
+
+    def read(connection: apsw.Connection) -> facts.ShellFolder:
+        read_row = facts.select_shell_folder(connection, live.key, previous, through)
+        return read_row()
+
+    live.shell = log.writer.db.read_now(read)
     return live.shell.folder
 
 
@@ -335,13 +345,16 @@ def receipt_of(session: Session, turn: int) -> TurnReceipt | None:
     return session.log.writer.db.read_now(lambda connection: facts.build_receipt(connection, key, turn))
 
 
-async def finish_observers(session: Session, turn: TurnRecord, end: TurnEnd, emit: Emit) -> TurnEnd:
-    """Show the end to all observers, emit their notices, and return the end with its stored receipt and its
-    helpers' usage."""
+async def notify_observers(session: Session, end: TurnEnd, emit: Emit) -> None:
+    """Show a turn's end to all observers, and emit their notices."""
     for observer in session.observers:
         await observer.after_turn(session, end)
         for line in observer.take_notices():
             emit(Notice(line, must_show=True))
+
+
+async def add_stored_effects(session: Session, turn: TurnRecord, end: TurnEnd) -> TurnEnd:
+    """Return a turn's end with the receipt of its calls and the usage of its helpers, as they are stored."""
     if not turn.tool_calls:
         return end
     from whet.store import facts, helper_rows  # noqa: PLC0415 - only after a turn with calls
@@ -349,9 +362,9 @@ async def finish_observers(session: Session, turn: TurnRecord, end: TurnEnd, emi
     log = session.log
 
     def look(connection: apsw.Connection) -> tuple[TurnReceipt | None, Usage]:
-        usage = helper_rows.select_usage(connection, session.id, turn.number)
+        read_usage = helper_rows.select_usage(connection, session.id, turn.number)
         receipt = facts.build_receipt(connection, log.live.key, turn.number)
-        return receipt, usage()
+        return receipt, read_usage()  # both queries were sent before, in one round trip to a server
 
-    receipt, helpers = await log.writer.db.look(look)
-    return msgspec.structs.replace(end, receipt=receipt, usage=end.usage + helpers)
+    receipt, usage = await log.writer.db.look(look)
+    return msgspec.structs.replace(end, receipt=receipt, usage=end.usage + usage)

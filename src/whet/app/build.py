@@ -102,7 +102,7 @@ class App:
         """Stop the reviews of this process, and start a detached worker for those that are due, or have
         `start_worker` do so. Never raises."""
         if self.services.reviews.created is not None or self._may_have_due_review():
-            await self.reviews.leave(start_worker)
+            await self.reviews.stop_and_hand_over(start_worker)
 
     def _may_have_due_review(self) -> bool:
         from whet.store import reviews  # noqa: PLC0415 - the first answer comes before them

@@ -43,7 +43,7 @@ def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **
         async with aclosing(await start_app(options, settings, NobodyPresent())) as app:
             app.sessions.helper_listeners.append(_announce_end)
             rows = await task_runs.run_tasks(app.sessions, tasks, f"run {file.name}", again=again)
-            views = await app.database.read(lambda db: task_runs.views_by_name(db, rows))
+            views = await app.database.read(lambda db: task_runs.views_by_name(db, rows[0].parent))
             return [(row, views[row.name]) for row in rows]
 
     try:

@@ -214,7 +214,7 @@ class EditorSessions:
         if self._program is not None:
             await self._program.hosted.aclose()
             await asyncio.gather(*(open_session.aclose() for open_session in self._open.values()))
-            await self._program.hosted.services.reviews.get().leave()
+            await self._program.hosted.services.reviews.get().stop_and_hand_over()
             await self._program.close()
 
 

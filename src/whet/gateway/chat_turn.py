@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import apsw
 
-from whet.app.conversations.hosted import Receipt, no_begin
+from whet.app.conversations.hosted import TurnWrites, no_begin
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.events import ConfirmationAsked, EndReason, Event, Notice, show_nothing
 from whet.contract.messages import ImagePart
@@ -20,7 +20,7 @@ from whet.gateway.router import ChatUser
 from whet.log import mask
 from whet.store import chats, lesson_counts
 from whet.store.chats import InRow
-from whet.store.jobs import AtEnd, QueuedJob
+from whet.store.jobs import QueuedJob, TransactionWork
 from whet.store.transcript import TurnRecord
 
 log: logging.Logger = logging.getLogger("whet.gateway")
@@ -89,10 +89,10 @@ class ChatTurn:
                 waits.append(asyncio.create_task(record.say(mask(f"⏳ {event.text}"))))
             draft.handle_event(event)
 
-        receipt = _make_receipt(record, self._row, begun=self._begin, news_profile=profile, notices=notices)
+        writes = _make_writes(record, self._row, begun=self._begin, news_profile=profile, notices=notices)
         try:
             await record.parts.hosted.submit(
-                session_id, text, images, emit=emit, person=chat_person, receipt=receipt
+                session_id, text, images, emit=emit, person=chat_person, writes=writes
             )
         finally:
             await asyncio.gather(*waits, return_exceptions=True)
@@ -106,12 +106,12 @@ async def steer(record: ConversationRows, row: InRow, text: str, images: Sequenc
     """Add a message to the running turn. If that turn has just answered, the answer is sent before the turn
     continues."""
     hosted, session_id = record.parts.hosted, record.chat.session_id
-    receipt = _make_receipt(record, row, steered=session_id)
+    writes = _make_writes(record, row, steered=session_id)
     # the running turn's own listener shows its events
-    await hosted.submit(session_id, text, images, emit=show_nothing, busy="steer", receipt=receipt)
+    await hosted.submit(session_id, text, images, emit=show_nothing, busy="steer", writes=writes)
 
 
-def _make_receipt(
+def _make_writes(
     record: ConversationRows,
     row: InRow | None,
     *,
@@ -119,7 +119,7 @@ def _make_receipt(
     begun: Callable[[], None] = no_begin,
     news_profile: str | None = None,
     notices: Sequence[str] = (),
-) -> Receipt:
+) -> TurnWrites:
     """Return the work that stores what became of a message.
 
     `steered` is the session whose running turn the message joins, `news_profile` the person whose news are
@@ -137,7 +137,7 @@ def _make_receipt(
                 record.queue_answer(connection, last.text, now_ms)
         return ()
 
-    def at_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
+    def at_end(turn: TurnRecord, reason: EndReason, text: str) -> TransactionWork:
         now_ms = record.parts.clock.unix_ms()
 
         def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
@@ -149,7 +149,7 @@ def _make_receipt(
 
         return work
 
-    return Receipt(store_begin, at_end, begun)
+    return TurnWrites(store_begin, at_end, begun)
 
 
 def answer_text(turn: TurnRecord, reason: EndReason, text: str) -> str:

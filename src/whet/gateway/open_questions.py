@@ -119,6 +119,12 @@ class _Question:
         """Return whether a text is exactly one of the answers that the question shows."""
         return not read_line(text, self.options).words
 
+    def may_take(self, chat_id: int, text: str, *, may_approve: bool) -> bool:
+        """Return whether a message that names no question can be the answer to this one."""
+        if self.chat_id != chat_id:
+            return may_approve and not self.open_ended and self.is_option(text)
+        return (self.open_ended or may_approve) and (not self.needs_name or self.is_option(text))
+
     def note_posted(self, messages: Sequence[int]) -> None:
         """Note that the question is posted, as these messages."""
         self._messages = messages
@@ -250,19 +256,14 @@ class ChatQuestions:
         candidates = [
             question
             for question in open_questions
-            if (
-                question.open_ended or may_approve
-                if question.chat_id == chat_id
-                else may_approve and question.is_option(text)
-            )
-            and (question.chat_id == chat_id or not question.open_ended)
-            and (not question.needs_name or question.is_option(text))
+            if question.may_take(chat_id, text, may_approve=may_approve)
         ]
+        # A question that needs its name makes the others ambiguous, but is never answered without it.
         if all(question.needs_name for question in candidates):
             return None
         if len(candidates) > 1:
             return ChatReply(_choice_text(candidates))
-        if candidates and candidates[0].can_be_answered_by(ref):
+        if candidates[0].can_be_answered_by(ref):
             return _answer_in_words(candidates[0], text, stop)
         return None
 
@@ -327,7 +328,8 @@ def _settle(question: _Question, mark: str, words: str) -> str:
     if refusal := question.refusal(mark):
         return refusal
     question.reason = words
-    if not question.decision.done():  # its turn was cancelled with this answer
+    # `stop` may have cancelled the turn, and the question with it.
+    if not question.decision.done():
         question.decision.set_result(question.answer_by_mark[mark])
     return f"{DECISIONS[mark]}: {question.summary}" if question.summary else f"{DECISIONS[mark]}."
 

@@ -63,38 +63,35 @@ async def queue_goal(
 
 
 async def find_goal(services: Services, name: str) -> tuple[str, GoalReport | None]:
-    """Return a goal's id and report, by the goal's own id or the id of its job. The report is None while the
-    goal waits for a worker.
+    """Return the id of a goal's job (or `name`, if it has none) and its report, None until a worker has it.
 
-    An empty name means the goal that was handed over last if it still waits, else the goal that began
-    last. Raises NotFound, also for a job that ended before its goal began.
+    `name` is the id of the goal or of its job. An empty one means the last goal handed over if it still
+    waits, else the goal that began last. Raises NotFound, also if the job ended before its goal began.
     """
 
     def read(connection: apsw.Connection) -> tuple[str, GoalReport | None]:
-        schedule = schedules.get(connection, name) if name else schedules.last_goal(connection)
-        run = (
-            next(iter(schedules.list_runs(connection, schedule.id, 1)), None)
-            if schedule is not None
-            else None
-        )
-        goal = (
-            goals.find_last_goal(connection, run.session_id) if run is not None and run.session_id else None
-        )
-        waits = goal is None and not (run is not None and run.finished)
-        if schedule is None or not (name or waits):
+        job = schedules.get(connection, name) if name else schedules.last_goal(connection)
+        if job is None:
             return name, report(connection, goals.get(connection, name))
-        if goal is None and not waits and run is not None:
-            raise NotFound(f"{schedule.name} ended before it began: {run.note or run.result}")
-        return schedule.id, None if goal is None else report(connection, goal)
+        run = next(iter(schedules.list_runs(connection, job.id, 1)), None)
+        goal = goals.find_last_goal(connection, run.session_id) if run and run.session_id else None
+        has_ended = run is not None and bool(run.finished)
+        if not name and (goal is not None or has_ended):
+            return name, report(connection, goals.get(connection, name))
+        if goal is not None:
+            return job.id, report(connection, goal)
+        if run is not None and has_ended:
+            raise NotFound(f"{job.name} ended before it began: {run.note or run.result}")
+        return job.id, None
 
     return await services.database.read(read)
 
 
 async def stop_goal(services: Services, name: str) -> GoalReport | None:
     """Cancel a goal; one that still waits for a worker is removed, with None returned. Raises NotFound."""
-    number, goal_report = await find_goal(services, name)
+    job_id, goal_report = await find_goal(services, name)
     if goal_report is None:
-        await services.database.write(lambda db: schedules.remove(db, number))
+        await services.database.write(lambda db: schedules.remove(db, job_id))
         return None
     at, goal = iso(services.clock.now()), goal_report.goal
     ended = await services.database.write(

@@ -12,7 +12,7 @@ from whet.config.permission_settings import FIRST_CHECK_S
 from whet.contract.changes import TextChange
 from whet.contract.errors import ToolError
 from whet.lsp.errors import CodeError, FileErrors, describe_new, find_new
-from whet.lsp.project import MAX_FILE_BYTES, ProjectFiles
+from whet.lsp.project import MAX_FILE_BYTES, ChangeKind, ProjectFiles
 from whet.lsp.server import LanguageServer
 
 log: logging.Logger = logging.getLogger("whet.lsp")
@@ -38,10 +38,10 @@ class EditChecks:
         server = self.server
         await server.connect()
         changes = await asyncio.to_thread(self.files.list_changes)
-        changes = {path: is_new for path, is_new in changes.items() if path not in skipped}
+        changes = {path: kind for path, kind in changes.items() if path not in skipped}
         for path in [path for path in server.reports.files if path in changes]:
             text = await asyncio.to_thread(self.files.read, path)
-            await (server.hide(path) if text is None else server.show(path, text))
+            await self._show_or_hide(path, text)
         if changes:
             await server.note_saved(changes)
 
@@ -53,8 +53,14 @@ class EditChecks:
             await self.server.show(path, text)
         return text
 
+    async def _show_or_hide(self, path: Path, text: str | None) -> None:
+        if text is None:
+            await self.server.hide(path)
+        else:
+            await self.server.show(path, text)
+
     async def check(self, changes: Sequence[TextChange], within_s: float) -> str:
-        """Return the lines on the errors that an edit brought, or on why it was not checked; usually empty.
+        """Return a report of the errors that an edit introduced, or of why it was not checked; usually empty.
         Raises only CancelledError."""
         name = self.server.found.name
         within_s = within_s if self.server.has_checked else max(within_s, FIRST_CHECK_S)
@@ -63,13 +69,13 @@ class EditChecks:
             async with self.server.lock:
                 lines = await self._check(edits, within_s) if edits else ""
         except ToolError as error:
-            return self._describe_failure(error.message)
+            return self._report_failure(error.message)
         except Exception:  # the edit was made, so its result must not be lost
             log.exception("checking an edit failed")
-            return self._describe_failure(f"{name} sent what can't be read")
+            return self._report_failure(f"{name} sent what can't be read")
         if lines is None:
             self._unsure = {*self._known, *edits}
-            return self._describe_failure(f"{name} did not answer in time; a later edit has its errors")
+            return self._report_failure(f"{name} did not answer in time; its errors come with a later edit")
         self._failure = ""
         return lines
 
@@ -94,15 +100,13 @@ class EditChecks:
             return None
         self._remember(before, {path for path, change in edits.items() if change.old is None})
         for path, change in edits.items():
-            await (server.hide(path) if change.new is None else server.show(path, change.new))
-        await server.note_saved(
-            {path: None if change.new is None else change.old is None for path, change in edits.items()}
-        )
+            await self._show_or_hide(path, change.new)
+        await server.note_saved({path: _kind_of(change) for path, change in edits.items()})
         after = await server.find_errors(list(server.reports.files), left_s())
         if after is None:
             return None
         self._unsure = {path for path in edits if not server.reports.is_reported(path)}
-        return self._describe_new(after)
+        return self._report_new(after)
 
     def _remember(self, reports: Reports, created: Collection[Path]) -> None:
         """Store the errors before an edit as known, except for files of an edit that was never checked."""
@@ -111,8 +115,8 @@ class EditChecks:
                 self._known[path] = self._with_text(path, errors)
         self._known |= {path: FileErrors() for path in created}
 
-    def _describe_new(self, reports: Reports) -> str:
-        """Describe the errors that are not known yet, and store all as known."""
+    def _report_new(self, reports: Reports) -> str:
+        """Return a report of the errors that were not known yet; all are known from now on."""
         new: dict[Path, FileErrors] = {}
         for path, errors in reports.items():
             after = self._with_text(path, errors)
@@ -122,8 +126,8 @@ class EditChecks:
                 new[path] = FileErrors(fresh, after.text)
         return describe_new(self.server.found.name, new, self.server.root)
 
-    def _describe_failure(self, reason: str) -> str:
-        """Return the line on a failure, or an empty string if the last check failed for the same reason."""
+    def _report_failure(self, reason: str) -> str:
+        """Return the line on a failure, or an empty string if it repeats the last one."""
         if reason == self._failure:
             return ""
         self._failure = reason
@@ -132,6 +136,12 @@ class EditChecks:
     def _with_text(self, path: Path, errors: Sequence[CodeError]) -> FileErrors:
         file = self.server.reports.files.get(path)
         return FileErrors(errors, file.text if file is not None else "")
+
+
+def _kind_of(change: TextChange) -> ChangeKind:
+    if change.new is None:
+        return ChangeKind.DELETED
+    return ChangeKind.CREATED if change.old is None else ChangeKind.CHANGED
 
 
 def _is_small(change: TextChange) -> bool:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from enum import IntEnum
 from pathlib import Path
 
 from whet.beneath import open_beneath
@@ -20,6 +21,14 @@ _MAX_SEARCHED_CHARS = 20_000_000
 MAX_FILE_BYTES = 1_000_000
 
 
+class ChangeKind(IntEnum):
+    """How a file on disk changed, with the numbers of the language server protocol."""
+
+    CREATED = 1
+    CHANGED = 2
+    DELETED = 3
+
+
 class ProjectFiles:
     """The files of `root` with the endings of a language, and configuration files. Symlinks are ignored.
     `is_closed` says whether a deny rule closes a path. Methods block; call one at a time, on a thread."""
@@ -31,16 +40,15 @@ class ProjectFiles:
         self._is_closed = is_closed
         self._states: dict[str, tuple[int, int]] | None = None
 
-    def list_changes(self) -> dict[Path, bool | None]:
-        """Return the files that were created (True), changed (False) or deleted (None) since the last call;
-        the first call returns none."""
+    def list_changes(self) -> dict[Path, ChangeKind]:
+        """Return the files that changed since the last call; the first call returns none."""
         old, self._states = self._states, dict(self._scan())
         if old is None:
             return {}
-        changes: dict[Path, bool | None] = {Path(name): None for name in old.keys() - self._states.keys()}
+        changes = {Path(name): ChangeKind.DELETED for name in old.keys() - self._states.keys()}
         for name, state in self._states.items():
             if old.get(name) != state:
-                changes[Path(name)] = name not in old
+                changes[Path(name)] = ChangeKind.CHANGED if name in old else ChangeKind.CREATED
         return changes
 
     def read(self, path: Path) -> str | None:

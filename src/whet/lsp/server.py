@@ -15,6 +15,7 @@ from whet.lsp.connection import ServerConnection, ServerEnded
 from whet.lsp.errors import CodeError, read_errors
 from whet.lsp.kinds import FoundServer
 from whet.lsp.positions import to_uri
+from whet.lsp.project import ChangeKind
 from whet.lsp.reports import ServerReports, ShownFile
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ _CLIENT: dict[str, Any] = {
     },
     "window": {"workDoneProgress": True},
 }
-_CREATED, _CHANGED, _DELETED = 1, 2, 3
 
 
 class LanguageServer:
@@ -108,13 +108,12 @@ class LanguageServer:
             connection = self._running()
             await connection.notify("textDocument/didClose", {"textDocument": {"uri": to_uri(path)}})
 
-    async def note_saved(self, changes: Mapping[Path, bool | None]) -> None:
-        """Report files that were written: created (True), changed (False) or deleted (None)."""
-        kinds = {True: _CREATED, False: _CHANGED, None: _DELETED}
+    async def note_saved(self, changes: Mapping[Path, ChangeKind]) -> None:
+        """Report files that were created, changed or deleted on disk."""
         connection = self._running()
-        if set(changes.values()) != {False}:
+        if set(changes.values()) != {ChangeKind.CHANGED}:
             self.has_loaded = False
-        events = [{"uri": to_uri(path), "type": kinds[is_new]} for path, is_new in changes.items()]
+        events = [{"uri": to_uri(path), "type": kind} for path, kind in changes.items()]
         await connection.notify("workspace/didChangeWatchedFiles", {"changes": events})
         for path in self.reports.files.keys() & changes.keys():
             await connection.notify("textDocument/didSave", {"textDocument": {"uri": to_uri(path)}})

@@ -132,7 +132,8 @@ class Connection:
     ) -> dict[str, Any]:
         """Call a method and return its result. The server may ask `asker` questions meanwhile.
 
-        Raises RpcFailed, ServerFailed. If this is cancelled, the server is notified.
+        Raises RpcFailed, ServerFailed, and ToolError if the server wants input that it does not get. A
+        cancelled call notifies the server.
         """
         with self._server_requests.during(asker):
             answers: dict[str, Any] = {}
@@ -196,18 +197,19 @@ class Connection:
 
     async def list_all(self, method: str, key: str) -> list[object]:
         """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
-        ServerFailed."""
+        ServerFailed, ToolError."""
         collected: list[object] = []
         cursors: set[str] = set()
-        cursor, size = "", 0
+        cursor = ""
+        size_bytes = 0
         for _ in range(_MAX_PAGES):
             page = await self.request(method, {"cursor": cursor} if cursor else {})
             rows: object = page.get(key)
             if not isinstance(rows, list):
                 raise ServerFailed(f"the MCP server {self.name} answered {method} without a list of {key}")
             for row in cast("list[object]", rows):
-                size += len(msgspec.json.encode(row))
-                if size > _MAX_LISTED_BYTES or len(collected) >= MAX_LISTED:
+                size_bytes += len(msgspec.json.encode(row))
+                if size_bytes > _MAX_LISTED_BYTES or len(collected) >= MAX_LISTED:
                     log.warning("the MCP server %s lists more %s than are read", self.name, key)
                     return collected
                 collected.append(row)

@@ -168,10 +168,14 @@ class _Field:
         raise ValueError(f"it is one of {', '.join(self._options)}")
 
     def _number(self, answer: str) -> int | float:
-        value: int | float = int(answer) if self._kind == "integer" else float(answer.replace(",", "."))
-        low, high = self._schema.get("minimum"), self._schema.get("maximum")
+        is_integer = self._kind == "integer"
+        try:
+            value = int(answer) if is_integer else float(answer.replace(",", "."))
+        except ValueError as error:
+            raise ValueError("it is not a whole number" if is_integer else "it is not a number") from error
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("it is not a number")
+        low, high = self._schema.get("minimum"), self._schema.get("maximum")
         if isinstance(low, int | float) and value < low:
             raise ValueError(f"it is at least {low:g}")
         if isinstance(high, int | float) and value > high:

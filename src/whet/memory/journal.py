@@ -30,19 +30,22 @@ from whet.store.ledger import FileChange, NewRow, hash_text
 _MAX_ROWS = 10
 _TRIES = 5
 _HAND = Origin(write_origin="user", execution_context="edited by hand")
-_OVER = "it replaces what came in between (change {})"
+_REPLACES = "it replaces what came in between (change {})"
 
 
 class Journal:
-    """The files of one profile's reader. `troubles` lists the files that can't be read or written, while that
-    is so.
+    """Keeps the files of a reader's profile in step, and lists unusable ones in the reader's `troubles`.
 
-    Synchronous; call it off the event loop's thread.
+    Synchronous: call it off the event loop's thread.
     """
 
     def __init__(self, reader: MemoryReader) -> None:
-        self._database, self._now, self._folder = reader.database, reader.now, reader.folder
-        self._profile, self._seen, self._troubles = reader.profile, reader.seen, reader.troubles
+        self._database = reader.database
+        self._now = reader.now
+        self._folder = reader.folder
+        self._profile = reader.profile
+        self._seen = reader.seen
+        self._troubles = reader.troubles
 
     def settle(self, pending_paths: Sequence[str], skills: Sequence[str]) -> None:
         """Bring both notes, the `pending_paths` and these skills into step with the ledger.
@@ -80,8 +83,9 @@ class Journal:
                 self._seen.record_seen(path, content_now)
             return True
         if current_hash == state.written:
-            stored = self._database.read_now(lambda db: learned.read_text(db, state.wanted))
-            content = stored if state.wanted else None
+            content: bytes | None = None
+            if state.wanted:
+                content = self._database.read_now(lambda db: learned.read_text(db, state.wanted))
             self._seen.record_intent(path, content)
             disk.swap(full_path, current_hash, content)
             if content is None:
@@ -89,22 +93,22 @@ class Journal:
             self._seen.record_seen(path, content)
             return True
         if content_now is not None and path in notes.FILES.values():
-            decode_text(content_now, full_path)
+            decode_text(content_now, full_path)  # raises if the person's file is not text
         base = self._seen.base(state)
         if self._database.write_now(lambda db: self._enter_edit(db, state, content_now, base)):
             self._seen.record_seen(path, content_now)
         return False
 
     def _enter_edit(
-        self, connection: apsw.Connection, state: FileState, there: bytes | None, base: bytes
+        self, connection: apsw.Connection, state: FileState, content_now: bytes | None, base: bytes
     ) -> bool:
         """Enter an edit by hand. Returns False if another process was faster and nothing was done."""
         if learned.get_file_state(connection, self._profile, state.path).wanted != state.wanted:
             return False
-        key = learned.store_text(connection, there) if there is not None else ""
+        key = learned.store_text(connection, content_now) if content_now is not None else ""
         target: Target | None = next((name for name, file in notes.FILES.items() if file == state.path), None)
         if target is not None:
-            new_hash = self._enter_notes(connection, state, target, (notes.decode_notes(base), there))
+            new_hash = self._enter_notes(connection, state, target, base, content_now)
         else:
             new_hash = key
             self._enter_skill(connection, state, key)
@@ -112,10 +116,15 @@ class Journal:
         return True
 
     def _enter_notes(
-        self, connection: apsw.Connection, state: FileState, target: Target, edit: tuple[str, bytes | None]
+        self,
+        connection: apsw.Connection,
+        state: FileState,
+        target: Target,
+        base: bytes,
+        content_now: bytes | None,
     ) -> str:
-        before, there = edit
-        after = notes.decode_notes(there or b"")
+        before = notes.decode_notes(base)
+        after = notes.decode_notes(content_now or b"")
         ours = notes.decode_notes(learned.read_text(connection, state.wanted))
         others = notes.diff_entries(before, ours) if state.wanted != state.written else []
         # A change that the pending ones already contain was entered before a crash, or is a duplicate.
@@ -125,7 +134,7 @@ class Journal:
             for row in notes.diff_entries(before, after)
             if row not in others and (row.after not in existing or row.before in existing)
         ]
-        is_whole = len(rows) > _MAX_ROWS or (there is None and rows)
+        is_whole = bool(rows) and (len(rows) > _MAX_ROWS or content_now is None)
         for row in [EntryChange(before, after)] if is_whole else rows:
             action = "hand_edit" if is_whole else row.action
             new = NewRow("memory", target, action, "active", _HAND, row.before, row.after)
@@ -135,7 +144,7 @@ class Journal:
             if not self._undo_learned_version(connection, target, change.after):
                 merged = notes.append_entry(merged, target, change.after)
         if merged == after:
-            return hash_text(there) if there is not None else ""
+            return hash_text(content_now) if content_now is not None else ""
         return learned.store_text(connection, merged.encode())
 
     def _enter_skill(self, connection: apsw.Connection, state: FileState, key: str) -> None:
@@ -149,7 +158,7 @@ class Journal:
         new = NewRow("skill", name, "hand_edit", "active", _HAND, before, after, changes=(change,))
         if state.wanted != state.written:
             rows = ledger.select(connection, 1, profile=self._profile, kind="skill", item=name)
-            new = msgspec.structs.replace(new, reason="; ".join(_OVER.format(row.id) for row in rows))
+            new = msgspec.structs.replace(new, reason="; ".join(_REPLACES.format(row.id) for row in rows))
         self._insert(connection, new)
 
     def _undo_learned_version(self, connection: apsw.Connection, target: Target, after: str) -> bool:

@@ -1,7 +1,7 @@
-"""Names a learned skill by the words of its sources: the index of skills shows names in every prompt.
+"""Names a learned skill after words of its sources, because every prompt shows the names of skills.
 
-A model's own name is kept if the person typed its words in that order, or a call of the skill has them.
-Otherwise the skill is named after its first call, or after the person's own sentence.
+A model's name is kept if the person typed its words in this order, or a call of the skill contains them.
+Otherwise the name is made of the skill's first call, or else of the person's own sentence.
 """
 
 from __future__ import annotations

@@ -144,12 +144,12 @@ class _Transcript(TranscriptBuilder):
             return
         if line.type == "assistant":
             joined = bool(line.message.id) and text_in(line.message.id) == self._last_id
-            _add_answer(self.said, line, line.message, joined=joined)
+            _add_answer(self.messages, line, line.message, joined=joined)
             self._last_id = text_in(line.message.id)
         elif line.type == "user":
             if line.is_compact_summary:
                 self.mark_summary()
-            self.said.extend(_read_user(line.message, parse_ms(line.timestamp)))
+            self.messages.extend(_read_user(line.message, parse_ms(line.timestamp)))
             self._last_id = ""
         else:
             return
@@ -161,7 +161,7 @@ class _Transcript(TranscriptBuilder):
             id=session_id,
             source=ORIGIN,
             provider="anthropic",
-            model=next((row.model for row in self.said if row.model), ""),
+            model=next((row.model for row in self.messages if row.model), ""),
             workspace=self._workspace,
             title=self._title,
         )

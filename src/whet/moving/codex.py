@@ -98,10 +98,10 @@ class _Transcript(TranscriptBuilder):
             self._model = text_in(payload.model) or self._model
             self._workspace = self._workspace or text_in(payload.cwd)
         elif kind == "response_item":
-            _add(self.said, payload, at_ms, self._model)
+            _add(self.messages, payload, at_ms, self._model)
         elif kind == "compacted" and (summary := text_in(payload.message).strip()):
             self.mark_summary()
-            self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
+            self.messages.append(PastMessage(Message(role="user", content=summary), at_ms))
 
     def session(self) -> PastSession | None:
         """Return the session, or None if it has no user message."""

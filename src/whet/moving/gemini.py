@@ -1,8 +1,8 @@
 """Reads Gemini CLI's chats, `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
 
-One JSON object per line: a header, messages by id (a later one replaces an earlier one), `$set` with a whole
-new list, and `$rewindTo` with the message from which on all are taken back. A resumed chat lists its calls as
-the API has them and again as results; each result is taken once. Source: files written by version 0.61.
+One JSON object per line: a header; messages by id (a later one replaces an earlier one); `$set` with a new
+list of messages; and `$rewindTo` with the id of the first message to remove. A resumed chat has its results
+twice, in the API's form and in its own; each is read once. Based on files of version 0.61.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from whet.store.sessions import NewSession
 
 ORIGIN = "gemini"
 _MAX_ROOT_BYTES = 4_096
-_ADDED = "<session_context>"
+_CONTEXT_PREFIX = "<session_context>"  # begins a message that the program added
 
 
 class _Line(msgspec.Struct):
@@ -60,16 +60,19 @@ def files(folder: Path) -> list[Path]:
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a chat and count its unreadable lines. The session is None if it has no user message."""
     lines = JsonLines(path, _lines)
-    messages, session_id, is_helper = dict[str, _Line](), path.stem, False
+    messages: dict[str, _Line] = {}
+    session_id = path.stem
+    is_helper = False
     for line in lines:
         if session := text_in(line.session_id):
-            session_id, is_helper = session, is_helper or line.kind == "subagent"
+            session_id = session
+            is_helper = is_helper or line.kind == "subagent"
         elif line.rewound_to is not None:
             _rewind(messages, text_in(line.rewound_to))
         elif isinstance(line.changes, dict):
             _replace_all(messages, dicts_in(line.changes.get("messages")))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-        elif name := text_in(line.id):
-            messages[name] = line
+        elif message_id := text_in(line.id):
+            messages[message_id] = line
     if is_helper:
         return None, lines.bad
     transcript = _Transcript()
@@ -78,15 +81,15 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     return transcript.session(NewSession(id=session_id, source=ORIGIN, workspace=_workspace(path))), lines.bad
 
 
-def _rewind(messages: dict[str, _Line], name: str) -> None:
-    """Take back a message and all that came after it; all messages if it is unknown."""
-    names = list(messages)
-    for later in names[names.index(name) :] if name in messages else names:
-        del messages[later]
+def _rewind(messages: dict[str, _Line], message_id: str) -> None:
+    """Remove a message and all later ones; all messages if the id is unknown."""
+    ids = list(messages)
+    for later_id in ids[ids.index(message_id) :] if message_id in messages else ids:
+        del messages[later_id]
 
 
 def _replace_all(messages: dict[str, _Line], rows: list[dict[str, Any]]) -> None:
-    """Take a new list. A message that was there keeps its first form, with its time, tokens and calls."""
+    """Replace all messages; those that stay keep their known form, which has the time, tokens and calls."""
     if not rows:
         return
     known = dict(messages)
@@ -109,14 +112,14 @@ class _Transcript(TranscriptBuilder):
     def __init__(self) -> None:
         super().__init__()
         self._model = ""
-        self._answered = set[str]()
+        self._answered_call_ids = set[str]()
 
     def add(self, line: _Line) -> None:
         at_ms, parts = parse_ms(line.timestamp), _parts(line.content)
         text = "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
         if line.type == "user":
-            if text and not text.startswith(_ADDED):
-                self.said.append(PastMessage(Message(role="user", content=text), at_ms))
+            if text and not text.startswith(_CONTEXT_PREFIX):
+                self.messages.append(PastMessage(Message(role="user", content=text), at_ms))
             self._add_results([{"result": parts}], at_ms)
         elif line.type == "gemini":
             self._model = text_in(line.model) or self._model
@@ -125,7 +128,7 @@ class _Transcript(TranscriptBuilder):
                 _call(part["functionCall"]) for part in parts if isinstance(part.get("functionCall"), dict)
             ]
             message = Message(role="assistant", content=text, tool_calls=tuple(calls))
-            self.said.append(PastMessage(message, at_ms, _usage(line.tokens), self._model))
+            self.messages.append(PastMessage(message, at_ms, _usage(line.tokens), self._model))
             self._add_results(dicts_in(line.calls), at_ms)
 
     def session(self, new_session: NewSession) -> PastSession | None:
@@ -142,16 +145,16 @@ class _Transcript(TranscriptBuilder):
 
     def _add_result(self, response: dict[str, Any], at_ms: int, *, failed: bool) -> None:
         call_id = text_in(response.get("id"))
-        if call_id in self._answered:
+        if call_id in self._answered_call_ids:
             return
-        self._answered.add(call_id)
+        self._answered_call_ids.add(call_id)
         bodies = dicts_in([response.get("response")])
         body: dict[str, Any] = bodies[0] if bodies else {}
         text = text_in(body.get("output")) or text_in(body.get("error"))
         text = text or (msgspec.json.encode(body).decode() if body else "")
         name = text_in(response.get("name"))
         message = Message(role="tool", content=text, tool_call_id=call_id, tool_name=name)
-        self.said.append(build_result(message, at_ms, is_error=failed or "error" in body))
+        self.messages.append(build_result(message, at_ms, is_error=failed or "error" in body))
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:

@@ -73,11 +73,11 @@ def _session(connection: apsw.Connection, new_session: NewSession, reverted: str
         fields = [_fields(part) for (part,) in parts]
         if message.get("role") == "user":
             if content := _read_user_content(fields):
-                transcript.said.append(PastMessage(Message(role="user", content=content), at_ms))
+                transcript.messages.append(PastMessage(Message(role="user", content=content), at_ms))
         elif message.get("role") == "assistant":
             if message.get("summary") is True:
                 transcript.mark_summary()
-            transcript.said += _answers(message, fields, at_ms)
+            transcript.messages += _answers(message, fields, at_ms)
     return transcript.build_session(new_session)
 
 

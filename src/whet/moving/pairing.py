@@ -78,19 +78,19 @@ class TranscriptBuilder:
     """Collects a session while its lines are read: its messages, and which of them are summaries."""
 
     def __init__(self) -> None:
-        self.said: list[PastMessage] = []
+        self.messages: list[PastMessage] = []
         self._summaries: set[int] = set()
         self._seen_from = 0
 
     def mark_summary(self, seen_from: int | None = None) -> None:
         """Mark the next message as a summary. The model saw messages from it, or from index `seen_from`,
         onwards."""
-        self._summaries.add(len(self.said))
+        self._summaries.add(len(self.messages))
         self.forget(seen_from)
 
     def forget(self, seen_from: int | None = None) -> None:
         """Record that the model saw messages from the next one, or from index `seen_from`, onwards."""
-        self._seen_from = len(self.said) if seen_from is None else seen_from
+        self._seen_from = len(self.messages) if seen_from is None else seen_from
 
     def _tag_summary(self, index: int, past: PastMessage) -> PastMessage:
         """Put a summary in a user's place into tags: a model wrote it, so no lesson may quote it as typed."""
@@ -102,7 +102,7 @@ class TranscriptBuilder:
     def build_session(self, new_session: NewSession) -> PastSession | None:
         """Return the finished session, or None if it has no user message. Without a title it is named after
         its first user message that is not a summary."""
-        paired = pair([self._tag_summary(index, past) for index, past in enumerate(self.said)])
+        paired = pair([self._tag_summary(index, past) for index, past in enumerate(self.messages)])
         rows = paired.messages
         if not any(row.message.role == "user" for row in rows):
             return None

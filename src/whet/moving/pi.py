@@ -107,11 +107,11 @@ class _Transcript(TranscriptBuilder):
         self._begins: dict[str, int] = {}
 
     def add(self, line: Entry) -> None:
-        self._begins[text_in(line.id)] = len(self.said)
+        self._begins[text_in(line.id)] = len(self.messages)
         at_ms = parse_ms(line.timestamp)
         if line.type == "compaction" and (summary := text_in(line.summary).strip()):
             self.mark_summary(self._begins.get(text_in(line.first_kept)))
-            self.said.append(PastMessage(Message(role="user", content=summary), at_ms))
+            self.messages.append(PastMessage(Message(role="user", content=summary), at_ms))
         elif line.type == "reset":
             self.forget(self._begins.get(text_in(line.first_kept)))
         elif line.type == "message" and line.message is not None:
@@ -129,16 +129,16 @@ class _Transcript(TranscriptBuilder):
                 parts = _parts(content)
                 if parts:
                     plain = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else parts
-                    self.said.append(PastMessage(Message(role="user", content=plain), at_ms))
+                    self.messages.append(PastMessage(Message(role="user", content=plain), at_ms))
             case "assistant":
                 self._model = text_in(body.get("model")) or self._model
                 self._provider = text_in(body.get("provider")) or self._provider
                 calls = tuple(_call(block) for block in dicts_in(content) if block.get("type") == "toolCall")
                 text = "\n".join(part.text for part in _parts(content) if isinstance(part, TextPart))
                 message = Message(role="assistant", content=text, tool_calls=calls)
-                self.said.append(PastMessage(message, at_ms, _usage(body.get("usage")), self._model))
+                self.messages.append(PastMessage(message, at_ms, _usage(body.get("usage")), self._model))
             case "toolResult":
-                self.said.append(_result(body, at_ms))
+                self.messages.append(_result(body, at_ms))
             case _:
                 pass
 

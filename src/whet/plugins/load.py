@@ -124,6 +124,7 @@ class LoadedPlugins:
         }
         self.names = names
         self._reported_count = 0
+        self._is_closed = False
         self._on_close: list[Callable[[], None]] = []
         self._tasks = [item.registered.tasks for item in running]
         self._unloads = [(item.found.name, unload) for item in running for unload in item.registered.unloads]
@@ -171,21 +172,26 @@ class LoadedPlugins:
         self._on_close.append(undo)
 
     def close(self) -> None:
-        """Shut down the registered engines, and remove module names and variables. A second call does
-        nothing."""
+        """Undo the loading; a second call does nothing.
+
+        Cancels the plugins' tasks, calls what they passed to on_unload, shuts down their engines, and removes
+        their module names and variables.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
         for task in [task for tasks in self._tasks for task in tasks if not task.get_loop().is_closed()]:
             task.cancel()
-        unloads, self._unloads = self._unloads, []
-        for plugin, unload in reversed(unloads):
+        for plugin, unload in reversed(self._unloads):
             with contextlib.suppress(PluginError), attribute_errors(plugin, "on_unload"):
                 unload()
         for engine in self.engines.values():
             shutdown = getattr(engine.prototype, "shutdown", None)
-            if self._on_close and callable(shutdown):
+            if callable(shutdown):
                 with contextlib.suppress(PluginError), attribute_errors(engine.plugin, "shutdown()"):
                     shutdown()
-        while self._on_close:
-            self._on_close.pop()()
+        for undo in reversed(self._on_close):
+            undo()
 
 
 def load_plugins(

@@ -38,7 +38,7 @@ from whet.review.jobs import (
 from whet.review.spending import Weights, find_room, forecast, weigh_day, weights_of
 from whet.store import jobs, outcomes, reviews
 from whet.store.database import lock_scope
-from whet.store.jobs import AtEnd, QueuedJob
+from whet.store.jobs import QueuedJob, TransactionWork
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 from whet.store.sessions import SessionRow
 from whet.store.transcript import TurnRecord
@@ -83,7 +83,7 @@ class ReviewObserver(TurnObserver):
         self._clock = clock
         self._runtime = runtime
 
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         """Return the writes that count the turn and queue a review."""
         kinds = reviewable_kinds(session.tools)
         if self._settings.writes == "off" or not kinds:

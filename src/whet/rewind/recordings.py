@@ -29,7 +29,7 @@ from whet.lanes import ToolPool
 from whet.rewind.record_path import record_path
 from whet.sqlite.lane import ScopedWork
 from whet.store import rewinds
-from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
+from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.transcript import TurnRecord
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class RecordingObserver(TurnObserver):
             text = f"what this step changed could not be recorded: {_error_line(error)}"
             self._notify_once(emit, text, must_show=True)
 
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         """Store with the last test run the files that were changed since by something other than a call: a
         background process, a helper, a person."""
         if not turn.may_have_tests or self._given_up:

@@ -38,8 +38,8 @@ def send_descriptors(channel: _socket.socket, data: bytes, descriptors: Sequence
     channel.sendmsg([data], [rights])
 
 
-def keep_descriptors(libc: ctypes.CDLL) -> None:
-    """Have every descriptor from 3 on closed in the programs that this process starts from here on."""
+def close_descriptors_on_exec(libc: ctypes.CDLL) -> None:
+    """Mark every descriptor from 3 on to be closed in the programs that this process starts."""
     range_ = (ctypes.c_uint(3), ctypes.c_uint(_UINT_MAX), ctypes.c_uint(_CLOSE_ON_EXEC))
     if libc.syscall(ctypes.c_long(_CLOSE_RANGE), *range_) >= 0:
         return

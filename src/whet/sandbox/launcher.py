@@ -25,7 +25,7 @@ import struct
 import sys
 import time
 
-from whet.sandbox.descriptors import keep_descriptors, receive_descriptors, send_descriptors
+from whet.sandbox.descriptors import close_descriptors_on_exec, receive_descriptors, send_descriptors
 from whet.sandbox.kernel import (
     LIBC,
     MS_BIND,
@@ -213,7 +213,7 @@ def receive(control: _socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
 def start(command: dict[str, Any], handles: list[int]) -> int:
     """Run one command, which gets its three descriptors, a fifth if there is one, and no other. Returns its
     pid, or 0 after reporting why it can't be run."""
-    keep_descriptors(LIBC)
+    close_descriptors_on_exec(LIBC)
     for more in handles[4:]:
         os.set_inheritable(more, True)
         command["argv"].append(str(more))

@@ -146,8 +146,11 @@ class SshJail(RemoteJail):
     Commands there are limited only by the rights of that machine's account.
     """
 
-    def __init__(self, plan: JailPlan, host: str, folder: str) -> None:
+    def __init__(
+        self, plan: JailPlan, host: str, folder: str, *, connect_timeout_s: float = _START_S
+    ) -> None:
         super().__init__(plan)
+        self._connect_timeout_s = connect_timeout_s
         workspace = plan.policy.workspace
         self._folder = folder or f"~/whet/{workspace.name}-{secrets.token_hex(4)}"
         program = find_trusted_program("ssh", workspace)
@@ -157,18 +160,24 @@ class SshJail(RemoteJail):
         self._is_connected = False
 
     def open(self) -> None:
-        """Connect unless connected. Raises ToolError."""
+        """Connect unless connected. Raises ToolError, also if the host does not answer in time."""
         if self._is_connected:
             return
         with tempfile.TemporaryFile() as errors:
-            done = subprocess.run(
-                self._lines.start(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                timeout=_START_S,
-                check=False,
-            )
+            try:
+                done = subprocess.run(
+                    self._lines.start(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    timeout=self._connect_timeout_s,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise ToolError(
+                    f"the host did not answer by ssh within {self._connect_timeout_s:g} s",
+                    hint="whet sandbox status",
+                ) from error
             if done.returncode:
                 errors.seek(0)
                 raise ToolError(

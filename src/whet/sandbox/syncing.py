@@ -64,12 +64,15 @@ class SyncedTree:
         state_file: Path,
         protected: Iterable[str],
         remote: Callable[[str], list[str]],
+        *,
+        timeout_s: float = _LIMIT_S,
     ) -> None:
         self._workspace = workspace
         self._there = quote_folder(there)
         self._kept = state_file
         self._protected = frozenset(protected)
         self._remote = remote
+        self._timeout_s = timeout_s
         self._sent: Listing = {}
         self._baseline: Listing = {}
 
@@ -200,9 +203,13 @@ class SyncedTree:
                 os.rmdir(name, dir_fd=folder) if is_folder else os.unlink(name, dir_fd=folder)
 
     def _ask(self, text: str, input_data: bytes = b"") -> bytes:
-        done = subprocess.run(
-            self._remote(text), input=input_data, capture_output=True, timeout=_LIMIT_S, check=False
-        )
+        command = self._remote(text)
+        try:
+            done = subprocess.run(
+                command, input=input_data, capture_output=True, timeout=self._timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SyncFailed(f"the host did not answer within {self._timeout_s:g} s") from error
         if done.returncode:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise SyncFailed(lines[-1] if lines else f"exit {done.returncode}")

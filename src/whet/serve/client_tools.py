@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.app.conversations.session_parts import NO_EXTRAS, SessionExtras
 from whet.contract.answers import find_schema_fault
 from whet.contract.errors import ToolError
 from whet.contract.messages import ImagePart, ToolCall
@@ -125,10 +124,9 @@ class ClientTools:
         for call_id in [call_id for call_id in self._early if session_of_call(call_id) == session_id]:
             del self._early[call_id]
 
-    def extras(self, session_id: str) -> SessionExtras:
+    def tools_for(self, session_id: str) -> tuple[Tool, ...]:
         """Return the offered tools for a session that is being opened."""
-        offered = self._offers.get(session_id)
-        return SessionExtras(tools=self.tools(tuple(offered.values()))) if offered else NO_EXTRAS
+        return self.tools(tuple(self._offers.get(session_id, {}).values()))
 
     def tools(self, specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
         """Make tools that hand their calls to the program."""

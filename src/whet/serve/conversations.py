@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import apsw
 import msgspec
 
-from whet.app.conversations.hosted import Receipt
+from whet.app.conversations.hosted import TurnWrites
 from whet.contract.events import Emit, TurnEnd
 from whet.contract.texts import from_json
 from whet.contract.tools import ToolSpec
@@ -44,7 +44,7 @@ class SessionTurns:
         self._held: dict[str, SuspendedTurn] = {}
         self._tools = ClientTools()
         self._tools.asked = self._note_call
-        turns.hosted.add_extras(self._tools.extras)
+        turns.hosted.add_tools(self._tools.tools_for)
 
     async def converse(
         self,
@@ -120,9 +120,9 @@ class SessionTurns:
                 done.append(True)
                 ended(db)
 
-        receipt = Receipt(_run_all(works), lambda turn, reason, text: _run_all((store_once,)))
+        writes = TurnWrites(_run_all(works), lambda turn, reason, text: _run_all((store_once,)))
         is_here = bool(wish.tools or news.results)
-        turn_input = TurnInput(text, news.images, receipt=receipt, is_plain=True, is_here=is_here)
+        turn_input = TurnInput(text, news.images, writes=writes, is_plain=True, is_here=is_here)
         await self._offer(session_id, wish)
         if news.results and not news.history:
             # The results belong to a turn that ended without them or was cut off by a crash. That turn

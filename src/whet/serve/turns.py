@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from whet.agent.session import user_message
-from whet.app.conversations.hosted import Busy, Receipt, SessionHost
+from whet.app.conversations.hosted import Busy, SessionHost, TurnWrites
 from whet.clock import Clock
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, Event, Notice, TurnEnd
@@ -22,8 +22,8 @@ from whet.store import turns
 
 
 class TurnInput(msgspec.Struct, frozen=True):
-    """The input of a turn: its text and images, what to do if another turn runs, and a receipt for storing
-    it.
+    """The input of a turn: its text and images, what to do if another turn runs, and extra writes
+    for its transactions.
 
     With `text` None, a turn that a crash cut off continues. `is_plain`: the client shows only text.
     `is_here`: the turn can't run in another process, because the client program runs some of its calls.
@@ -32,7 +32,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     text: str | None
     images: Sequence[ImagePart] = ()
     busy: Busy = "queue"
-    receipt: Receipt = Receipt()
+    writes: TurnWrites = TurnWrites()
     is_plain: bool = False
     is_here: bool = False
 
@@ -93,7 +93,7 @@ class Turns:
                 emit=forward,
                 person=person,
                 busy=turn_input.busy,
-                receipt=turn_input.receipt,
+                writes=turn_input.writes,
             )
         except asyncio.CancelledError:
             took_s = self._clock.monotonic_s() - began_s
@@ -115,7 +115,7 @@ class Turns:
                 return await self.run(session_id, turn_input, lambda event: None) is not None
             except WhetError as error:
                 if not self.hosted.is_closing:
-                    await self._forget(turn_input.receipt.row)
+                    await self._forget(turn_input.writes.row)
                 end = TurnEnd(session_id, "", "failed", "", 0, Usage(), 0.0, error.message, error.hint)
                 self.feeds.add(session_id, Notice(error.message))
                 self.feeds.add(session_id, end)
@@ -135,9 +135,9 @@ class Turns:
         row = await self.hosted.services.database.append(
             lambda db: turns.accept_message(db, session_id, message)
         )
-        stored = turns.remove_at_end((row,), said.receipt.stored)
-        receipt = msgspec.structs.replace(said.receipt, row=row, stored=stored)
-        return msgspec.structs.replace(said, receipt=receipt)
+        stored = turns.remove_at_end((row,), said.writes.stored)
+        writes = msgspec.structs.replace(said.writes, row=row, stored=stored)
+        return msgspec.structs.replace(said, writes=writes)
 
     async def _forget(self, row: int) -> None:
         """Remove an accepted message whose turn could not begin: its sender reads why."""

@@ -41,8 +41,8 @@ class QueuedJob(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...]
 
 
-AtEnd = Callable[[apsw.Connection], Sequence[QueuedJob]]
-"""Additional work of a turn's end transaction. It may run twice, so it changes nothing but the database."""
+TransactionWork = Callable[[apsw.Connection], Sequence[QueuedJob]]
+"""Additional work of a transaction of a turn. It may run twice, so it changes nothing but the database."""
 
 
 def queue_nothing(connection: apsw.Connection) -> Sequence[QueuedJob]:

@@ -23,7 +23,7 @@ from whet.contract.texts import shared_decoder
 from whet.sqlite.lane import Rows, RowStatement, ScopedWork
 from whet.store import claims, rows, turns
 from whet.store.database import CallStart, StateDatabase
-from whet.store.jobs import AtEnd, queue_nothing
+from whet.store.jobs import TransactionWork, queue_nothing
 from whet.store.sessions import SessionRow
 from whet.store.turns import UndoneParts, select_undone_parts
 
@@ -313,7 +313,7 @@ class SessionWriter:
         self,
         apply: Callable[[None], object],
         *added: tuple[RowStatement, tuple[Any, ...]],
-        also: AtEnd = queue_nothing,
+        also: TransactionWork = queue_nothing,
     ) -> Coroutine[Any, Any, None]:
         """Commit rows while the session stays claimed, together with the work of `also`."""
         if also is queue_nothing and self.db.is_team:

@@ -18,7 +18,7 @@ from whet.contract.tools import ToolOutput
 from whet.sqlite.lane import ScopedWork
 from whet.store import rows, sessions, turns
 from whet.store.database import CallStart, StateDatabase
-from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
+from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.live import LiveState, OpenStep, SessionWriter, StaleTranscript, load
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import ERROR_CHARS, TurnCall, TurnRecord
@@ -79,7 +79,7 @@ class Transcript:
         return self.live.messages
 
     async def begin_turn(
-        self, message: Message, also: AtEnd = queue_nothing, on_begin: OnBegin = _ignore_turn
+        self, message: Message, also: TransactionWork = queue_nothing, on_begin: OnBegin = _ignore_turn
     ) -> TurnRecord:
         """Store the user's message and a turn in one transaction with the work of `also`, and claim the
         session.
@@ -96,7 +96,7 @@ class Transcript:
             except StaleTranscript:
                 await self.writer.reload()
 
-    async def _begin(self, message: Message, also: AtEnd, on_begin: OnBegin) -> TurnRecord:
+    async def _begin(self, message: Message, also: TransactionWork, on_begin: OnBegin) -> TurnRecord:
         state = self.live
         turn = TurnRecord(
             self.writer.coming_turn or self._clock.new_id(),
@@ -143,7 +143,9 @@ class Transcript:
             tool_calls=open_turn.tool_calls,
         )
 
-    async def append_user(self, turn: TurnRecord, message: Message, also: AtEnd = queue_nothing) -> None:
+    async def append_user(
+        self, turn: TurnRecord, message: Message, also: TransactionWork = queue_nothing
+    ) -> None:
         """Store text that was typed during the turn, in one transaction with the work of `also`."""
         self.live.fold_results()
         message = rows.to_storable(message)
@@ -241,7 +243,7 @@ class Transcript:
         await self.writer.append(apply, (rows.MESSAGE, row), done)
 
     async def end_turn(
-        self, turn: TurnRecord, reason: EndReason, error: str, at_end: AtEnd = queue_nothing
+        self, turn: TurnRecord, reason: EndReason, error: str, at_end: TransactionWork = queue_nothing
     ) -> Sequence[QueuedJob]:
         """Store the end marker, the sums and the work of `at_end` in one transaction, and release the
         session.

@@ -14,7 +14,7 @@ import msgspec
 from whet.contract.messages import Message, Usage
 from whet.contract.texts import replace_surrogates
 from whet.store import claims, rows, sessions
-from whet.store.jobs import AtEnd, QueuedJob
+from whet.store.jobs import QueuedJob, TransactionWork
 
 ERROR_CHARS = 4000
 
@@ -120,7 +120,7 @@ def remove_accepted(connection: apsw.Connection, ids: Collection[int]) -> None:
     connection.executemany("DELETE FROM accepted_messages WHERE id = ?", [(id_,) for id_ in ids])
 
 
-def remove_at_end(ids: Collection[int], also: AtEnd) -> AtEnd:
+def remove_at_end(ids: Collection[int], also: TransactionWork) -> TransactionWork:
     """Return the work of `also`, extended to remove these accepted messages."""
 
     def work(connection: apsw.Connection) -> Sequence[QueuedJob]:

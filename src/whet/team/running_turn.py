@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from whet.app.conversations.hosted import Receipt, SessionHost
+from whet.app.conversations.hosted import SessionHost, TurnWrites
 from whet.contract.events import show_nothing
 from whet.contract.messages import Message
 from whet.postgres.rows import StatementRows
@@ -62,9 +62,9 @@ async def _deliver_orders(
     for number, text in messages:
         if number > running.read_to:
             running.read_to = number
-            receipt = Receipt(lambda db, number=number: orders.mark_read(db, number))
+            writes = TurnWrites(lambda db, number=number: orders.mark_read(db, number))
             # the turn's own events include the messages that it took
-            await hosted.submit(taken_turn.session_id, text, emit=show_nothing, busy="steer", receipt=receipt)
+            await hosted.submit(taken_turn.session_id, text, emit=show_nothing, busy="steer", writes=writes)
     if running.is_cancelled and not running.is_called_off:
         running.is_called_off = hosted.cancel(taken_turn.session_id)
 

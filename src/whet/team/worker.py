@@ -15,7 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from whet.app.conversations.hosted import Receipt, SessionHost
+from whet.app.conversations.hosted import SessionHost, TurnWrites
 from whet.contract.errors import NotFound, StoreBusy, StoreError, StoreFull, StoreUnwritable, WhetError
 from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage
@@ -23,7 +23,7 @@ from whet.contract.protocols import Person
 from whet.postgres.connection import PostgresConnection
 from whet.sqlite.lane import ScopedWork
 from whet.store import claims, sessions, turns
-from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
+from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.turns import TurnRecord
 from whet.team.aside import set_lost_aside
 from whet.team.events import EventWriter
@@ -217,7 +217,7 @@ class TurnWorker:
 
     async def _turn(self, running: RunningTurn) -> EndedTurn | None:
         taken_turn, session_id = running.taken_turn, running.taken_turn.session_id
-        receipt = Receipt(
+        writes = TurnWrites(
             lambda db: self._record_start(running, db),
             lambda turn, reason, text: self._at_end(running, turn, reason),
             lambda: self._ordered.set() if running.is_behind else None,
@@ -232,16 +232,14 @@ class TurnWorker:
         person = self._person_of(taken_turn)
         if not taken_turn.turn:
             text, images = taken_turn.text, taken_turn.options.images
-            end = await self._hosted.submit(
-                session_id, text, images, emit=emit, person=person, receipt=receipt
-            )
+            end = await self._hosted.submit(session_id, text, images, emit=emit, person=person, writes=writes)
             reason, error = (end.reason, end.error) if end else ("cancelled", "")
             return await self._end(running, reason, error)
         reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
         while not reason:
             try:
                 await restore_messages(running, self._hosted)
-                end = await self._hosted.submit(session_id, None, emit=emit, person=person, receipt=receipt)
+                end = await self._hosted.submit(session_id, None, emit=emit, person=person, writes=writes)
             except NotFound:  # the lease of the worker before has not quite run out
                 await asyncio.sleep(_AGAIN_S)
                 reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
@@ -254,7 +252,7 @@ class TurnWorker:
         running.is_stored = True
         return ()
 
-    def _at_end(self, running: RunningTurn, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    def _at_end(self, running: RunningTurn, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         if not running.is_stored:
             return queue_nothing  # it is the end of an earlier turn, which a crash had left open
         running.is_ending = True

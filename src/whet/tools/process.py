@@ -59,7 +59,7 @@ class Process:
         self.started_s: float = time.monotonic()
         self.ended_s: float | None = None
         self.exited: asyncio.Event = asyncio.Event()
-        self._turned = asyncio.Event()  # it exited, or its waiter was released
+        self._exited_or_released = asyncio.Event()
         self.output_ended: asyncio.Event = asyncio.Event()
         self.on_output: Callable[[bytes], None] | None = None
         self.end_folder: EndFolder | None = end_folder
@@ -112,13 +112,13 @@ class Process:
         """Wait for the exit. Returns False if `timeout_s` passed first."""
         return await _wait_for_event(self.exited, timeout_s)
 
-    async def wait_turn(self, timeout_s: float | None) -> bool:
-        """Wait for the exit, or until the waiter is released. Returns False if `timeout_s` passed first."""
-        return await _wait_for_event(self._turned, timeout_s)
+    async def wait_until_released(self, timeout_s: float | None) -> bool:
+        """Wait for the exit or for `release_waiter`. Return False if `timeout_s` passed first."""
+        return await _wait_for_event(self._exited_or_released, timeout_s)
 
     def release_waiter(self) -> None:
         """Release the waiter of the command, which keeps running."""
-        self._turned.set()
+        self._exited_or_released.set()
 
     async def wait_output_end(self, timeout_s: float) -> bool:
         """Wait until no process holds the output open. Returns False if `timeout_s` passed first."""
@@ -204,7 +204,7 @@ class Process:
         if not self.exited.is_set():
             self.ended_s = time.monotonic()
             self.exited.set()
-            self._turned.set()
+            self._exited_or_released.set()
 
     def _reap(self) -> None:
         """Reap the child and read its CPU time, which its end adds to that of all children. The time of
@@ -340,7 +340,10 @@ class Processes:
             self._guardian.drop(process.pid)
 
     def close(self) -> None:
-        """Kill all remaining processes. Blocks for at most a second if one ignores SIGTERM."""
+        """End all remaining processes: SIGTERM, and SIGKILL after 0.3 seconds.
+
+        Blocks for up to half a second more for each process that SIGKILL does not end at once.
+        """
         living = [p for p in self._held.values() if p.is_alive()]
         for process in living:
             process.signal_group(signal.SIGTERM)

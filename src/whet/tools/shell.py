@@ -318,7 +318,7 @@ async def _watch(process: Process, timeout_s: float, show: Callable[[str], None]
     feed = LiveFeed(show)
     process.on_output = feed.take
     try:
-        return await process.wait_turn(timeout_s)
+        return await process.wait_until_released(timeout_s)
     finally:
         process.on_output = None
         feed.close()

@@ -21,7 +21,7 @@ from whet.app.build import App
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import NotFound
-from whet.contract.events import EndReason
+from whet.contract.events import EndReason, TurnEnd
 from whet.contract.messages import Usage
 from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
@@ -54,7 +54,8 @@ ARMS = tuple(_TOOLSETS)
 class TaskOutcome(msgspec.Struct, frozen=True):
     """One task under one arm: whether its verifier accepted it, and its usage, the review's included.
 
-    `leaked` names other tasks whose secrets were in this task's requests.
+    `verifier_output` is the end of the verifier's output if it did not accept the task. `leaked` names other
+    tasks whose secrets were in this task's requests.
     """
 
     arm: str
@@ -68,7 +69,7 @@ class TaskOutcome(msgspec.Struct, frozen=True):
     usage: Usage
     review_usage: Usage
     duration_s: float
-    said: str = ""
+    verifier_output: str = ""
     leaked: tuple[str, ...] = ()
 
 
@@ -81,8 +82,21 @@ class Label(msgspec.Struct, frozen=True):
     learns: bool = True
 
 
+class _AgentRun(msgspec.Struct, frozen=True):
+    """The agent's work on one task. `sent_text` is the text of all its requests."""
+
+    end: TurnEnd
+    sent_text: str
+    review_usage: Usage
+    calls: int
+    failed_calls: int
+
+
 class OwnTaskSetup:
-    """One set of tasks on one model. `secrets` are the API keys; `folder` holds homes and outcomes."""
+    """One set of tasks on one model. `api_keys` are the provider's; `folder` holds homes and outcomes.
+
+    Claims `folder`. Raises ConfigError if it holds outcomes of other tasks or of another model.
+    """
 
     def __init__(
         self,
@@ -90,13 +104,13 @@ class OwnTaskSetup:
         origin: Path,
         folder: Path,
         settings: Settings,
-        secrets: Mapping[str, str],
+        api_keys: Mapping[str, str],
     ) -> None:
         self.tasks = tasks
         self.folder = folder
         self._origin = origin
         self._settings = settings
-        self._secrets = secrets
+        self._api_keys = api_keys
         self._claim_folder()
 
     def read_outcomes(self) -> list[TaskOutcome]:
@@ -127,45 +141,53 @@ class OwnTaskSetup:
 
     async def _run_task(self, task: OwnTask, home: Home, label: Label) -> TaskOutcome:
         """Do one task in a fresh folder, which is kept, and review it if the arm learns."""
-        arm, learns = label.arm, label.learns and label.arm != "off"
         # One path for all tasks: notes hold in the folder in which they were learned.
         folder = self.folder / "workspace"
         await task_folder.prepare_folder(task, self._origin, folder)
-        async with aclosing(
-            await App.start(
-                home, self._arm_settings(arm, learns), self._secrets, NobodyPresent(), folder, source="eval"
-            )
-        ) as app:
-            warm = await self._build_examples(app, home, learns) if arm in _WARM else "off"
-            session = await app.new_session(title=task.name, warm=warm)
-            end = await run_turn(session, session.user_message(task.prompt), lambda event: None)
-            prompt, _ = await app.database.read(lambda db: sessions.read_prefix(db, session.id))
-            sent = "\n".join([prompt, *(message.text for message in session.log.messages)])
-            before = await app.database.read(_sum_review_usage)
-            if learns and _TOOLSETS[arm]:
-                await app.reviews.drain()
-            after = await app.database.read(_sum_review_usage)
-            call_count, failed_count = await app.database.read(lambda db: count_session_calls(db, session.id))
+        run = await self._ask_agent(task, home, label, folder)
         ok, output = await task_folder.verify(task, folder, self._settings.sandbox, home)
-        kept = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(kept)
+        self._keep_folder(folder, label, task)
         return TaskOutcome(
             arm=label.name,
             repeat=label.repeat,
             task=task.name,
             ok=ok,
-            reason=end.reason,
-            steps=end.steps,
-            calls=call_count,
-            failed_calls=failed_count,
-            usage=end.usage,
-            review_usage=_subtract_usage(after, before),
-            duration_s=end.duration_s,
-            said=output,
-            leaked=self._find_leaks(task, sent),
+            reason=run.end.reason,
+            steps=run.end.steps,
+            calls=run.calls,
+            failed_calls=run.failed_calls,
+            usage=run.end.usage,
+            review_usage=run.review_usage,
+            duration_s=run.end.duration_s,
+            verifier_output=output,
+            leaked=self._find_leaks(task, run.sent_text),
         )
+
+    async def _ask_agent(self, task: OwnTask, home: Home, label: Label, folder: Path) -> _AgentRun:
+        """Run the task's turn in a new session, and the reviews of it if the arm learns."""
+        learns = label.learns and label.arm != "off"
+        settings = self._arm_settings(label.arm, learns)
+        async with aclosing(
+            await App.start(home, settings, self._api_keys, NobodyPresent(), folder, source="eval")
+        ) as app:
+            warm = await self._build_examples(app, home, learns) if label.arm in _WARM else "off"
+            session = await app.new_session(title=task.name, warm=warm)
+            end = await run_turn(session, session.user_message(task.prompt), lambda event: None)
+            prompt, _ = await app.database.read(lambda db: sessions.read_prefix(db, session.id))
+            sent_text = "\n".join([prompt, *(message.text for message in session.log.messages)])
+            usage_before = await app.database.read(_sum_review_usage)
+            if learns and _TOOLSETS[label.arm]:
+                await app.reviews.drain()
+            usage_after = await app.database.read(_sum_review_usage)
+            calls, failed_calls = await app.database.read(lambda db: count_session_calls(db, session.id))
+        return _AgentRun(end, sent_text, _subtract_usage(usage_after, usage_before), calls, failed_calls)
+
+    def _keep_folder(self, folder: Path, label: Label, task: OwnTask) -> None:
+        """Move a task's folder to where it is kept, in place of an earlier one."""
+        kept = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(kept)
 
     async def _build_examples(self, app: App, home: Home, learns: bool) -> str:
         """Build a template from this run's sessions so far if it learns. Returns the template to start with,
@@ -177,14 +199,14 @@ class OwnTaskSetup:
                     warm_templates.build, BuildOptions(name=_TEMPLATE), MiningScope(min_messages=1)
                 )
             except NotFound:
-                return "off"  # no call has failed yet, or no mended call may be shown
+                return "off"  # no failed call with a correction to show yet
         return _TEMPLATE if template.path_of(home, _TEMPLATE).exists() else "off"
 
     async def list_items(self, home: Home) -> list[ContextItem]:
         """Return the learned items of a home."""
         async with aclosing(
             await App.start(
-                home, self._arm_settings("all", False), self._secrets, NobodyPresent(), self.folder
+                home, self._arm_settings("all", False), self._api_keys, NobodyPresent(), self.folder
             )
         ) as app:
             part = await app.learning.prompt_part(("notes", "loads-skills"))
@@ -196,7 +218,7 @@ class OwnTaskSetup:
         shutil.copytree(source.root, destination.root)
         async with aclosing(
             await App.start(
-                destination, self._arm_settings("all", False), self._secrets, NobodyPresent(), self.folder
+                destination, self._arm_settings("all", False), self._api_keys, NobodyPresent(), self.folder
             )
         ) as app:
             learning, origin = app.learning.desk, Origin("user", platform="eval")
@@ -217,8 +239,7 @@ class OwnTaskSetup:
             self._settings.tools, toolsets=(*others, *sorted(learned_toolsets)), workspace=""
         )
         writes = "auto" if learns and learned_toolsets else "off"
-        # The evaluation measures what reviews learn. Without this budget a short day might not pay for a
-        # review.
+        # A day counts as having used at least `free_tokens`: with so many, no review is skipped for its cost.
         review = msgspec.structs.replace(
             self._settings.review, writes=writes, worker="off", free_tokens=1_000_000_000
         )

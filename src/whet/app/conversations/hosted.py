@@ -29,7 +29,7 @@ from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import Person
 from whet.contract.tools import Tool
 from whet.store import sessions, turns
-from whet.store.jobs import AtEnd, QueuedJob, queue_nothing
+from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.transcript import TurnRecord
 
 Busy = Literal["steer", "queue", "refuse"]
@@ -41,12 +41,12 @@ def no_begin() -> None:
     """Do nothing when a turn begins to run."""
 
 
-def no_end(turn: TurnRecord, reason: EndReason, text: str) -> AtEnd:
+def no_end(turn: TurnRecord, reason: EndReason, text: str) -> TransactionWork:
     """Add nothing to a turn's last transaction."""
     return queue_nothing
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class TurnWrites(msgspec.Struct, frozen=True):
     """Extra writes for a turn, made in its own transactions.
 
     `stored` runs together with the person's message, `ended` together with the end marker (`text` is the
@@ -55,13 +55,13 @@ class Receipt(msgspec.Struct, frozen=True):
     be sent to it. `row` is the message's number among the accepted messages, if it is one of them.
     """
 
-    stored: AtEnd = queue_nothing
-    ended: Callable[[TurnRecord, EndReason, str], AtEnd] = no_end
+    stored: TransactionWork = queue_nothing
+    ended: Callable[[TurnRecord, EndReason, str], TransactionWork] = no_end
     begun: Callable[[], None] = no_begin
     row: int = 0
 
 
-NO_RECEIPT = Receipt()
+NO_WRITES = TurnWrites()
 
 
 def no_extras(session_id: str) -> SessionExtras:
@@ -69,15 +69,15 @@ def no_extras(session_id: str) -> SessionExtras:
     return NO_EXTRAS
 
 
-class ReceiptObserver(TurnObserver):
+class TurnWritesObserver(TurnObserver):
     """Makes the submitter's extra writes in the transaction that ends a turn."""
 
     def __init__(self) -> None:
-        self.by_session: dict[str, Receipt] = {}
+        self.by_session: dict[str, TurnWrites] = {}
 
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
-        """Return the extra writes from the receipt of the session's turn."""
-        return self.by_session.get(session.id, NO_RECEIPT).ended(turn, reason, session.last_answer)
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
+        """Return the extra writes of the session's turn."""
+        return self.by_session.get(session.id, NO_WRITES).ended(turn, reason, session.last_answer)
 
 
 class SessionHost:
@@ -104,19 +104,19 @@ class SessionHost:
         self._people = people
         people.root_of = opener.services.gate.get().root_of
         self._turns = asyncio.Semaphore(max_turns)
-        self._receipts = ReceiptObserver()
+        self._writes = TurnWritesObserver()
         self._pool = SessionPool(
             opener, self._extras, idle_after_s=idle_after_s, max_open=max(max_open, max_turns)
         )
         self._closing = False
 
-    def add_extras(self, extras: Callable[[str], SessionExtras]) -> None:
-        """Let another interface of the process add its tools to the sessions."""
-        before = self._furnish
+    def add_tools(self, tools_for: Callable[[str], Sequence[Tool]]) -> None:
+        """Add another interface's tools to the sessions that are opened from now on."""
+        furnish_before = self._furnish
 
         def furnish(session_id: str) -> SessionExtras:
-            base, more = before(session_id), extras(session_id)
-            return msgspec.structs.replace(base, tools=(*base.tools, *more.tools))
+            extras = furnish_before(session_id)
+            return msgspec.structs.replace(extras, tools=(*extras.tools, *tools_for(session_id)))
 
         self._furnish = furnish
 
@@ -187,7 +187,7 @@ class SessionHost:
         emit: Emit,
         person: Person | None = None,
         busy: Busy = "queue",
-        receipt: Receipt = NO_RECEIPT,
+        writes: TurnWrites = NO_WRITES,
     ) -> TurnEnd | None:
         """Run a turn and return its end, or None if the running turn took the text.
 
@@ -204,7 +204,7 @@ class SessionHost:
             if busy == "refuse" or text is None or slot.session is None:
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
             message = _message(slot.session, text, images)
-            slot.session.inbox.add(InboxEntry(message, receipt.stored, row=receipt.row))
+            slot.session.inbox.add(InboxEntry(message, writes.stored, row=writes.row))
             return None
         async with self._pool.acquire(session_id) as slot, self._turns:
             self._refuse_if_closing()
@@ -213,17 +213,15 @@ class SessionHost:
             if was_open:
                 await session.log.writer.refresh()  # the message's note names the folder of the next command
             self._people.connect(session_id, person)
-            self._receipts.by_session[session_id] = receipt
+            self._writes.by_session[session_id] = writes
             try:
                 incoming = None
                 if text is not None:
-                    stored = (
-                        receipt.stored if session.log.session.title else _titled(session_id, text, receipt)
-                    )
+                    stored = writes.stored if session.log.session.title else _titled(session_id, text, writes)
                     incoming = InboxEntry(session.user_message(text, images), stored)
                 return await self._run(slot, session, incoming, emit, is_fresh=True)
             finally:
-                del self._receipts.by_session[session_id]
+                del self._writes.by_session[session_id]
                 self._people.connect(session_id, None)
                 self.services.reviews.get().wake()
 
@@ -317,24 +315,25 @@ class SessionHost:
         self, slot: SessionSlot, session: Session, incoming: InboxEntry | None, emit: Emit, *, is_fresh: bool
     ) -> TurnEnd:
         began_s = session.clock.monotonic_s()
-        message, receipt = (None, queue_nothing) if incoming is None else (incoming.message, incoming.receipt)
+        message = None if incoming is None else incoming.message
+        on_stored = queue_nothing if incoming is None else incoming.on_stored
         turn = slot.turn = asyncio.create_task(
-            run_turn(session, message, emit, receipt=receipt, is_fresh=is_fresh)
+            run_turn(session, message, emit, on_stored=on_stored, is_fresh=is_fresh)
         )
-        self._receipts.by_session.get(session.id, NO_RECEIPT).begun()
+        self._writes.by_session.get(session.id, NO_WRITES).begun()
         try:
             return await wait_for_end(turn, session, began_s, emit)
         finally:
             slot.turn = None
 
     def _extras(self, session_id: str) -> SessionExtras:
-        """Return a session's extra parts, with the connected person and the receipts' writes."""
+        """Return a session's extra parts, with the connected person and the submitter's writes."""
         extras = self._furnish(session_id)
         return msgspec.structs.replace(
             extras,
             session_id=session_id,
             person=self._people.person_at(session_id),
-            observers=(*extras.observers, self._receipts),
+            observers=(*extras.observers, self._writes),
         )
 
     def _refuse_if_closing(self) -> None:
@@ -342,11 +341,11 @@ class SessionHost:
             raise WhetError("the program is ending and takes no more messages", hint="try again shortly")
 
 
-def _titled(session_id: str, text: str, receipt: Receipt) -> AtEnd:
-    """Return the work of a receipt, extended to title the session by its first message."""
+def _titled(session_id: str, text: str, writes: TurnWrites) -> TransactionWork:
+    """Return the work for when a message is stored, extended to title the session by its first message."""
 
     def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
-        jobs = receipt.stored(connection)
+        jobs = writes.stored(connection)
         turns.title_session(connection, session_id, sessions.make_title(text))
         return jobs
 

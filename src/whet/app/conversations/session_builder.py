@@ -365,7 +365,7 @@ class SessionBuilder:
             observers += [item for item in (plugins.bell, hooks.observer, memories) if item is not None]
         observers.append(LateObserver(lambda: WarmLabelObserver(services.warm_starts, session.tool_calls)))
         if services.settings.rewind.record:
-            observers.append(LateObserver(lambda: _make_recording_observer(services), only_calls=True))
+            observers.append(LateObserver(lambda: _make_recording_observer(services), only_tests=True))
         if services.settings.judge.answers:
             observers.insert(0, _make_marking_observer(services))
         if services.tracing is not None:

@@ -1,6 +1,7 @@
 """Keep sessions in memory while they are used: load them on demand, release them after some idle time.
 
-A released session costs no memory: it is read again from the store. This module does not know turns.
+A released session costs no memory: its next use reads it from the store. The pool never starts or ends a
+turn; it only holds the task of a running one for its user.
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ class SessionPool:
                 slot.session = None
 
     async def aclose(self) -> None:
-        """Release every session as soon as its user is done with it, and accept no more."""
+        """Release every session as soon as its user is done with it.
+
+        The caller must not acquire sessions from now on.
+        """
         self._closing = True
         for slot in self:
             _stop_expiry(slot)

@@ -25,9 +25,9 @@ def store_bytes(root: Path, environment: Mapping[str, str]) -> None:
         return
     quoted = "".join(f"{_quote(path)}\n" for path in paths)
     written = ("hash-object", "-w", "--no-filters", "--stdin-paths")
-    stored = run_git(root, *written, env=environment, given=quoted).split()
+    stored = run_git(root, *written, env=environment, stdin=quoted).split()
     lines = (f"{modes[path]} {object_id}\t{path}\0" for path, object_id in zip(paths, stored, strict=True))
-    run_git(root, "update-index", "-z", "--index-info", env=environment, given="".join(lines))
+    run_git(root, "update-index", "-z", "--index-info", env=environment, stdin="".join(lines))
 
 
 def list_converted(repository: Path, commit: str, root: Path) -> dict[str, str]:
@@ -67,7 +67,7 @@ def _list_resized(
             if stat.S_ISREG(state.st_mode):
                 sizes[path] = state.st_size
     object_ids = "".join(f"{objects[path]}\n" for path in sizes)
-    listed = run_git(root, "cat-file", "--batch-check=%(objectsize)", env=environment, given=object_ids)
+    listed = run_git(root, "cat-file", "--batch-check=%(objectsize)", env=environment, stdin=object_ids)
     stored_sizes = listed.splitlines()
     return [path for path, stored in zip(sizes, stored_sizes, strict=True) if stored != str(sizes[path])]
 

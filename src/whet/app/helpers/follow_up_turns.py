@@ -9,7 +9,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.contract.events import Emit, Notice, TurnEnd
 from whet.contract.messages import Message
-from whet.store.jobs import AtEnd, queue_nothing
+from whet.store.jobs import TransactionWork, queue_nothing
 
 if TYPE_CHECKING:
     from whet.app.helpers.runs import HelperRuns
@@ -21,11 +21,11 @@ async def run_with_followups(
     session: Session,
     message: Message | None,
     emit: Emit,
-    receipt: AtEnd = queue_nothing,
+    on_stored: TransactionWork = queue_nothing,
 ) -> TurnEnd:
     """Run a turn and the turns that follow it, for programs that exit with the answer. Returns the last
     turn's end."""
-    end = await run_turn(session, message, emit, receipt=receipt)
+    end = await run_turn(session, message, emit, on_stored=on_stored)
     return await run_followups(helpers, session, emit, end) or end
 
 
@@ -38,7 +38,7 @@ async def run_followups(
         entry = await helpers.created.wait_for_result(session.id)
         if entry is None:
             break
-        end = await run_turn(session, entry.message, emit, receipt=entry.receipt)
+        end = await run_turn(session, entry.message, emit, on_stored=entry.on_stored)
     return end
 
 

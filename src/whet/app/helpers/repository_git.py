@@ -17,8 +17,12 @@ from whet.searchpath import trusted_path
 from whet.tools.shell import command_environment
 
 _TIMEOUT_S = 300
-_WHO = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
-        for what, value in (("NAME", "whet"), ("EMAIL", "whet@localhost"))}  # fmt: skip
+_AUTHOR = {
+    "GIT_AUTHOR_NAME": "whet",
+    "GIT_AUTHOR_EMAIL": "whet@localhost",
+    "GIT_COMMITTER_NAME": "whet",
+    "GIT_COMMITTER_EMAIL": "whet@localhost",
+}
 _GIT_LOCATIONS = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"}
 )
@@ -26,22 +30,34 @@ _LOCKS: ContextVar[tuple[int, ...]] = ContextVar("locks that git inherits", defa
 _SETTINGS: ContextVar[tuple[tuple[str, str], ...]] = ContextVar(
     "settings by which git runs no programs", default=()
 )
-_OFF = {"core.hooksPath": "/dev/null", "core.fsmonitor": "false", "core.alternateRefsCommand": "",
-        "gc.auto": "0", "maintenance.auto": "false", "submodule.recurse": "false", "core.askPass": "",
-        "credential.helper": ""}  # fmt: skip
-_WRITTEN = ("objects", "refs", "refs/whet", "refs/whet/helpers", "logs", "logs/refs", "logs/refs/whet",
-            "worktrees", "index", "packed-refs", "info", "objects/info", "objects/pack")  # fmt: skip
-_MERGED = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
+_DISABLED_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.alternateRefsCommand": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "submodule.recurse": "false",
+    "core.askPass": "",
+    "credential.helper": "",
+}
+_WRITTEN_PATHS = ("objects", "refs", "refs/whet", "refs/whet/helpers", "logs", "logs/refs", "logs/refs/whet",
+                  "worktrees", "index", "packed-refs", "info", "objects/info", "objects/pack")  # fmt: skip
+_MERGE_DRIVER = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 
 
 @contextmanager
-def lock_repository(repository: Path) -> Generator[Path]:
-    """Lock a repository, also against other programs, until its last git has ended."""
+def lock_repository(repository: Path) -> Generator[None]:
+    """Lock a repository, also against other programs, until the last git started inside has ended.
+
+    Git runs none of the repository's programs meanwhile. Raises ToolError, also if git would write through a
+    link.
+    """
     folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
     common = run_git(repository, "rev-parse", "--git-common-dir").strip()
     for git_folder in {folder, (repository / common).resolve()}:
         refuse_links(git_folder)
-    path, flags = folder / "whet-merge.lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    path = folder / "whet-merge.lock"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o600)
     except OSError as error:
@@ -52,8 +68,8 @@ def lock_repository(repository: Path) -> Generator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = _LOCKS.set((lock.fileno(),))
         try:
-            with replace_programs(repository):
-                yield repository
+            with disable_programs(repository):
+                yield
         finally:
             _LOCKS.reset(before)
 
@@ -61,7 +77,7 @@ def lock_repository(repository: Path) -> Generator[Path]:
 def refuse_links(git_folder: Path) -> None:
     """Raise ToolError if a folder or file into which git writes is a link: a command can have put it there,
     and Whet's git would write where it leads."""
-    for name in _WRITTEN:
+    for name in _WRITTEN_PATHS:
         if (path := git_folder / name).is_symlink():
             raise ToolError(
                 f"{path} is a link, and no helper's tree is made there", hint="replace it by a copy"
@@ -69,10 +85,10 @@ def refuse_links(git_folder: Path) -> None:
 
 
 @contextmanager
-def replace_programs(tree: Path) -> Generator[None]:
-    """Let git run none of the programs that the settings name which hold in a working tree.
+def disable_programs(tree: Path) -> Generator[None]:
+    """Keep git, inside the context, from running programs that the settings of a working tree name.
 
-    Settings differ between the trees of one repository: `includeIf "gitdir:..."` holds in some of them.
+    Trees of one repository can have different settings, for example by `includeIf "gitdir:..."`.
     """
     before = _SETTINGS.set(tuple(settings_without_programs(tree).items()))
     try:
@@ -82,8 +98,11 @@ def replace_programs(tree: Path) -> Generator[None]:
 
 
 def settings_without_programs(repository: Path) -> dict[str, str]:
-    """Return settings that replace a repository's own settings that let git run programs on files: they may
-    have come with the repository, or be writable by a command. Files are then merged by git's own rules."""
+    """Return settings that override the repository's filters, merge drivers and hooks.
+
+    These may have come with the repository or be written by a command, so git must not run them. Files are
+    then merged by git's own rules.
+    """
     entries = run_git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
     keys = {
         key for scope, key in zip(entries[::2], entries[1::2], strict=False) if scope in ("local", "worktree")
@@ -94,7 +113,7 @@ def settings_without_programs(repository: Path) -> dict[str, str]:
         if section == "filter":
             settings[key] = "false" if name == "required" else ""
         elif section == "merge" and name == "driver":
-            settings[key] = _MERGED
+            settings[key] = _MERGE_DRIVER
         elif section == "hook":
             settings[key.removesuffix(name) + "enabled"] = "false"
     return settings
@@ -104,42 +123,43 @@ def _setting_variables(usual: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that pass settings to git. A name with an equals sign can't be passed by `-c`."""
     count = int(usual.get("GIT_CONFIG_COUNT") or 0)
     variables: dict[str, str] = {}
-    for number, (key, value) in enumerate({**_OFF, **dict(_SETTINGS.get())}.items(), count):
+    for number, (key, value) in enumerate({**_DISABLED_SETTINGS, **dict(_SETTINGS.get())}.items(), count):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return {**variables, "GIT_CONFIG_COUNT": str(count + len(variables) // 2)}
 
 
 def run_git(
-    place: Path,
-    *words: str,
+    folder: Path,
+    *arguments: str,
     env: Mapping[str, str] | None = None,
-    given: str | bytes = b"",
-    fails: bool = False,
+    stdin: str | bytes = b"",
+    check: bool = True,
 ) -> str:
-    """Run git and return its output. Raises ToolError if it fails, unless `fails` allows that."""
-    data = given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given
-    result = run_git_process(place, words, env, data)
-    if result.returncode and not fails:
-        raise ToolError(f"git {words[0]}: {last_error_line(result)}", hint="git status says more")
+    """Run git and return its output. Raises ToolError if it exits with an error, unless `check` is False."""
+    data = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
+    result = run_git_process(folder, arguments, env, data)
+    if check and result.returncode:
+        raise ToolError(f"git {arguments[0]}: {last_error_line(result)}", hint="git status says more")
     return result.stdout.decode("utf-8", "surrogateescape")
 
 
 def run_git_process(
-    place: Path, words: tuple[str, ...], env: Mapping[str, str] | None = None, given: bytes = b""
+    folder: Path, arguments: tuple[str, ...], env: Mapping[str, str] | None = None, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git without a check of its exit code. Raises ToolError if it can't be run."""
     usual = {
         name: value for name, value in command_environment(os.environ).items() if name not in _GIT_LOCATIONS
     }
-    path = trusted_path(place, *_repository_of(place))
-    set_here = {**_WHO, **_setting_variables(usual), "LC_ALL": "C", "PATH": path}
+    main_repository = _find_main_repository(folder)
+    path = trusted_path(folder) if main_repository is None else trusted_path(folder, main_repository)
+    set_here = {**_AUTHOR, **_setting_variables(usual), "LC_ALL": "C", "PATH": path}
     environment = {**usual, **set_here, "GIT_ALLOW_PROTOCOL": "https", **(env or {})}
     try:
         return subprocess.run(
-            ["git", *words],
-            cwd=place,
+            ["git", *arguments],
+            cwd=folder,
             env=environment,
-            input=given,
+            input=stdin,
             capture_output=True,
             check=False,
             timeout=_TIMEOUT_S,
@@ -149,14 +169,14 @@ def run_git_process(
         raise ToolError(f"git can't be run: {error}", hint="check that it runs: git --version") from error
 
 
-def _repository_of(folder: Path) -> list[str]:
-    """Return the repository that a second working tree belongs to."""
+def _find_main_repository(worktree: Path) -> Path | None:
+    """Return the repository that a linked working tree belongs to, or None."""
     try:
-        return [
-            read_regular_text(folder / ".git", 4_096).partition("gitdir:")[2].partition("/.git/")[0].strip()
-        ]
+        text = read_regular_text(worktree / ".git", 4_096)
     except OSError:
-        return []
+        return None
+    path = text.partition("gitdir:")[2].partition("/.git/")[0].strip()
+    return Path(path) if path else None
 
 
 def last_error_line(process: subprocess.CompletedProcess[bytes]) -> str:

@@ -47,8 +47,8 @@ class TaskList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_tasks(path: Path, workspace: Path) -> TaskList:
-    """Read a YAML or JSON file of tasks. Raises ConfigError, naming the place."""
-    import yaml  # noqa: PLC0415 - 35 ms, for who runs a file
+    """Read a YAML or JSON file of tasks. Raises ConfigError that says what is wrong with it."""
+    import yaml  # noqa: PLC0415 - takes 35 ms, and few commands need it
 
     try:
         raw = path.read_bytes()
@@ -78,15 +78,24 @@ async def run_tasks(
     Edits in working trees are merged in the file's order. A cancel leaves the remaining tasks to the next
     run.
     """
-    parent = await opener.services.database.read(lambda db: _parent(db, task_list.key))
-    if not parent or again:
-        parent = (await opener.new_session(title=title)).id
+    parent_id = await opener.services.database.read(lambda db: _find_parent_id(db, task_list.key))
+    if not parent_id or again:
+        parent_id = (await opener.new_session(title=title)).id
     rows: list[HelperRow] = []
     for task in task_list.tasks:
         wish = HelperWish(
-            task.task, task.context, True, task.worktree, task.schema, task.budget_usd, task.steps, task.scope
+            task.task,
+            context=task.context,
+            background=True,
+            worktree=task.worktree,
+            schema=task.schema,
+            budget_usd=task.budget_usd,
+            steps=task.steps,
+            scope=task.scope,
         )
-        rows.append(await opener.helpers.get().add_helper(parent, f"run {task_list.key} {task.name}", wish))
+        rows.append(
+            await opener.helpers.get().add_helper(parent_id, f"run {task_list.key} {task.name}", wish)
+        )
     for row in rows:
         if row.state == "open":
             opener.helpers.get().start_in_background(row)
@@ -99,10 +108,11 @@ async def _merge_edits(opener: SessionOpener, helper_id: str) -> HelperRow:
     return await opener.helpers.get().read_row(helper_id)
 
 
-def _parent(connection: apsw.Connection, key: str) -> str:
+def _find_parent_id(connection: apsw.Connection, key: str) -> str:
+    """Return the session that an earlier run of this file used, or an empty string."""
     row = connection.execute(
         "SELECT parent FROM helpers WHERE call >= ? AND call < ? ORDER BY begun DESC, number DESC LIMIT 1",
-        (f"run {key} ", f"run {key}!"),
+        (f"run {key} ", f"run {key}!"),  # calls with this prefix: "!" is the character after the space
     ).fetchone()
     return row[0] if row else ""
 
@@ -118,7 +128,6 @@ def is_success(row: HelperRow) -> bool:
     return row.reason == "answered" and not conflicts
 
 
-def views_by_name(connection: apsw.Connection, rows: list[HelperRow]) -> dict[str, helper_rows.HelperView]:
-    """Return the tasks of one run by their helpers' names."""
-    views = helper_rows.list_views(connection, rows[0].parent)
-    return {view.name: view for view in views}
+def views_by_name(connection: apsw.Connection, parent_id: str) -> dict[str, helper_rows.HelperView]:
+    """Return the helpers of a run's session by name."""
+    return {view.name: view for view in helper_rows.list_views(connection, parent_id)}

@@ -25,7 +25,7 @@ from whet.foreign_regex import RegexTooSlow, regex_matches
 from whet.log import mask
 from whet.store import helper_rows
 from whet.store.helper_rows import HelperRow, MergePlan
-from whet.store.jobs import AtEnd, QueuedJob
+from whet.store.jobs import QueuedJob, TransactionWork
 from whet.store.transcript import TurnRecord
 from whet.tools.output import clean
 
@@ -54,7 +54,7 @@ class HelperObserver(TurnObserver):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> AtEnd:
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         """Store the helper's result, unless it has to continue."""
         answer = next(
             (message.text for message in reversed(session.log.messages) if message.role == "assistant"), ""

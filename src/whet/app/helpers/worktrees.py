@@ -22,10 +22,10 @@ import msgspec
 
 from whet.app.helpers.exact_bytes import list_converted, read_blob, store_bytes
 from whet.app.helpers.repository_git import (
+    disable_programs,
     last_error_line,
     list_nested_repositories,
     lock_repository,
-    replace_programs,
     run_git,
     run_git_process,
 )
@@ -61,8 +61,9 @@ def plan_tree(workspace: Path, helper_id: str, folder: Path, rules: PathRules = 
     top = run_git(workspace, "rev-parse", "--show-toplevel").strip()
     if not workspace.resolve().is_relative_to(Path(top).resolve()):
         raise ToolError(f"core.worktree of this repository leads elsewhere, to {top}", hint="git config -l")
-    with lock_repository(Path(top)) as repository:
-        parent = run_git(repository, "rev-parse", "--verify", "--quiet", "HEAD", fails=True).strip()
+    repository = Path(top)
+    with lock_repository(repository):
+        parent = run_git(repository, "rev-parse", "--verify", "--quiet", "HEAD", check=False).strip()
         converted, exact = _store_trees(repository, helper_id)
         head = _commit(repository, converted, parent)
         base = head if exact == converted else _commit(repository, exact, head)
@@ -92,7 +93,8 @@ def check_out_tree(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
     """Check out a working tree, unless it exists, and return the helper's workspace in it."""
     folder = Path(tree.place)
     marker = folder.parent / _COMPLETE
-    with lock_repository(Path(tree.repository)) as repository:
+    repository = Path(tree.repository)
+    with lock_repository(repository):
         if not marker.exists():  # it does not exist, or a kill interrupted its checkout
             shutil.rmtree(folder, ignore_errors=True)
             folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -119,7 +121,8 @@ def merge(
     written if there is an edit of such a file. An interrupted merge is completed; if another call has
     finished it meanwhile, that one is returned. Raises ToolError if git fails.
     """
-    with lock_repository(Path(tree.repository)) as repository:
+    repository = Path(tree.repository)
+    with lock_repository(repository):
         current = read_plan()
         if current is not None and (current.done or current.conflicts):
             return current
@@ -163,7 +166,7 @@ def _bring_leftovers(
     place, repository = Path(tree.place), Path(tree.repository)
     if not place.is_dir():  # it was removed by hand
         return (), ()
-    merged = run_git(repository, "rev-parse", "--verify", "--quiet", _REF + helper_id, fails=True).strip()
+    merged = run_git(repository, "rev-parse", "--verify", "--quiet", _REF + helper_id, check=False).strip()
     merged = merged or _snapshot(tree, helper_id, place)
     leftovers = find_leftovers(place, _carried(repository, merged))
     brought, kept = bring(leftovers, place, repository, find_rule)
@@ -191,9 +194,9 @@ def _carried(repository: Path, commit: str) -> Set[str]:
 def _forget(tree: WorkingTree, helper_id: str) -> None:
     """Remove a working tree, and the ref that kept its commits."""
     folder, repository = Path(tree.place), Path(tree.repository)
-    run_git(repository, "worktree", "remove", "--force", "--force", str(folder), fails=True)
+    run_git(repository, "worktree", "remove", "--force", "--force", str(folder), check=False)
     shutil.rmtree(folder.parent, ignore_errors=True)
-    run_git(repository, "update-ref", "-d", _REF + helper_id, fails=True)
+    run_git(repository, "update-ref", "-d", _REF + helper_id, check=False)
 
 
 def text_changes(merge_plan: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
@@ -222,7 +225,7 @@ def _add(repository: Path, folder: Path, base: str) -> None:
         raise ToolError("git worktree: another program works on this repository's trees", hint="try again")
     if result.returncode:
         raise ToolError(f"git worktree: {last_error_line(result)}", hint="git status says more")
-    with replace_programs(folder):
+    with disable_programs(folder):
         run_git(folder, "reset", "--hard", "--quiet", "--no-recurse-submodules")
 
 
@@ -235,8 +238,8 @@ def _restore_bytes(repository: Path, folder: Path, base: str) -> None:
             file.write(read_blob(repository, number))
             file.truncate()
     if converted:
-        with replace_programs(folder):
-            run_git(folder, "update-index", "-z", "--stdin", given="".join(f"{path}\0" for path in converted))
+        with disable_programs(folder):
+            run_git(folder, "update-index", "-z", "--stdin", stdin="".join(f"{path}\0" for path in converted))
 
 
 def _clear_half_made(repository: Path, ours: Path) -> None:
@@ -261,7 +264,7 @@ def _compute_merge(tree: WorkingTree, helper_id: str) -> MergePlan:
         return MergePlan(note="it changed no files")
     plain = ("--binary", "--no-ext-diff", "--no-textconv", "--submodule=short")
     patch = run_git(repository, "diff", *plain, tree.base, theirs)
-    patch_id = run_git(repository, "hash-object", "-w", "--stdin", given=patch).strip()
+    patch_id = run_git(repository, "hash-object", "-w", "--stdin", stdin=patch).strip()
     ours = _snapshot(tree, helper_id)
     result = run_git_process(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
     if result.returncode not in (0, 1):
@@ -358,7 +361,7 @@ def _current_state(repository: Path, path: str) -> str:
         return "elsewhere"
     if full_path.is_symlink():
         target = os.readlink(full_path).encode("utf-8", "surrogateescape")
-        return f"120000 {run_git(repository, 'hash-object', '--stdin', given=target).strip()}"
+        return f"120000 {run_git(repository, 'hash-object', '--stdin', stdin=target).strip()}"
     if not full_path.is_file():
         return "folder" if full_path.is_dir() else ""
     mode = "100755" if full_path.stat().st_mode & 0o100 else "100644"
@@ -418,7 +421,7 @@ def _conflict_text(repository: Path, merged: str, names: tuple[str, ...]) -> str
     """Return the conflicts with git's markers, cut if they are long."""
     sections: list[str] = []
     for name in names:
-        text = run_git(repository, "cat-file", "-p", f"{merged}:{name}", fails=True)
+        text = run_git(repository, "cat-file", "-p", f"{merged}:{name}", check=False)
         marked = [line for line in _conflict_lines(text.splitlines())]
         sections.append(
             f"{name}:\n" + ("\n".join(marked) or "(one side removed or replaced it, or it is binary)")

@@ -102,10 +102,10 @@ async def open_reviews(
         dialer.plugins = plugins
         if plugins is not None:
             learning.trust(plugins.tools)
-        needs = ReviewParts(home, settings, database, clock, learning, grants, pool, dialer)
+        parts = ReviewParts(home, settings, database, clock, learning, grants, pool, dialer)
         async with (
             connect_plugins(plugins, learning.desk),
-            aclosing(ReviewRunner(needs, make_worker)) as reviews,
+            aclosing(ReviewRunner(parts, make_worker)) as reviews,
         ):
             yield reviews
     finally:

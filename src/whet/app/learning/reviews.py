@@ -73,10 +73,10 @@ class ReviewRunner:
     `create_worker` creates the worker at the first job.
     """
 
-    def __init__(self, needs: ReviewParts, create_worker: WorkerFactory) -> None:
-        self._needs = needs
+    def __init__(self, parts: ReviewParts, create_worker: WorkerFactory) -> None:
+        self._parts = parts
         self._create_worker = create_worker
-        self.settings: ReviewSettings = needs.settings.review
+        self.settings: ReviewSettings = parts.settings.review
         self.listeners: list[Callable[[ReviewFinished], None]] = []
         self._worker: ReviewWorker | None = None
         self._wake = asyncio.Event()
@@ -85,12 +85,12 @@ class ReviewRunner:
     @property
     def database(self) -> StateDatabase:
         """The store that it works on."""
-        return self._needs.database
+        return self._parts.database
 
     @property
     def learning(self) -> LearningService:
         """The learning service that receives the reviews' changes."""
-        return self._needs.learning.desk
+        return self._parts.learning.desk
 
     async def queue_review(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> QueuedJob:
         """Queue a review of a session by hand, up to its last finished turn; durable on return.
@@ -98,28 +98,28 @@ class ReviewRunner:
         Raises ConfigError if reviews are off or the session has no tools for one, NotFound if there is
         nothing to review.
         """
-        needs = self._needs
+        parts = self._parts
         if self.settings.writes == "off":
             raise ConfigError("reviews are off", hint="whet config set review.writes auto")
 
         def work(connection: apsw.Connection) -> QueuedJob:
-            return _queue_review(connection, needs, (session_id, focus, tuple(kinds)))
+            return _queue_review(connection, parts, session_id, focus, kinds)
 
-        return await needs.database.append(work)
+        return await parts.database.append(work)
 
     async def drain(self, patience_s: float = 0.0) -> list[ReviewFinished]:
         """Run every due job now; wait at most `patience_s` for jobs that are due soon."""
-        clock = self._needs.clock
+        clock = self._parts.clock
         until_s = clock.monotonic_s() + patience_s
-        done = await self.worker.drain()
+        done = await self._get_worker().drain()
         while (wait_s := await self._until_due_s()) is not None and clock.monotonic_s() + wait_s <= until_s:
             await asyncio.sleep(wait_s)
-            done += await self.worker.drain()
+            done += await self._get_worker().drain()
         return done
 
     async def run(self, job_id: str) -> ReviewFinished | None:
         """Run one job now. Returns None if another process works on it or on its conversation."""
-        return await self.worker.run_one(job_id)
+        return await self._get_worker().run_one(job_id)
 
     def start(self) -> None:
         """Run reviews in the background of this process from now on, unless review.worker is off."""
@@ -128,7 +128,7 @@ class ReviewRunner:
             self._task = asyncio.create_task(self.serve())
 
     def wake(self) -> None:
-        """Wake the worker because there may be a job; costs nothing."""
+        """Wake the worker because there may be a job."""
         self._wake.set()
 
     async def serve(self) -> None:
@@ -136,7 +136,7 @@ class ReviewRunner:
         while True:
             wait_s = _LONGEST_WAIT_S
             try:
-                if await self._needs.database.read(lambda db: jobs.is_due(db, _JOBS, self._needs.clock)):
+                if await self._parts.database.read(lambda db: jobs.is_due(db, _JOBS, self._parts.clock)):
                     await self.drain()
                 due_s = await self._until_due_s()
                 wait_s = _LONGEST_WAIT_S if due_s is None else min(due_s, _LONGEST_WAIT_S)
@@ -155,26 +155,25 @@ class ReviewRunner:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def leave(self, start_worker: Callable[[Home], object] | None = None) -> None:
-        """Stop, and start a detached worker for the due jobs, or have `start_worker` do so. Never raises."""
+    async def stop_and_hand_over(self, start_worker: Callable[[Home], object] | None = None) -> None:
+        """Stop, and start a detached worker (by `start_worker` if given) if jobs are due. Never raises."""
         await self.aclose()
-        needs = self._needs
+        parts = self._parts
         if self.settings.worker != "auto" or self.settings.writes == "off":
             return
         try:
-            if needs.database.read_now(lambda db: jobs.is_due(db, _JOBS, needs.clock)):
-                (start_worker or start_detached_worker)(needs.home)
+            if parts.database.read_now(lambda db: jobs.is_due(db, _JOBS, parts.clock)):
+                (start_worker or start_detached_worker)(parts.home)
         except (OSError, StoreError) as error:
-            log.warning("no worker could be started (%s); the next one runs what waits", error)
+            log.warning("no worker could be started (%s); the queued jobs wait for the next one", error)
 
-    @property
-    def worker(self) -> ReviewWorker:
-        """The worker of this process, created on first use (a one-shot can't afford its modules)."""
+    def _get_worker(self) -> ReviewWorker:
+        """Return the worker; the first call creates it, and starts logging to a file if nothing else has."""
         if self._worker is None:
-            # errors beside a chat must not be printed to its terminal
+            # Errors beside a chat must not be printed to its terminal.
             if not logging.getLogger("whet").handlers:
-                start_logging(self._needs.home.logs)
-            self._worker = self._create_worker(self._needs, self._notify_listeners)
+                start_logging(self._parts.home.logs)
+            self._worker = self._create_worker(self._parts, self._notify_listeners)
         return self._worker
 
     def _notify_listeners(self, finished: ReviewFinished) -> None:
@@ -183,16 +182,15 @@ class ReviewRunner:
 
     async def _until_due_s(self) -> float | None:
         """Return the seconds until the next waiting job is due, at least one; None if no job waits."""
-        left_s = await self._needs.database.read(
-            lambda db: jobs.seconds_until_due(db, _JOBS, self._needs.clock)
+        left_s = await self._parts.database.read(
+            lambda db: jobs.seconds_until_due(db, _JOBS, self._parts.clock)
         )
         return None if left_s is None else max(left_s, 1.0)
 
 
 def _queue_review(
-    connection: apsw.Connection, needs: ReviewParts, request: tuple[str, str, tuple[Kind, ...]]
+    connection: apsw.Connection, parts: ReviewParts, session_id: str, focus: str, chosen_kinds: Sequence[Kind]
 ) -> QueuedJob:
-    session_id, focus, chosen_kinds = request
     session = sessions.get(connection, session_id)
     if session.private:
         raise ConfigError(
@@ -225,10 +223,10 @@ def _queue_review(
     if before.runtime:
         runtime = from_json(before.runtime, Runtime)
     else:
-        model = needs.settings.model
+        model = parts.settings.model
         runtime = Runtime(msgspec.structs.replace(model, provider=session.provider, model=session.model))
     review_job = ReviewJob(session_id, turn, kinds, ("asked",), runtime, facts.context_tokens, focus)
-    return queue_review(connection, review_job, session.conversation_id, needs.clock)
+    return queue_review(connection, review_job, session.conversation_id, parts.clock)
 
 
 def start_detached_worker(home: Home) -> None:

@@ -23,7 +23,7 @@ from whet.contract.events import Emit, TurnEnd
 from whet.contract.messages import ImagePart, Message
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
-from whet.store.jobs import AtEnd
+from whet.store.jobs import TransactionWork
 from whet.store.parts import typed_text
 from whet.terminal import attach
 from whet.terminal.output import size
@@ -77,11 +77,11 @@ class KeyActions:
         elif signal is PromptSignal.RESTED and chat.session.inbox:
             self._start_inbox_turn(chat.session.inbox.take())
 
-    async def run_turn(self, message: Message | None, emit: Emit, receipt: AtEnd) -> TurnEnd:
+    async def run_turn(self, message: Message | None, emit: Emit, on_stored: TransactionWork) -> TurnEnd:
         """Run a turn, and return its end. Raises StoreBusy if another program has the session; then the
         message is put back into the input."""
         try:
-            return await run_turn(self._chat.session, message, emit, receipt=receipt)
+            return await run_turn(self._chat.session, message, emit, on_stored=on_stored)
         except StoreBusy:
             if message is not None:
                 self._chat.put_back(message.text)
@@ -91,7 +91,7 @@ class KeyActions:
         """Start a turn with a message that arrived from a helper while the person was idle."""
 
         async def work(emit: Emit) -> None:
-            await run_turn(self._chat.session, entry.message, emit, receipt=entry.receipt)
+            await run_turn(self._chat.session, entry.message, emit, on_stored=entry.on_stored)
 
         self._chat.say(entry.notice)
         self._chat.work("", work)

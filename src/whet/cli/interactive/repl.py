@@ -37,7 +37,7 @@ from whet.contract.messages import Message
 from whet.log import mask
 from whet.store import lesson_counts, turns
 from whet.store.database import StateDatabase
-from whet.store.jobs import AtEnd, queue_nothing
+from whet.store.jobs import TransactionWork, queue_nothing
 from whet.store.sessions import make_title
 from whet.terminal import attach
 from whet.terminal.bell import TerminalBell, ring_at_end, ring_for
@@ -275,11 +275,11 @@ class TerminalChat:
             await self._board.refresh(self.session)
         await show_session(self)
 
-    def send(self, text: str | None, receipt: AtEnd = queue_nothing) -> None:
+    def send(self, text: str | None, on_stored: TransactionWork = queue_nothing) -> None:
         """Start a turn with a message, or resume the unfinished one if `text` is None. The transaction that
-        stores the message runs `receipt` too."""
+        stores the message runs `on_stored` too."""
         message = None if text is None else self._key_actions.build_message(text)
-        self._begin("", partial(self._turn, message, receipt))
+        self._begin("", partial(self._turn, message, on_stored))
 
     def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
         """Run long work in the background of the input, as a turn runs."""
@@ -349,10 +349,10 @@ class TerminalChat:
         self._echo(typed.line)
         self.send(text)
 
-    async def _turn(self, message: Message | None, receipt: AtEnd) -> None:
+    async def _turn(self, message: Message | None, on_stored: TransactionWork) -> None:
         if message is not None and not self.session.log.session.title:
             await self.session.log.details.set_title(make_title(message.text))
-        end = await self._key_actions.run_turn(message, self._emit, receipt)
+        end = await self._key_actions.run_turn(message, self._emit, on_stored)
         await self._board.refresh(self.session)
         if end.reason == "answered" and self.services.gate.get().plans.has(self.session.id):
             if self.services.settings.notify.questions:
@@ -386,18 +386,18 @@ class TerminalChat:
         """
         entries = self.session.inbox.take_back()
         texts = [entry.message.text for entry in entries]
-        receipt = turns.remove_at_end([entry.row for entry in entries], queue_nothing)
+        on_stored = turns.remove_at_end([entry.row for entry in entries], queue_nothing)
         self._view.queued.clear()
         if cancelled:
             texts += [typed.line for typed in self._waiting]
             self._waiting.clear()
         text = "\n".join(texts)
         if texts and cancelled:
-            self.services.database.submit(receipt)
+            self.services.database.submit(on_stored)
             self._screen.put_in(text, is_sent=True)
         elif texts and not self._state.leaving:
             self._echo(fold_pastes(text))
-            self.send(text, receipt)
+            self.send(text, on_stored)
         self._view.queued.extend(typed.line for typed in self._waiting)
         if self._waiting or (self.session.inbox and not cancelled):
             self._screen.wake(PromptSignal.RESTED)

@@ -1,4 +1,7 @@
-"""Format numbers, times and texts for the pages. Every foreign text passes through `text` or `line`."""
+"""Format numbers, times and texts for the pages.
+
+Every foreign text passes through one of `text`, `whole`, `line` and `diff`.
+"""
 
 from __future__ import annotations
 
@@ -45,28 +48,28 @@ def count(number: float) -> str:
 
 
 def cost(usd: float | None, *, is_estimate: bool = False) -> str:
-    """Write a cost, with ~ before it if tokens of it are Whet's estimate; an unknown price is not nothing."""
+    """Format a cost in dollars, with ~ before an estimate; None is "unknown"."""
     if usd is None:
         return "unknown"
     mark = "~" if is_estimate else ""
     return f"{mark}${usd:.4f}" if 0 < usd < 0.1 else f"{mark}${usd:,.2f}"
 
 
-def price(usage: Usage) -> str:
+def usage_cost(usage: Usage) -> str:
     """Format the cost of some usage; a dash if nothing was used."""
     if not usage.total_tokens and not usage.cost_usd:
         return "–"
     return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
 
 
-def spent(spending: Spending | None) -> str:
+def spending_cost(spending: Spending | None) -> str:
     """Format the cost of some turns, as far as prices are known."""
     if spending is None or not spending.turns:
         return "–"
     if spending.unpriced >= spending.turns:
         return "unknown"
-    text = cost(spending.cost_usd, is_estimate=bool(spending.estimated_tokens))
-    return f"{text} + unknown" if spending.unpriced else text
+    priced = cost(spending.cost_usd, is_estimate=bool(spending.estimated_tokens))
+    return f"{priced} + unknown" if spending.unpriced else priced
 
 
 def percent(share: float) -> str:
@@ -119,12 +122,12 @@ def time_left(until: str, now: datetime) -> str:
     return "no time"
 
 
-def points(interval: Interval) -> str:
+def difference_with_interval(interval: Interval) -> str:
     """Format a difference of rates with its interval, in percentage points."""
     return f"{interval.estimate * 100:+.0f} ({interval.low * 100:+.0f} to {interval.high * 100:+.0f})"
 
 
-def share_of(interval: Interval) -> str:
+def rate_with_interval(interval: Interval) -> str:
     """Format a rate with its interval."""
     return f"{interval.estimate:.0%} ({interval.low:.0%} to {interval.high:.0%})"
 
