@@ -82,7 +82,7 @@ def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
 def put_in_place(
     folder: int, temporary: str, name: str, *, keeps_links: bool = False, mode: int | None = None
 ) -> str:
-    """Put a written file in the place of `name` in its folder. Return what the file lost, usually "".
+    """Put a written file in the place of `name` in its folder. Returns what the file lost, usually "".
 
     A rename does that at once, but it fails on a file that is mounted by itself, and the file gets another
     owner and loses its attributes and, which `keeps_links` prevents, its other names. Then the content is
@@ -155,7 +155,7 @@ def _has_attributes(folder: int, name: str) -> bool:
 
 
 def _write_into(folder: int, temporary: str, name: str, mode: int | None) -> bool:
-    """Write a temporary file's content into an existing file and remove it. Return False if that is not
+    """Write a temporary file's content into an existing file and remove it. Returns False if that is not
     permitted."""
     with os.fdopen(os.open(temporary, _OPEN_READ, dir_fd=folder), "rb") as source:
         data = source.read()

@@ -104,7 +104,7 @@ def local_zone() -> str:
 def name_zone_file(path: Path, names: Path = Path("/etc/timezone")) -> str:
     """Return the zone of a time zone file: the system's name of the file that it links to; the name in the
     file `names` if that zone is the same (a container may have another machine's file); else the rule at its
-    end. Return an empty string if nothing says it."""
+    end. Returns an empty string if nothing says it."""
     from zoneinfo import TZPATH  # noqa: PLC0415 - 5 ms of a start
 
     if name := os.path.realpath(path).partition("zoneinfo/")[2]:

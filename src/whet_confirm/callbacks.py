@@ -169,7 +169,7 @@ class Callbacks:
                 await self._slots.wait(has_waiting)
 
     def start_due(self, send: Callable[[DueCallback], object]) -> bool:
-        """Start the due webhooks that have a slot. Return whether some due webhook must wait for others to
+        """Start the due webhooks that have a slot. Returns whether some due webhook must wait for others to
         end.
 
         A long queue is read over several polls, so that one receiver's many webhooks don't hide another's.
@@ -209,7 +209,7 @@ class Callbacks:
             self._slots.free(item.id)
 
     async def post(self, client: HttpClient, item: DueCallback) -> tuple[str, bool]:
-        """Send a webhook. Return the problem (empty on success) and whether a retry is pointless."""
+        """Send a webhook. Returns the problem (empty on success) and whether a retry is pointless."""
         if not self.is_ours(item):
             return "it is not what became of the request", True
         timestamp = int(self._service.timeline.now_s())

@@ -155,7 +155,7 @@ def open_database(paths: ServicePaths, patience_s: float = 10.0) -> ConfirmDatab
 
 
 def make_first_tokens(service: ConfirmService, paths: ServicePaths, owner: str = "owner") -> list[Path]:
-    """Create a submit token, and an approve token for `owner`, if there has never been a token. Return their
+    """Create a submit token, and an approve token for `owner`, if there has never been a token. Returns their
     files (0600)."""
     if service.database.read_now(tokens.TOKENS.all):
         return []

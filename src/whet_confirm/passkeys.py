@@ -121,7 +121,7 @@ def enrolment_options(name: str, csrf: str, site: PasskeyOrigin, enrolled_ids: l
 
 
 def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
-    """Store a new passkey. Return the problem, or an empty string."""
+    """Store a new passkey. Returns the problem, or an empty string."""
     from webauthn import verify_registration_response
     from webauthn.helpers.exceptions import WebAuthnException
 
@@ -173,7 +173,7 @@ def use(
 ) -> tuple[PasskeyProof | None, str]:
     """Verify an assertion over `vote` (verdict, digest), made at `site` (request id, page).
 
-    Return the proof in its stored form, or None with the problem.
+    Returns the proof in its stored form, or None with the problem.
     """
     try:
         proof = _parse_proof(from_json(text, _Assertion))

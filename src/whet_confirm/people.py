@@ -30,7 +30,7 @@ class PersonRow(msgspec.Struct, frozen=True):
 
 
 def record_login(tx: Tx, person: OidcPerson, valid_s: float) -> str:
-    """Record a login. Return why it is refused, or an empty string if it is accepted."""
+    """Record a login. Returns why it is refused, or an empty string if it is accepted."""
     db, name = tx.connection, person.name
     try:
         check_name(db, name)

@@ -249,7 +249,7 @@ class PolicyFile:
         self._stamp = self._read_stamp()
 
     def reload(self) -> bool:
-        """Reload the file if it has changed. Return True if a new policy is in force.
+        """Reload the file if it has changed. Returns True if a new policy is in force.
 
         If the file is invalid or missing, only `error` changes.
         """

@@ -237,7 +237,7 @@ def _pick_fields(request: ConfirmRequest, *names: str) -> dict[str, object]:
 def settle(
     tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "", *, is_altered: bool = False
 ) -> ConfirmRequest:
-    """Compare and set: end a pending request, write the event and queue the callback. Return the updated
+    """Compare and set: end a pending request, write the event and queue the callback. Returns the updated
     request.
 
     The caller has read `request` in this transaction. If it `is_altered`, its row hash is not added to the

@@ -62,7 +62,7 @@ class ListenSettings(msgspec.Struct, frozen=True):
 
     @property
     def is_separate(self) -> bool:
-        """Return whether the users that agents run as are known, and this service runs as another user."""
+        """Whether the users that agents run as are known, and this service runs as another user."""
         asking = [uid for uid, caller in self.peers.items() if caller.role == "submit"]
         return bool(asking) and os.geteuid() not in asking
 

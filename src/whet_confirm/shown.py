@@ -25,8 +25,8 @@ _REORDERED = re.compile(r"R[ /]*1|R[ /]*/R")
 
 
 def fit_text(text: str, limit: int) -> tuple[str, bool]:
-    """Make text visible and cut it at `limit` UTF-16 units, as vendors count. Return the text, and whether it
-    was cut."""
+    """Make text visible and cut it at `limit` UTF-16 units, as vendors count. Returns the text, and whether
+    it was cut."""
     visible_text = visible(text, max(limit, 200) * 2)
     if count_units(visible_text) <= limit:
         return visible_text, "\n[... " in visible_text[-60:] and len(text) > max(limit, 200) * 2

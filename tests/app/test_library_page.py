@@ -27,7 +27,12 @@ SCRIPTS = {
     "Answer approvals": ([ORDER, ScriptedReply("Done.")], 'asked: order_parts {"item": "nut"}\nDone.\n'),
     "Continue a session": ([ScriptedReply("Noted."), ScriptedReply("Heron.")], "Heron.\n4 True\n"),
     "Images, steering, cancelling": (
-        [ScriptedReply("A plan."), ScriptedReply("a b c d", pieces=4, fault=Fault(stall_after=2))],
+        [
+            ScriptedReply("A plan."),
+            calls(("read_file", '{"path":"notes.txt"}')),
+            ScriptedReply("a b c d", pieces=4, fault=Fault(stall_after=2), when="Be brief."),
+            ScriptedReply("It has a door."),  # if the step had begun when the program steered
+        ],
         "A plan.\ncancelled\n",
     ),
     "Errors": ([], "there is no session no-such-session"),

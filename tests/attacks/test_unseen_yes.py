@@ -21,16 +21,16 @@ QUESTIONS: dict[str, str] = {
     "longer than a chat takes": "\n".join("x" * 900 for _ in range(400)),
 }
 ANSWERS: dict[str, Callable[[ChatQuestions, Chat], object]] = {
-    "the word once": lambda asking, _: asking.take_reply(5, ROOM, "once", may=True),
-    "the word yes": lambda asking, _: asking.take_reply(5, ROOM, "Yes", may=True),
-    "the word session": lambda asking, _: asking.take_reply(5, ROOM, "session", may=True),
-    "the word always": lambda asking, _: asking.take_reply(5, ROOM, "always", may=True),
-    "a button's label": lambda asking, _: asking.take_reply(5, ROOM, "allow once", may=True),
-    "the command": lambda asking, _: asking.decide(ROOM, "1", may=True),
-    "the command for the session": lambda asking, _: asking.decide(ROOM, "s", may=True),
-    "the command for always": lambda asking, _: asking.decide(ROOM, "a", may=True),
-    "a press": lambda asking, chat: asking.handle_press(5, _word(chat) + ":1", may=True),
-    "a press for always": lambda asking, chat: asking.handle_press(5, _word(chat) + ":a", may=True),
+    "the word once": lambda asking, _: asking.take_reply(5, ROOM, "once", may_approve=True),
+    "the word yes": lambda asking, _: asking.take_reply(5, ROOM, "Yes", may_approve=True),
+    "the word session": lambda asking, _: asking.take_reply(5, ROOM, "session", may_approve=True),
+    "the word always": lambda asking, _: asking.take_reply(5, ROOM, "always", may_approve=True),
+    "a button's label": lambda asking, _: asking.take_reply(5, ROOM, "allow once", may_approve=True),
+    "the command": lambda asking, _: asking.decide(ROOM, "1", may_approve=True),
+    "the command for the session": lambda asking, _: asking.decide(ROOM, "s", may_approve=True),
+    "the command for always": lambda asking, _: asking.decide(ROOM, "a", may_approve=True),
+    "a press": lambda asking, chat: asking.handle_press(5, _word(chat) + ":1", may_approve=True),
+    "a press for always": lambda asking, chat: asking.handle_press(5, _word(chat) + ":a", may_approve=True),
 }
 ATTEMPTS = [(question, answer) for question in (*QUESTIONS, "a part did not arrive") for answer in ANSWERS]
 
@@ -60,7 +60,7 @@ def test_no_yes_counts_for_what_was_not_shown(question: str) -> None:
                 effects.append(name)
                 return
         assert is_lost or not {"Allow once", "Always", "This conversation"} & set(shown(chat))
-        asking.decide(ROOM, "n", may=True)
+        asking.decide(ROOM, "n", may_approve=True)
         assert await asked == "no"
 
     run(main)

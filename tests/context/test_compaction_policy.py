@@ -108,9 +108,9 @@ class Hooks:
 @each(
     ("hooks", "asked", "answer"),
     [
-        ({"should_compress_preflight": True}, {"first": True, "may": False}, ("preflight", "")),
+        ({"should_compress_preflight": True}, {"is_first": True, "may_compact": False}, ("preflight", "")),
         ({"should_compress_preflight": True, "should_compress": False}, {}, (None, "")),
-        ({"should_compress": True}, {"may": False}, (None, "")),
+        ({"should_compress": True}, {"may_compact": False}, (None, "")),
         ({"should_compress": True}, {}, ("threshold", "")),
         ({"pending_compression_operation": "p" * 50}, {}, ("p" * 40, "")),
         ({"pending_compression_operation": "", "should_compress": True}, {}, ("threshold", "")),
@@ -133,7 +133,7 @@ class Hooks:
     ],
 )
 def test_an_engine_is_asked_in_order(hooks: Any, asked: Any, answer: tuple[str | None, str]) -> None:
-    given = {"rows": [], "tokens": 9, "first": False, "may": True, "is_rough": False, **asked}
+    given = {"rows": [], "tokens": 9, "is_first": False, "may_compact": True, "is_rough": False, **asked}
     phase, blocked = answer
     expected = CompactionAnswer(wants=True, phase=phase) if phase else CompactionAnswer(blocked=blocked)
     assert ask_engine(Hooks(**hooks), CompactionQuestion(**given)) == expected  # type: ignore[arg-type]

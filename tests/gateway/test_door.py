@@ -263,13 +263,16 @@ async def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -
     while not said:
         await asyncio.sleep(0)
     assert "Write `once` or `yes`, `session`, `always`, `no`." in said.pop()
-    assert asking.decide(("irc", "#x"), "a", may=True) == "Always allowed: `rm x` (asked by ann)"
+    assert asking.decide(("irc", "#x"), "a", may_approve=True) == "Always allowed: `rm x` (asked by ann)"
     assert await approving == "always"
     asked = asyncio.create_task(person.clarify("Which colour?", ["red", "blue"]))
     while not said:
         await asyncio.sleep(0)
     assert said == ["Which colour?\n• red\n• blue"]
-    assert asking.take_reply(1, ("irc", "#x"), "blue", may=False) == ChatReply("") and await asked == "blue"
+    assert (
+        asking.take_reply(1, ("irc", "#x"), "blue", may_approve=False) == ChatReply("")
+        and await asked == "blue"
+    )
 
 
 def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
@@ -281,7 +284,7 @@ def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
         return ()
 
     async def shown(asking: ChatQuestions, mark: str) -> str:
-        asking.decide(("irc", "#x"), mark, may=True)
+        asking.decide(("irc", "#x"), mark, may_approve=True)
         async with asyncio.timeout(20):
             while not said:
                 await asyncio.sleep(0)
@@ -295,7 +298,7 @@ def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
         request = ApprovalRequest("s", "c", "terminal", "\n".join(lines), (), "")
         approving = asyncio.create_task(ChatPerson(asking, where, "ann", None).approve(request))
         text = [await shown(asking, mark) for mark in marks][-1]
-        asking.decide(("irc", "#x"), "n", may=True)
+        asking.decide(("irc", "#x"), "n", may_approve=True)
         assert await approving == "no"
         return text
 

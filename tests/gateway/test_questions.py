@@ -63,14 +63,22 @@ async def test_a_button_belongs_to_its_question_and_conversation_until_that_is_d
     data = chat.data["Allow once"]
     assert asking.chat_of(data) == 5 and asking.question_text(data) == chat.said[0].text
     assert not asking.is_decided(data)
-    assert asking.handle_press(6, data, may=True) == OVER == asking.handle_press(5, "x:1", may=True)
-    assert asking.handle_press(5, data.partition(":")[0] + ":q", may=True) == OVER
-    assert asking.handle_press(5, data, may=False) == "You may not decide this."
-    assert asking.take_reply(5, ROOM, "yes", may=False) is None and not asked.done(), "not theirs to decide"
-    assert asking.take_reply(6, ROOM, "please go on", may=True) is None, "a message to another conversation"
-    assert asking.handle_press(5, data, may=True) == "Allowed once."
+    assert (
+        asking.handle_press(6, data, may_approve=True)
+        == OVER
+        == asking.handle_press(5, "x:1", may_approve=True)
+    )
+    assert asking.handle_press(5, data.partition(":")[0] + ":q", may_approve=True) == OVER
+    assert asking.handle_press(5, data, may_approve=False) == "You may not decide this."
+    assert asking.take_reply(5, ROOM, "yes", may_approve=False) is None and not asked.done(), (
+        "not theirs to decide"
+    )
+    assert asking.take_reply(6, ROOM, "please go on", may_approve=True) is None, (
+        "a message to another conversation"
+    )
+    assert asking.handle_press(5, data, may_approve=True) == "Allowed once."
     assert asking.is_decided(data) and asking.question_text(data) == "" and asking.chat_of(data) == 5
-    assert asking.handle_press(5, data, may=True) == OVER
+    assert asking.handle_press(5, data, may_approve=True) == OVER
     assert await asked == "once"
     assert (asking.chat_of(data), asking.is_decided(data)) == (0, False)
 
@@ -96,21 +104,21 @@ async def test_a_command_names_its_question_if_several_are_open_in_the_room(
     asked = [asyncio.create_task(person.approve(request(grant="rm"))) for person in people]
     words_asked = asyncio.create_task(people[1].clarify("Which?", []))
     await chats[1].asked(2)
-    assert asking.decide(("board", "3"), mark, may=True) == "Nothing waits for a decision here."
-    assert asking.decide(ROOM, mark, may=False, words=words) == "You may not decide this."
-    which = asking.decide(ROOM, mark, may=True, words=words)
+    assert asking.decide(("board", "3"), mark, may_approve=True) == "Nothing waits for a decision here."
+    assert asking.decide(ROOM, mark, may_approve=False, words=words) == "You may not decide this."
+    which = asking.decide(ROOM, mark, may_approve=True, words=words)
     assert which.startswith("2 questions are open here. Say which one:") and not any(map(_done, asked))
     names = names_in(which)
     assert set(names) == {"ann", "ben"}
-    assert asking.decide(ROOM, mark, may=False, name=names["ben"]) == "You may not decide this."
-    decided = asking.decide(ROOM, mark, may=True, name=names["ben"], words=words)
+    assert asking.decide(ROOM, mark, may_approve=False, name=names["ben"]) == "You may not decide this."
+    decided = asking.decide(ROOM, mark, may_approve=True, name=names["ben"], words=words)
     assert decided == f"{said}: `rm x` (asked by ben)" and await asked[1] == answer
     assert not asked[0].done() and not asked[2].done() and not words_asked.done()
-    over = asking.decide(ROOM, mark, may=True, name=names["ben"])
+    over = asking.decide(ROOM, mark, may_approve=True, name=names["ben"])
     assert over == "Nothing waits for a decision here." and not asked[0].done(), "a name is never another's"
-    assert asking.decide(ROOM, mark, may=True) == f"{said}: `rm x` (asked by ann)", "one is left"
+    assert asking.decide(ROOM, mark, may_approve=True) == f"{said}: `rm x` (asked by ann)", "one is left"
     await asked[0]
-    assert asking.decide(ROOM, mark, may=True) == "Nothing waits for a decision here."
+    assert asking.decide(ROOM, mark, may_approve=True) == "Nothing waits for a decision here."
     for task in (asked[2], words_asked):
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -148,8 +156,8 @@ async def test_words_of_the_conversation_decide_by_the_rule_for_typed_answers(
     asking, chat = ChatQuestions(), Chat()
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request(grant="rm")))
     await chat.asked()
-    assert asking.take_reply(5, ROOM, " ", may=True) is None
-    assert asking.take_reply(5, ROOM, text, may=True) == ChatReply(said, stops)
+    assert asking.take_reply(5, ROOM, " ", may_approve=True) is None
+    assert asking.take_reply(5, ROOM, text, may_approve=True) == ChatReply(said, stops)
     assert await asked == answer
 
 
@@ -157,9 +165,9 @@ async def test_an_answer_that_is_not_offered_leaves_the_question_open() -> None:
     asking, chat = ChatQuestions(), Chat()
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
     await chat.asked()
-    assert asking.take_reply(5, ROOM, "always", may=True) == ChatReply(NOT_OFFERED)
-    assert asking.decide(ROOM, "a", may=True) == NOT_OFFERED and not asked.done()
-    assert asking.decide(ROOM, "n", may=True).startswith("Denied") and await asked == "no"
+    assert asking.take_reply(5, ROOM, "always", may_approve=True) == ChatReply(NOT_OFFERED)
+    assert asking.decide(ROOM, "a", may_approve=True) == NOT_OFFERED and not asked.done()
+    assert asking.decide(ROOM, "n", may_approve=True).startswith("Denied") and await asked == "no"
 
 
 async def test_words_ask_which_question_is_meant_and_a_name_answers_it() -> None:
@@ -169,21 +177,21 @@ async def test_words_ask_which_question_is_meant_and_a_name_answers_it() -> None
     hers = asyncio.create_task(ChatPerson(asking, anns.route, "ann", None).approve(request()))
     his = asyncio.create_task(ChatPerson(asking, bens.route, "ben", None).approve(request()))
     await bens.asked()
-    reply = asking.take_reply(5, ROOM, "yes", may=True)
+    reply = asking.take_reply(5, ROOM, "yes", may_approve=True)
     assert reply is not None and "2 questions" in reply.text and not hers.done() and not his.done()
     names = names_in(reply.text)
-    assert asking.take_reply(6, ROOM, f"{names['ben']} yes", may=False) == ChatReply(
+    assert asking.take_reply(6, ROOM, f"{names['ben']} yes", may_approve=False) == ChatReply(
         "You may not decide this."
     )
     assert asking.split_name(ROOM, f"{names['ben']} once") == (names["ben"], "once")
     assert asking.split_name(OTHER_ROOM, f"{names['ben']} once") == ("", f"{names['ben']} once")
-    only = asking.take_reply(5, ROOM, names["ben"], may=True)
+    only = asking.take_reply(5, ROOM, names["ben"], may_approve=True)
     assert only is not None and only.text.startswith("Answer with:") and not his.done()
-    said = asking.take_reply(5, ROOM, f"{names['ann']} yes", may=True)
+    said = asking.take_reply(5, ROOM, f"{names['ann']} yes", may_approve=True)
     assert said == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
     assert not his.done()
-    assert asking.take_reply(5, ROOM, "thanks, that is all", may=True) is None and not his.done()
-    assert asking.take_reply(5, ROOM, "no", may=True) == ChatReply("Denied: `rm x` (asked by ben)")
+    assert asking.take_reply(5, ROOM, "thanks, that is all", may_approve=True) is None and not his.done()
+    assert asking.take_reply(5, ROOM, "no", may_approve=True) == ChatReply("Denied: `rm x` (asked by ben)")
     assert await his == "no"
 
 
@@ -193,14 +201,14 @@ async def test_the_models_question_is_answered_by_its_person_or_by_somebody_who_
     asked = asyncio.create_task(person.clarify("Delete the production database?", ["Agree", "no"]))
     await chat.asked()
     agree = chat.data["Agree"]
-    assert asking.handle_press(5, agree, may=False, is_own=False) == "You may not decide this."
-    assert asking.take_reply(6, ROOM, "Agree", may=False) is None
-    assert asking.take_reply(6, ROOM, "Agree", may=True) is None and not asked.done()
-    assert asking.handle_press(5, chat.data["no"], may=False, is_own=True) == "Noted: no."
+    assert asking.handle_press(5, agree, may_approve=False, is_own=False) == "You may not decide this."
+    assert asking.take_reply(6, ROOM, "Agree", may_approve=False) is None
+    assert asking.take_reply(6, ROOM, "Agree", may_approve=True) is None and not asked.done()
+    assert asking.handle_press(5, chat.data["no"], may_approve=False, is_own=True) == "Noted: no."
     assert await asked == "no"
     asked = asyncio.create_task(person.clarify("Really?", ["Agree", "no"]))
     await chat.asked(2)
-    assert asking.handle_press(5, chat.data["no"], may=True) == "Noted: no." and await asked == "no"
+    assert asking.handle_press(5, chat.data["no"], may_approve=True) == "Noted: no." and await asked == "no"
 
 
 async def test_the_models_question_takes_a_button_or_the_next_message_of_its_conversation() -> None:
@@ -213,13 +221,13 @@ async def test_the_models_question_takes_a_button_or_the_next_message_of_its_con
     assert [button.label[:2] for button in message.buttons] == [f"n{n}" for n in range(8)]
     assert {button.label[2:] for button in message.buttons} == {visible("x" * 70, 58)}
     pressed = message.buttons[7].data
-    assert asking.handle_press(5, pressed, may=False, is_own=True) == f"Noted: n7{'x' * 70}."
-    assert asking.take_reply(5, ROOM, "late", may=False) is None and await asked == "n7" + "x" * 70
+    assert asking.handle_press(5, pressed, may_approve=False, is_own=True) == f"Noted: n7{'x' * 70}."
+    assert asking.take_reply(5, ROOM, "late", may_approve=False) is None and await asked == "n7" + "x" * 70
     asked = asyncio.create_task(person.clarify("And?", []))
     await chat.asked(2)
-    assert asking.take_reply(6, ROOM, "no", may=False) is None and not asked.done()
-    assert asking.take_reply(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
-    assert asking.take_reply(5, ROOM, "again", may=False) is None
+    assert asking.take_reply(6, ROOM, "no", may_approve=False) is None and not asked.done()
+    assert asking.take_reply(5, ROOM, "so", may_approve=False) == ChatReply("") and await asked == "so"
+    assert asking.take_reply(5, ROOM, "again", may_approve=False) is None
 
 
 def shown(chat: Chat) -> list[str]:
@@ -262,7 +270,7 @@ async def test_a_decision_offers_what_may_be_decided() -> None:
         words = f"Or write `once` or `yes`, `session`{always}, `no`."
         assert text.splitlines()[-2 - len(lines) :] == ["• Why asked: it deletes", *lines, words]
         assert [button.style for button in chat.said[0].buttons][:1] == ["good"]
-        asking.handle_press(5, chat.data["Deny"], may=True)
+        asking.handle_press(5, chat.data["Deny"], may_approve=True)
         assert await asked == "no"
 
 
@@ -274,15 +282,17 @@ async def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> No
     assert shown(chat) == ["Deny", "Show all"]
     assert "echo 95\n" not in chat.said[0].text and "11 more lines" in chat.said[0].text
     for word in ("once", "session", "yes", "allow once"):
-        assert asking.take_reply(5, ROOM, word, may=True) == ChatReply(NOT_SHOWN) and not asked.done()
-    assert asking.decide(ROOM, "1", may=True) == asking.decide(ROOM, "s", may=True) == NOT_SHOWN
+        assert asking.take_reply(5, ROOM, word, may_approve=True) == ChatReply(NOT_SHOWN) and not asked.done()
+    assert (
+        asking.decide(ROOM, "1", may_approve=True) == asking.decide(ROOM, "s", may_approve=True) == NOT_SHOWN
+    )
     word = chat.data["Deny"].partition(":")[0]
-    assert asking.handle_press(5, f"{word}:1", may=True) == OVER and not asked.done()
-    assert asking.decide(ROOM, "v", may=True) == "Shown: `echo 0` … (asked by ann)"
+    assert asking.handle_press(5, f"{word}:1", may_approve=True) == OVER and not asked.done()
+    assert asking.decide(ROOM, "v", may_approve=True) == "Shown: `echo 0` … (asked by ann)"
     await chat.asked(2)
     assert shown(chat) == ["Allow once", "This conversation", "Deny"]
     assert "echo 95\n" in chat.said[1].text and "`show`" not in chat.said[1].text
-    asking.decide(ROOM, "s", may=True)
+    asking.decide(ROOM, "s", may_approve=True)
     assert await asked == "session"
 
 
@@ -307,13 +317,13 @@ async def test_a_question_in_several_messages_has_its_buttons_under_the_last() -
     assert len(chat.said) > 2 and all(len(one.text) <= 280 for one in chat.said)
     assert asking.question_text(chat.data["Deny"]) == chat.said[-1].text
     assert [bool(one.buttons) for one in chat.said] == [False] * (len(chat.said) - 1) + [True]
-    asking.decide(ROOM, "1", may=True)
+    asking.decide(ROOM, "1", may_approve=True)
     assert await asked == "once"
     chat.said.clear()
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).clarify("Why? " * 200, ["so"]))
     await chat.asked()
     assert len(chat.said) > 2 and max(len(one.text) for one in chat.said) <= 280
-    assert asking.take_reply(5, ROOM, "so", may=False) == ChatReply("") and await asked == "so"
+    assert asking.take_reply(5, ROOM, "so", may_approve=False) == ChatReply("") and await asked == "so"
 
 
 async def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody_can_be() -> None:
@@ -332,14 +342,14 @@ async def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody
     assert there.said[0].text.startswith(r"**be\<U+202E\>n asks: may I run this?**")
     assert here.said[1].text == "`terminal` needs permission; whoever may give it was asked."
     decided = r"Allowed once: `rm x` (asked by be\<U+202E\>n)"
-    assert asking.decide(OTHER_ROOM, "1", may=True) == decided and await asked == "once"
+    assert asking.decide(OTHER_ROOM, "1", may_approve=True) == decided and await asked == "once"
     assert here.said[2].text == decided, "who asked is told what was decided elsewhere"
     group = Chat(7)
     person = ChatPerson(asking, here.route, "ben", lambda: found(group.route))
     asked = asyncio.create_task(person.approve(request()))
     await group.asked()
     assert group.said[0].text.startswith("**May I run this?**") and len(here.said) == 3
-    asking.decide(ROOM, "n", may=True)
+    asking.decide(ROOM, "n", may_approve=True)
     assert await asked == "no"
 
 
@@ -351,7 +361,7 @@ async def test_words_in_another_chat_answer_a_question_only_with_its_name(has_bu
     stopped: list[bool] = []
 
     def take(text: str) -> ChatReply | None:
-        return asking.take_reply(6, OTHER_ROOM, text, may=True, stop=lambda: stopped.append(True))
+        return asking.take_reply(6, OTHER_ROOM, text, may_approve=True, stop=lambda: stopped.append(True))
 
     async def find() -> QuestionRoute | None:
         return hers.route
@@ -396,9 +406,9 @@ async def test_a_yes_that_may_mean_a_question_of_another_chat_asks_which_one() -
     await hers.asked()
     anns = asyncio.create_task(ChatPerson(asking, hers.route, "ann", None).approve(request()))
     await hers.asked(2)
-    reply = asking.take_reply(6, OTHER_ROOM, "yes", may=True)
+    reply = asking.take_reply(6, OTHER_ROOM, "yes", may_approve=True)
     assert reply is not None and set(names_in(reply.text)) == {"ann", "ben"} and not anns.done()
-    words = asking.take_reply(6, OTHER_ROOM, "not on a Friday", may=True)
+    words = asking.take_reply(6, OTHER_ROOM, "not on a Friday", may_approve=True)
     assert words == ChatReply("Denied: `rm x` (asked by ann)")
     assert await anns == Reply("no", words="not on a Friday") and not bens.done()
     bens.cancel()
@@ -415,10 +425,13 @@ async def test_what_was_cut_in_another_chat_is_shown_by_its_name() -> None:
     await hers.asked()
     name = re.findall(r"Or write `(\w+) show` \(all of it\), `\1 no`\.$", hers.said[-1].text)[0]
     refusal = ChatReply(NOT_SHOWN.replace("`show`", f"`{name} show`"))
-    assert asking.take_reply(6, OTHER_ROOM, f"{name} yes", may=True) == refusal
-    assert asking.take_reply(6, OTHER_ROOM, f"{name} show", may=True) is not None
+    assert asking.take_reply(6, OTHER_ROOM, f"{name} yes", may_approve=True) == refusal
+    assert asking.take_reply(6, OTHER_ROOM, f"{name} show", may_approve=True) is not None
     await hers.asked(2)
-    assert asking.take_reply(6, OTHER_ROOM, f"{name} yes", may=True) is not None and await asked == "once"
+    assert (
+        asking.take_reply(6, OTHER_ROOM, f"{name} yes", may_approve=True) is not None
+        and await asked == "once"
+    )
 
 
 async def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -> None:
@@ -432,7 +445,7 @@ async def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -
         asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(given))
         await chat.asked()
         assert chat.said[0].text.endswith(f"\n{ways}")
-        asking.decide(ROOM, "n", may=True)
+        asking.decide(ROOM, "n", may_approve=True)
         await asked
 
 
@@ -457,7 +470,7 @@ async def test_only_words_that_the_question_shows_are_a_yes(
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
     await chat.asked()
     texts = [chat.said[0].text, *(shown(chat) if has_buttons else ())]
-    asking.take_reply(5, ROOM, text, may=True)
+    asking.take_reply(5, ROOM, text, may_approve=True)
     assert (await asked == "once") == is_yes
     assert (
         any(
@@ -473,7 +486,7 @@ async def test_stop_cancels_the_turn_before_the_question_is_answered() -> None:
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))
     await chat.asked()
     await asyncio.sleep(0)
-    reply = asking.take_reply(5, ROOM, "stop", may=True, stop=asked.cancel)
+    reply = asking.take_reply(5, ROOM, "stop", may_approve=True, stop=asked.cancel)
     assert reply == ChatReply("Denied: `rm x` (asked by ann)", stops=True)
     await asyncio.wait({asked})
     assert asked.cancelled() and not asking.is_waiting(ROOM)

@@ -18,12 +18,12 @@ async def test_what_is_too_long_for_a_chat_can_only_be_denied_there() -> None:
     long = ApprovalRequest("s", "c", "terminal", "\n".join("x" * 900 for _ in range(400)), (), "x")
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
     await chat.asked()
-    asking.decide(ROOM, "v", may=True)
+    asking.decide(ROOM, "v", may_approve=True)
     await chat.asked(2)
     assert shown(chat) == ["Deny"] and "can only be denied" in chat.said[1].text
     for mark in "1sa":
-        assert asking.decide(ROOM, mark, may=True) == NOT_SHOWN and not asked.done()
-    asking.decide(ROOM, "n", may=True)
+        assert asking.decide(ROOM, mark, may_approve=True) == NOT_SHOWN and not asked.done()
+    asking.decide(ROOM, "n", may_approve=True)
     assert await asked == "no"
 
 
@@ -36,7 +36,7 @@ async def test_no_markup_of_a_call_stands_outside_of_its_code_block() -> None:
     shown = telegram_html(chat.said[0].text)
     assert "<b>Allowed" not in shown and "<a " not in shown
     assert html.unescape(shown).count(forged) == 2  # as it is, in the title and in the reason
-    decided = asking.take_reply(5, ROOM, "no", may=True)
+    decided = asking.take_reply(5, ROOM, "no", may_approve=True)
     assert decided == ChatReply(r"Denied: `` `x` rm `` (asked by \*ann\*)") and await asked == "no"
 
 
@@ -46,15 +46,15 @@ async def test_a_yes_counts_only_once_every_part_of_the_question_has_arrived() -
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
     await chat.asked()
     chat.lost.add(1)
-    assert asking.handle_press(5, chat.data["Allow once"], may=True) == NOT_ARRIVED
-    assert asking.take_reply(5, ROOM, "yes", may=True) == ChatReply(NOT_ARRIVED) and not asked.done()
+    assert asking.handle_press(5, chat.data["Allow once"], may_approve=True) == NOT_ARRIVED
+    assert asking.take_reply(5, ROOM, "yes", may_approve=True) == ChatReply(NOT_ARRIVED) and not asked.done()
     chat.lost.clear()
     chat.lost.add(len(chat.said) - 1)
-    assert asking.take_reply(5, ROOM, "yes", may=True) == ChatReply(NOT_ARRIVED) and not asked.done()
+    assert asking.take_reply(5, ROOM, "yes", may_approve=True) == ChatReply(NOT_ARRIVED) and not asked.done()
     count = len(chat.said)
-    asking.take_reply(5, ROOM, "show", may=True)
+    asking.take_reply(5, ROOM, "show", may_approve=True)
     await chat.asked(count + 1)
-    assert asking.take_reply(5, ROOM, "yes", may=True) == ChatReply(
+    assert asking.take_reply(5, ROOM, "yes", may_approve=True) == ChatReply(
         "Allowed once: `echo " + "0" * 30 + "` … (asked by ann)"
     )
     assert await asked == "once"
@@ -67,5 +67,5 @@ async def test_a_choice_that_its_button_cuts_is_written_out() -> None:
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).clarify(question, [choice]))
     await chat.asked()
     assert "drop the database" in chat.said[0].text and "the end" in chat.said[0].text
-    asking.handle_press(5, next(iter(chat.data.values())), may=True)
+    asking.handle_press(5, next(iter(chat.data.values())), may_approve=True)
     assert await asked == choice

@@ -121,7 +121,7 @@ def test_fresh_instances_have_their_own_connection_and_a_command_that_is_bound_t
         assert [hook.function() for hook in late] == [first] and late[0].plugin == "style"
         assert loaded.hooks.bound_to(engine.prototype) is loaded.hooks
         assert [hook.function() for hook in loaded.hooks.hooks_named("post_llm_call")] == [engine.prototype]
-        assert loaded.plugins[0].has["tools"] == ["style_status"]
+        assert loaded.plugins[0].registrations["tools"] == ["style_status"]
         assert engine.offer.fresh is not None and engine.offer.source == "style"
         second.shutdown()  # type: ignore[attr-defined] (as above)
     assert engine.prototype.closed == 1 and first.closed == 0  # type: ignore[attr-defined] (as above)

@@ -49,7 +49,7 @@ TOOLS = ["lcm_grep", "lcm_describe", "lcm_expand", "lcm_expand_query", "lcm_stat
 HOST = """
 from pathlib import Path
 from whet.plugins.hermes import Names
-Names(Path({home!r}), None).open()
+Names(Path({home!r}), None, []).open()
 """
 
 
@@ -63,7 +63,7 @@ def installed(home: Path) -> Path:
 
 def test_it_loads_and_each_agent_has_an_instance_of_its_own(installed: Path) -> None:
     with loading(installed, "hermes-lcm", host=PluginHost(ask_model=lambda request: "A summary.")) as loaded:
-        assert not loaded.problems and set(TOOLS) <= set(loaded.plugins[0].has["tools"])
+        assert not loaded.problems and set(TOOLS) <= set(loaded.plugins[0].registrations["tools"])
         engine = loaded.engines["lcm"].make_instance()
         engine.update_model(model="m", context_length=8_000)
         facts = {"hermes_home": str(installed), "platform": "cli", "model": "m", "context_length": 8_000}

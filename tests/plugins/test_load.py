@@ -127,7 +127,7 @@ def test_an_installed_package_wins_over_folders(
     monkeypatch.syspath_prepend(str(site))
     with loading(home, "packaged") as loaded:
         assert loaded.plugins[0].manifest.version == "4.2"
-        assert loaded.plugins[0].has == {"commands": ["/packaged"]} and not loaded.tools
+        assert loaded.plugins[0].registrations == {"commands": ["/packaged"]} and not loaded.tools
     del sys.modules["packaged_plugin"]
 
 

@@ -19,7 +19,7 @@ def test_one_that_kills_its_process_does_not_hide_the_others(home: Path) -> None
     write(home, "good", TOOL.format(name="good"))
     kills, good = probe_plugins(Home(home), ["kills", "good"])
     assert not kills.is_loaded and "ended with code 7 while loading. last words" in kills.problems[0]
-    assert good.is_loaded and good.has == {"tools": ["good"]} and good.problems == []
+    assert good.is_loaded and good.registrations == {"tools": ["good"]} and good.problems == []
 
 
 @pytest.mark.slow

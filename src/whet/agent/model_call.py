@@ -146,8 +146,10 @@ class _Incoming:
         self._lost: Usage | None = None
 
     def take(self, item: StreamItem) -> None:
-        """Take one item of the stream; of a lost attempt its cost, which counts in the turn once another
-        attempt follows. Raises Rambled."""
+        """Emit one item of the stream. Add the cost of a lost attempt to the turn when another one begins.
+
+        Raises Rambled.
+        """
         if isinstance(item, AttemptLost):
             self._lost = item.usage
             return
@@ -169,12 +171,13 @@ class _Incoming:
         """Store the text that a person saw before `cut` ended the stream, and count what it cost."""
         session, turn = self._session, self._turn
         texts = {kind: guard.whole() for kind, guard in self._guards.items()}
+        # A call that waits to be retried costs nothing when it is cancelled.
         is_cancelled = isinstance(cut, asyncio.CancelledError) and not self._is_waiting
         is_charged = self._lost is not None or bool(texts) or is_cancelled
         usage = self._lost or Usage()
         if self._lost is None and is_charged:
             usage = estimate_cut_usage(session, sum(map(len, texts.values())))
-        if shown := texts.get(TextDelta, ""):  # text that a person saw is stored even if the answer was cut
+        if shown := texts.get(TextDelta, ""):
             partial = Message(role="assistant", content=shown)
             await finish_shielded(session.log.append_reply(turn, partial, usage, session.model.model))
         else:

@@ -50,7 +50,7 @@ class RunnableCall(msgspec.Struct, frozen=True):
 
     @property
     def decided_by(self) -> str:
-        """Return who allowed the call."""
+        """Who allowed the call."""
         return self.decision.decided_by
 
 
@@ -179,7 +179,7 @@ def _add_shell_folder(
     session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]
 ) -> tuple[OpenCall, dict[str, object]] | None:
     """Add the shell's current folder to a command that names no folder, so that what is judged, shown and
-    hashed is what runs. Return None if that folder no longer exists."""
+    hashed is what runs. Returns None if that folder no longer exists."""
     if "command" not in tool.tags or arguments.get("workdir") or not (folder := shell_folder(session.log)):
         return open_call, arguments
     if not open_call.started and not (session.workspace / folder).is_dir():

@@ -1,8 +1,8 @@
 """One open conversation: its log, model link, tools and limits, and the observers of its turns.
 
 Created by `app/conversations/session_builder.py` and, for reviews, by `review/fork.py`. A session is
-immutable and is used by one task at a time; only its inbox may be touched while a turn runs. It knows the
-store and contracts, nothing concrete else.
+immutable and is used by one task at a time; only its inbox may be touched while a turn runs. It depends on
+the store and the contracts only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class InboxEntry(msgspec.Struct, frozen=True):
 
     @property
     def event(self) -> Event:
-        """Return the event that people see once the message is stored."""
+        """The event that people see once the message is stored."""
         return Notice(self.notice) if self.notice else Steered(self.message.text)
 
 
@@ -180,7 +180,7 @@ class TurnObserver:
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """See the calls of a step that the gate allowed, before the first of them runs.
 
-        Return a token for `after_calls`, or None to skip that call.
+        Returns a token for `after_calls`, or None to skip that call.
         """
         return None
 
@@ -265,22 +265,22 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Return the session's id."""
+        """The session's id."""
         return self.log.session.id
 
     @property
     def model(self) -> ModelInfo:
-        """Return the model that answers now."""
+        """The model that answers now."""
         return self.link.info
 
     @property
     def usage(self) -> Usage:
-        """Return all usage of this session: stored turns and the running one."""
+        """All usage of this session: stored turns and the running one."""
         return self.log.session.usage
 
     @property
     def last_answer(self) -> str:
-        """Return the text of the last message if the model wrote it, else an empty string."""
+        """The text of the last message if the model wrote it, else an empty string."""
         last = self.log.messages[-1]
         return last.text if last.role == "assistant" else ""
 

@@ -92,7 +92,7 @@ class OwnRun(msgspec.Struct, frozen=True):
 def own_run(command: str) -> OwnRun | None:
     """Return how a command ends with a known test runner, if nothing before it prints.
 
-    Return None if it does not, or if its exit status may be another program's.
+    Returns None if it does not, or if its exit status may be another program's.
     """
     run = _own_end(command)
     if run is None:
@@ -137,7 +137,7 @@ def extract_test_run(command: str) -> str:
     """Return the part of a command that runs tests, with the folder changes before it, as a command of its
     own.
 
-    Its exit status and output are then the runner's. Return an empty string if there is no such part.
+    Its exit status and output are then the runner's. Returns an empty string if there is no such part.
     """
     plain = _QUOTED.sub(lambda match: "_" * len(match[0]), command)
     plain = _COMMENT.sub(lambda match: " " * len(match[0]), plain)

@@ -9,21 +9,20 @@ from whet.store.database import StateDatabase
 
 
 def forget_deleted_sessions(home: Home, database: StateDatabase, clock: Clock) -> int:
-    """Delete the records of deleted sessions and the examples taken from them. Return the number of recorded
-    steps.
+    """Delete the records of deleted sessions and the examples taken from them.
 
-    Raises StoreError, ConfigError.
+    Returns how many recorded steps were deleted. Raises StoreError, ConfigError.
     """
 
     def filter_existing(ids: set[str]) -> set[str]:
         return database.read_now(lambda db: session_deletion.filter_existing_ids(db, ids))
 
     if home.warm.is_dir():
-        from whet.warm.forgetting import forget_examples  # noqa: PLC0415 - few homes delete, and seldom
+        from whet.warm.forgetting import forget_examples  # noqa: PLC0415 - few homes need it, and seldom
 
         forget_examples(home, filter_existing)
     if not home.rewind.is_dir():
         return 0
-    from whet.rewind.forgetting import forget_all_but  # noqa: PLC0415 - few homes delete, and seldom
+    from whet.rewind.forgetting import forget_all_but  # noqa: PLC0415 - few homes need it, and seldom
 
     return forget_all_but(home.rewind, filter_existing, clock)

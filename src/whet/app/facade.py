@@ -113,7 +113,7 @@ class AsyncAgent:
         self._session.steer(text)
 
     def cancel(self) -> bool:
-        """Cancel the running turn. Return False if no turn is running."""
+        """Cancel the running turn. Returns False if no turn is running."""
         return self._turn is not None and self._turn.cancel()
 
     async def learned(self) -> LearningNews:
@@ -263,7 +263,7 @@ class Agent:
         self._wait(_call(lambda: self._agent.steer(text)))
 
     def cancel(self) -> bool:
-        """Cancel the running turn. Return False if no turn is running."""
+        """Cancel the running turn. Returns False if no turn is running."""
         return self._wait(_call(self._agent.cancel))
 
     def learned(self) -> LearningNews:

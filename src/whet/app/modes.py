@@ -27,7 +27,7 @@ def read_mode(services: Services, session_id: str) -> str:
 
 async def set_mode(services: Services, session_id: str, mode: ApprovalMode | str) -> list[str]:
     """Set the mode from the next call on. Whether a session plans is stored with it; the other modes are
-    those of the whole process. Return lines for the person: the commands that run on when it plans."""
+    those of the whole process. Returns lines for the person: the commands that run on when it plans."""
     if (mode == "plan") != services.gate.get().plans.has(session_id):
         await planning.set_planning(services, session_id, mode == "plan")
     if mode == "ask" or mode == "auto" or mode == "deny":

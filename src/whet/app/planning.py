@@ -110,7 +110,7 @@ def set_steps(services: Services, session_id: str, lines: list[str]) -> None:
 
 
 async def approve_plan(services: Services, session_id: str) -> str:
-    """End plan mode, so that the session may carry out its plan (actions still ask as usual). Return the
+    """End plan mode, so that the session may carry out its plan (actions still ask as usual). Returns the
     message for the model."""
     await set_planning(services, session_id, False)
     items = services.todo_lists.get(session_id)

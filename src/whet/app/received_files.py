@@ -23,7 +23,7 @@ MAX_IMAGE_BYTES = 5_000_000
 
 def save_attachment(workspace: Path, name: str, data: bytes) -> Path:
     """Store a file in the workspace's folder for received files, never over one that is there and through no
-    link that a command left. Return its path. Raises WhetError, OSError."""
+    link that a command left. Returns its path. Raises WhetError, OSError."""
     workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
     stem, suffix = os.path.splitext(safe_name(name))
     for number in range(1, 10_000):

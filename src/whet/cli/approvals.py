@@ -61,7 +61,7 @@ def revoke(home: Home, grant_id: int, as_json: bool) -> None:
 
 
 def _use(home: Home, work: Callable[[StateDatabase], T]) -> T | None:
-    """Run `work` on the store. Return None if there is no store yet."""
+    """Run `work` on the store. Returns None if there is no store yet."""
     if not has_store(home):
         return None
     with stored.open_database(home) as database:

@@ -338,7 +338,7 @@ def _change(home: Home, name: str, work: Callable[[apsw.Connection, Schedule, Cl
 
 
 def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T | None:
-    """Run `work` on the store. Return None if there is no store yet."""
+    """Run `work` on the store. Returns None if there is no store yet."""
     if not has_store(home):
         return None
     with _open_store(home) as database:

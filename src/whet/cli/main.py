@@ -79,7 +79,7 @@ def _forbid_core_files() -> None:
 
 
 def flush_output() -> int:
-    """Write what is buffered of the output. Return exit code 1 if that fails, else 0. Raises
+    """Write what is buffered of the output. Returns exit code 1 if that fails, else 0. Raises
     BrokenPipeError."""
     try:
         sys.stdout.flush()

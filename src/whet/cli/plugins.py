@@ -115,7 +115,7 @@ def _row(plugin: FoundPlugin, probe: PluginProbe | None) -> _Row:
         source=plugin.source,
         enabled=probe is not None,
         loaded=probe is not None and probe.is_loaded,
-        has=probe.has if probe else claimed,
+        has=probe.registrations if probe else claimed,
         problems=probe.problems if probe else [],
         description=plugin.manifest.description,
     )
@@ -249,9 +249,9 @@ def _print_probes(probes: Sequence[PluginProbe]) -> None:
     for probe in probes:
         state = f"loaded in {probe.load_s:.2f} s" if probe.is_loaded else "does not load"
         if probe.is_loaded:
-            state = f"ok, {state}" if probe.has else f"{state}, but brings nothing that Whet knows"
+            state = f"ok, {state}" if probe.registrations else f"{state}, but brings nothing that Whet knows"
         click.echo(f"{printable(probe.name)}: {state}")
-        for kind, names in probe.has.items():
+        for kind, names in probe.registrations.items():
             click.echo(wrap_text(printable(f"{kind}: {', '.join(names)}"), indent=2))
         for problem in probe.problems:
             click.echo(wrap_text(printable(f"problem: {problem}"), indent=2))

@@ -67,14 +67,14 @@ class HostFacts(msgspec.Struct, frozen=True):
 class CompactionQuestion(msgspec.Struct, frozen=True):
     """The facts for asking an engine before a request.
 
-    `first`: this is the turn's first request. `may`: whether a compaction is allowed at all. `is_rough`:
+    `is_first`: this is the turn's first request. `may_compact`: a compaction is allowed at all. `is_rough`:
     no server has counted any of these rows yet.
     """
 
     rows: ChatRows
     tokens: int
-    first: bool
-    may: bool
+    is_first: bool
+    may_compact: bool
     is_rough: bool
 
 
@@ -327,10 +327,10 @@ def ask_engine(engine: ContextEngine, question: CompactionQuestion) -> Compactio
     A rough size is ignored if the engine prefers to wait for the server's count.
     """
     rows, tokens = question.rows, question.tokens
-    preflight = optional_hook(engine, "should_compress_preflight") if question.first else None
+    preflight = optional_hook(engine, "should_compress_preflight") if question.is_first else None
     if preflight is not None and preflight(rows):
         return CompactionAnswer(wants=True, phase="preflight")
-    if not question.may:
+    if not question.may_compact:
         return CompactionAnswer()
     pending = optional_hook(engine, "pending_compression_operation")
     if pending is not None and (operation := pending(rows)):

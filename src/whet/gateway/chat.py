@@ -162,7 +162,7 @@ async def _show(conversation: Conversation) -> int:
 
 def _decide(conversation: Conversation, person: ChatUser, mark: str, name: str, words: str = "") -> str:
     asking, room = conversation.parts.asking, _room(conversation)
-    return asking.decide(room, mark, may=person.approves, name=name, words=words)
+    return asking.decide(room, mark, may_approve=person.approves, name=name, words=words)
 
 
 def _room(conversation: Conversation) -> tuple[str, str]:

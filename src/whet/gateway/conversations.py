@@ -306,9 +306,9 @@ class Conversation:
         if not asking.is_waiting(room):
             return False
         person = await self.record.person()
-        may = person is not None and person.approves
+        may_approve = person is not None and person.approves
         reply = asking.take_reply(
-            self.chat_id, room, update.text, may=may, ref=update.ref, stop=self._stop_turn
+            self.chat_id, room, update.text, may_approve=may_approve, ref=update.ref, stop=self._stop_turn
         )
         if reply is None:
             return False

@@ -230,7 +230,7 @@ class UpdateIntake:
             text = REFUSED
         elif (there.channel, there.chat) == (location.channel, location.chat):
             is_own = there.user == location.user
-            text = parts.asking.handle_press(chat_id, update.text, may=person.approves, is_own=is_own)
+            text = parts.asking.handle_press(chat_id, update.text, may_approve=person.approves, is_own=is_own)
         channel = parts.channels[location.channel]
         if question_text and parts.asking.is_decided(update.text):
             by = visible(update.user_name, 60)

@@ -1,11 +1,12 @@
 """The questions that are open in the chats of one process: who may answer which, by a button or in words.
 
-A permission needs somebody with the right to approve. The model's own question, or an MCP server's, is
-answered by the person whose turn it is, or by somebody with that right. Words answer if one question can be
-meant; with several open the reply asks which one, and each has a name for that. A question of a turn in
-another room takes only words that begin with its name: all others belong to the conversation that they are
-in. `whet.typed_answer` says which words are a yes. Buttons carry a random word that stands for the question
-in this process. This module does not know how a question is worded.
+A person with the right to approve decides a permission. A question of the model or of an MCP server is also
+answered by the person whose turn it is. If several questions are open, words must begin with the name of
+one; otherwise the reply asks which is meant. A question from another room always needs its name, so that it
+takes no ordinary messages.
+
+`whet.typed_answer` defines which words are a yes. A button's data begins with a random word, by which this
+process finds the question. Other modules write the questions' texts.
 """
 
 from __future__ import annotations
@@ -89,17 +90,20 @@ class ChatReply(msgspec.Struct, frozen=True):
 
 
 class _Question:
-    """A question that waits. `name` names it in words, `about` sums it up, `answers` has what each button
-    stands for. An `open_ended` one takes any words. Words that came before it was posted can't answer it, and
-    a yes counts only once all of its messages have arrived. With `needs_name` only words that begin with its
-    name answer it."""
+    """A question that waits for `decision`.
+
+    `answer_by_mark` has the answer that each button gives, by its mark. `reason` has a person's words with a
+    decision. An `open_ended` question takes any words. A message that is older than the question can't
+    answer it, and a yes counts only once all of the question's messages have arrived. With `needs_name` only
+    words that begin with its name answer it.
+    """
 
     def __init__(self, route: QuestionRoute, name: str, summary: str, *, open_ended: bool) -> None:
         self.chat_id = route.chat_id
         self.room = route.room
         self.name = name
         self.needs_name = bool(route.required_name)
-        self.about = summary
+        self.summary = summary
         self.open_ended = open_ended
         self.options = _LABELLED_OPTIONS if route.limits.has_buttons else _OPTIONS
         self.text = ""
@@ -107,9 +111,9 @@ class _Question:
         self._messages: Sequence[int] = ()
         self._arrived = route.arrived
         self._precedes = route.precedes
-        self.answers: dict[str, str] = {}
-        self.words = ""
-        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.answer_by_mark: dict[str, str] = {}
+        self.reason = ""
+        self.decision: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def is_option(self, text: str) -> bool:
         """Return whether a text is exactly one of the answers that the question shows."""
@@ -126,16 +130,15 @@ class _Question:
         self._messages = messages
         self.is_posted = True
 
-    def is_answered_by(self, ref: str) -> bool:
-        """Return whether words that don't name the question can answer it: it is posted, and they are
-        newer."""
+    def can_be_answered_by(self, ref: str) -> bool:
+        """Return whether a message can answer the question without naming it: it came after the question."""
         return self.is_posted and not self._precedes(ref, self._messages)
 
     def refusal(self, mark: str, *, is_pressed: bool = False) -> str:
         """Say why an answer can't be taken, or return an empty string. A press proves that the last message,
         which has the buttons, has arrived."""
-        if mark not in self.answers:
-            is_part = "1" not in self.answers and mark in _ALLOWING_MARKS
+        if mark not in self.answer_by_mark:
+            is_part = "1" not in self.answer_by_mark and mark in _ALLOWING_MARKS
             return self._with_name(NOT_SHOWN) if is_part else NOT_OFFERED
         if self.open_ended or mark not in _ALLOWING_MARKS:
             return ""
@@ -147,7 +150,7 @@ class _Question:
 
     @property
     def answer_hint(self) -> str:
-        """Say how this question is answered by its name."""
+        """The commands or words that answer this question by its name."""
         return f"`{self.name} ...`" if self.open_ended else f"`/approve {self.name}` or `/deny {self.name}`"
 
 
@@ -165,37 +168,39 @@ class ChatQuestions:
     def question_text(self, data: str) -> str:
         """Return the text of the question that a button belongs to; empty if it is over."""
         question = self._open.get(data.partition(":")[0])
-        return question.text if question and not question.answer.done() else ""
+        return question.text if question and not question.decision.done() else ""
 
     def summary_of(self, data: str) -> str:
         """Return in a few words what a button's question is about; empty if it is over."""
         question = self._open.get(data.partition(":")[0])
-        return question.about if question else ""
+        return question.summary if question else ""
 
     def is_decided(self, data: str) -> bool:
         """Return whether a button's question has its answer and is about to go."""
         question = self._open.get(data.partition(":")[0])
-        return question is not None and question.answer.done()
+        return question is not None and question.decision.done()
 
     def is_waiting(self, room: tuple[str, str]) -> bool:
         """Return whether a question is open in a room."""
         return bool(self._open_in(room))
 
-    def handle_press(self, chat_id: int, data: str, *, may: bool, is_own: bool = False) -> str:
-        """Take a press and say what came of it. `may`: whoever pressed has the right to approve; `is_own`:
-        the turn that asks is theirs."""
+    def handle_press(self, chat_id: int, data: str, *, may_approve: bool, is_own: bool = False) -> str:
+        """Take a press of a button and return the reply.
+
+        `may_approve` is the right of the person who pressed; `is_own` means that their turn asks.
+        """
         word, _, mark = data.partition(":")
         question = self._open.get(word)
-        if question is None or question.chat_id != chat_id or question.answer.done():
+        if question is None or question.chat_id != chat_id or question.decision.done():
             return OVER
-        if mark not in question.answers:
+        if mark not in question.answer_by_mark:
             return OVER
-        if not may and not (is_own and question.open_ended):
+        if not may_approve and not (is_own and question.open_ended):
             return REFUSED
         if refusal := question.refusal(mark, is_pressed=True):
             return refusal
-        question.answer.set_result(question.answers[mark])
-        return f"Noted: {question.answers[mark]}." if question.open_ended else f"{DECISIONS[mark]}."
+        question.decision.set_result(question.answer_by_mark[mark])
+        return f"Noted: {question.answer_by_mark[mark]}." if question.open_ended else f"{DECISIONS[mark]}."
 
     def split_name(self, room: tuple[str, str], text: str) -> tuple[str, str]:
         """Split text into the name of an open question of the room and the rest; the name is empty if the
@@ -204,15 +209,19 @@ class ChatQuestions:
         is_name = any(question.name == first.lower().rstrip(":") for question in self._open_in(room))
         return (first.lower().rstrip(":"), answer_text.strip()) if is_name else ("", text.strip())
 
-    def decide(self, room: tuple[str, str], mark: str, *, may: bool, name: str = "", words: str = "") -> str:
-        """Decide the permission that waits in a room, by a command; `name` says which one if several wait,
-        `words` why it is a no."""
+    def decide(
+        self, room: tuple[str, str], mark: str, *, may_approve: bool, name: str = "", words: str = ""
+    ) -> str:
+        """Decide the permission that waits in a room, by a command, and return the reply.
+
+        `name` selects one of several, `words` are the reason for a no.
+        """
         questions = [question for question in self._open_in(room) if not question.open_ended]
         if name:
             questions = [question for question in questions if question.name == name]
         if not questions:
             return NOTHING
-        if not may:
+        if not may_approve:
             return REFUSED
         if len(questions) > 1:
             return _choice_text(questions)
@@ -224,20 +233,20 @@ class ChatQuestions:
         room: tuple[str, str],
         text: str,
         *,
-        may: bool,
+        may_approve: bool,
         ref: str = "",
         stop: Callable[[], object] = _stop_nothing,
     ) -> ChatReply | None:
         """Take a message of a conversation as the answer to an open question; None if it is an ordinary
-        message. `may`: its sender has the right to approve. `ref` is its platform id. `stop` cancels the
-        turn; it is called before the question is answered, so that a stopped turn asks the model no more."""
+        message. `may_approve` is its sender's right, `ref` its platform id. `stop` cancels the turn; it is
+        called before the question is answered, so that a stopped turn asks the model no more."""
         if not text.strip():
             return None
         name, answer_text = self.split_name(room, text)
         open_questions = self._open_in(room)
         if name:
             question = next(one for one in open_questions if one.name == name)
-            if not may and not (question.open_ended and question.chat_id == chat_id):
+            if not may_approve and not (question.open_ended and question.chat_id == chat_id):
                 return ChatReply(REFUSED)
             return (
                 _answer_in_words(question, answer_text, None if question.needs_name else stop)
@@ -245,14 +254,16 @@ class ChatQuestions:
                 else ChatReply(_choice_text([question]))
             )
         candidates = [
-            question for question in open_questions if question.may_take(chat_id, text, may_approve=may)
+            question
+            for question in open_questions
+            if question.may_take(chat_id, text, may_approve=may_approve)
         ]
         # A question that needs its name makes the others ambiguous, but is never answered without it.
         if all(question.needs_name for question in candidates):
             return None
         if len(candidates) > 1:
             return ChatReply(_choice_text(candidates))
-        if candidates[0].is_answered_by(ref):
+        if candidates[0].can_be_answered_by(ref):
             return _answer_in_words(candidates[0], text, stop)
         return None
 
@@ -272,22 +283,23 @@ class ChatQuestions:
             route, route.required_name or self.new_name(), summary, open_ended=open_ended
         )
         question.text = texts[-1]
-        question.answers = {button.data: stands_for for button, stands_for in buttons}
+        question.answer_by_mark = {button.data: stands_for for button, stands_for in buttons}
         if not open_ended:
-            question.answers["v"] = "all"  # in words always: a part of the question may not have arrived
+            # `show` works without a button, in case a part has not arrived.
+            question.answer_by_mark["v"] = "all"
         bound_buttons = tuple(
             MessageButton(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons
         )
         try:
             messages = [*map(Outgoing, texts[:-1]), Outgoing(texts[-1], bound_buttons)]
             question.note_posted(await route.post(messages))
-            answer = await question.answer
-            return f"{answer}\n{question.words}" if question.words else answer
+            answer = await question.decision
+            return f"{answer}\n{question.reason}" if question.reason else answer
         finally:
             del self._open[word]
 
     def _open_in(self, room: tuple[str, str]) -> list[_Question]:
-        return [one for one in self._open.values() if one.room == room and not one.answer.done()]
+        return [one for one in self._open.values() if one.room == room and not one.decision.done()]
 
     def new_name(self) -> str:
         """Return a name that no open question has; random, so that no old name fits after a restart."""
@@ -301,12 +313,13 @@ class ChatQuestions:
 def _answer_in_words(question: _Question, text: str, stop: Callable[[], object] | None) -> ChatReply:
     """Answer a question with words. Without `stop`, as for a turn in another room, "stop" only denies."""
     if question.open_ended:
-        question.answer.set_result(text)
+        question.decision.set_result(text)
         return ChatReply("")
     typed = read_line(text, question.options)
-    stops = typed.stops and stop is not None
+    stops = False
     if typed.stops and stop is not None:
         stop()
+        stops = True
     return ChatReply(_settle(question, _MARKS[typed.option], typed.words), stops)
 
 
@@ -314,15 +327,15 @@ def _settle(question: _Question, mark: str, words: str) -> str:
     """Decide a permission, and say what was decided about what."""
     if refusal := question.refusal(mark):
         return refusal
-    question.words = words
+    question.reason = words
     # `stop` may have cancelled the turn, and the question with it.
-    if not question.answer.done():
-        question.answer.set_result(question.answers[mark])
-    return f"{DECISIONS[mark]}: {question.about}" if question.about else f"{DECISIONS[mark]}."
+    if not question.decision.done():
+        question.decision.set_result(question.answer_by_mark[mark])
+    return f"{DECISIONS[mark]}: {question.summary}" if question.summary else f"{DECISIONS[mark]}."
 
 
 def _choice_text(questions: Sequence[_Question]) -> str:
     """Ask which question is meant, with the way to answer each."""
     count = len(questions)
     head = f"{count} questions are open here. Say which one:" if count > 1 else "Answer with:"
-    return "\n".join([head, *(f"• {question.answer_hint} — {question.about}" for question in questions)])
+    return "\n".join([head, *(f"• {question.answer_hint} — {question.summary}" for question in questions)])

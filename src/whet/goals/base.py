@@ -151,7 +151,7 @@ def _link_point(name: str, folder: str, touched: Collection[str]) -> str:
 
 
 def _restore(name: str, signature: str, trees: tuple[Path, Path, Path]) -> bool:
-    """Restore a recorded file in a copy. Return False if it is unchanged and part of installed packages."""
+    """Restore a recorded file in a copy. Returns False if it is unchanged and part of installed packages."""
     contents, workspace, target = trees
     if signature.startswith("hash ") and _is_there(contents / name):
         _copy(contents, name, target)

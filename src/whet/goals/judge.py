@@ -189,7 +189,7 @@ class GoalJudge:
         return table is not None and any(process.is_alive() for process in table.list_background())
 
     async def _verify_in_copy(self, goal: GoalRow, workspace: Path, base: TreeBase, split: RoleSplit) -> str:
-        """Run the verifier in a copy with everything but the program restored. Return an empty string if it
+        """Run the verifier in a copy with everything but the program restored. Returns an empty string if it
         passes, else its output."""
         folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
         copy = folder / workspace.name
@@ -321,7 +321,7 @@ class GoalJudge:
 async def _run_again(
     services: Services, goal: GoalRow, context: CheckContext, command: str
 ) -> tuple[TestCounts | None, str]:
-    """Run the part of a command that runs tests. Return the counts if they pass, else None and the
+    """Run the part of a command that runs tests. Returns the counts if they pass, else None and the
     output."""
     try:
         output = await verifier.run_verifier(services, context.workspace, command, goal.id)

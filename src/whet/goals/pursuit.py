@@ -185,7 +185,7 @@ class GoalRunner:
         return TurnLimits(steps_left, base.turn_s)
 
     async def _run_turn(self, goal: GoalRow, session: Session) -> TurnEnd | None:
-        """Run the round's turn or resume it. Return None if it has already ended."""
+        """Run the round's turn or resume it. Returns None if it has already ended."""
         if goal.asked > goal.round:
             try:
                 return await run_with_followups(self.opener.helpers, session, None, self.emit)

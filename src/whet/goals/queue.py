@@ -32,9 +32,10 @@ async def queue_goal(
     result, as channel:chat. Raises ConfigError."""
     if not wish.text.strip():
         raise ConfigError("a goal needs a text")
+    job_id = services.clock.new_id()
     schedule = Schedule(
-        id=(number := services.clock.new_id()),
-        name=f"goal-{number[-8:]}",
+        id=job_id,
+        name=f"goal-{job_id[-8:]}",
         created="",
         expression="",
         at="",

@@ -87,7 +87,7 @@ def accept(home: Home, repository: RepositoryHooks) -> None:
 
 
 def refuse(home: Home, workspace: Path) -> bool:
-    """Withdraw an acceptance. Return False if there was none."""
+    """Withdraw an acceptance. Returns False if there was none."""
     with lock_folder(home.root):
         acceptances = _read_acceptances(home)
         was = acceptances.pop(str(workspace.resolve()), None) is not None

@@ -46,7 +46,7 @@ class EditChecks:
             await server.note_saved(changes)
 
     async def show(self, path: Path, text: str | None = None) -> str | None:
-        """Show the server a file as it is on disk, or with `text`. Return its text, or None if a deny rule
+        """Show the server a file as it is on disk, or with `text`. Returns its text, or None if a deny rule
         closes it or it is not text. Raises ToolError."""
         text = await asyncio.to_thread(self.files.read, path) if text is None else text
         if text is not None:
@@ -80,7 +80,7 @@ class EditChecks:
         return lines
 
     async def _check(self, edits: Mapping[Path, TextChange], within_s: float) -> str | None:
-        """Compare the server's errors before the edits with those after them. Return None if the time runs
+        """Compare the server's errors before the edits with those after them. Returns None if the time runs
         out."""
         server = self.server
         await self.refresh(edits.keys())

@@ -18,7 +18,7 @@ LOAD_S = 30.0
 
 async def ask_until_loaded(server: LanguageServer, ask: Callable[[], Awaitable[Any]]) -> Any:
     """Ask until the server reports no work and gives the same answer twice, then set `server.has_loaded`.
-    Return the last answer; it may lack places if `has_loaded` is still False. Raises ToolError."""
+    Returns the last answer; it may lack places if `has_loaded` is still False. Raises ToolError."""
     answer = await ask()
     try:
         async with asyncio.timeout(LOAD_S):

@@ -120,7 +120,7 @@ class LanguageServer:
 
     async def find_errors(self, paths: list[Path], within_s: float) -> dict[Path, list[CodeError]] | None:
         """Wait until the server has reported on `paths` as they were last shown, and return the errors of all
-        reported files. Return None if the time runs out. Raises ToolError."""
+        reported files. Returns None if the time runs out. Raises ToolError."""
         try:
             async with asyncio.timeout(self._limit(within_s)):
                 if self._capabilities.get("diagnosticProvider"):

@@ -23,40 +23,39 @@ class LoginFailed(WhetError):
 class Listener:
     """Waits on a port of 127.0.0.1 for the one request that brings the code.
 
-    `names_itself`: the issuer announced that its answers name it, so an answer without an issuer is
-    rejected.
+    `needs_issuer`: the issuer announced that its answers name it, so an answer without an issuer is rejected.
     """
 
-    def __init__(self, state: str, issuer: str, *, names_itself: bool) -> None:
+    def __init__(self, state: str, issuer: str, *, needs_issuer: bool) -> None:
         self.address = ""
         self._state = state
         self._issuer = issuer
-        self._names_itself = names_itself
-        self._came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._needs_issuer = needs_issuer
+        self._code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Listener:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=32_768)
-        self.address: str = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+        self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
-        if self._came.done() and not self._came.cancelled():
-            self._came.exception()
+        if self._code.done() and not self._code.cancelled():
+            self._code.exception()
 
-    async def code(self, wait_s: float) -> str:
-        """Return the code. Raises LoginFailed if none arrives in time or the person refused."""
-        limit = asyncio.timeout(wait_s)
+    async def wait_for_code(self, timeout_s: float) -> str:
+        """Return the code when it arrives. Raises LoginFailed if it is late or the person refused."""
+        limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
-                return await self._came
+                return await self._code
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise LoginFailed(
-                f"nobody logged in within {wait_s:g} s", hint="run the command again"
+                f"nobody logged in within {timeout_s:g} s", hint="run the command again"
             ) from error
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,7 +64,7 @@ class Listener:
                 line = await reader.readline()
                 while (await reader.readline()).strip():
                     pass
-                status, text = self._take(line.decode("latin-1"))
+                status, text = self._accept_answer(line.decode("latin-1"))
                 page = _PAGE.format(text=text).encode()
                 head = (
                     f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8"
@@ -79,25 +78,26 @@ class Listener:
         finally:
             writer.close()
 
-    def _take(self, line: str) -> tuple[str, str]:
-        words = line.split(" ")
+    def _accept_answer(self, request_line: str) -> tuple[str, str]:
+        """Settle the login if this is its answer. Returns the HTTP status and the text of the page."""
+        words = request_line.split(" ")
         target = urlsplit(words[1] if len(words) > 2 and words[0] == "GET" else "")
         if target.path != "/callback":
             return "404 Not Found", "Nothing is here."
         parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
         if not secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode()):
             return "400 Bad Request", "This answer belongs to no login that is under way."
-        if self._came.done():
+        if self._code.done():
             return "400 Bad Request", "This login is over."
-        issuer = parameters.get("iss", "" if self._names_itself else self._issuer)
+        issuer = parameters.get("iss", "" if self._needs_issuer else self._issuer)
         if issuer.rstrip("/") != self._issuer.rstrip("/"):
-            self._came.set_exception(LoginFailed("the answer came from another issuer; nothing was stored"))
+            self._code.set_exception(LoginFailed("the answer came from another issuer; nothing was stored"))
             return "400 Bad Request", "The answer came from another issuer."
         if "error" in parameters or not parameters.get("code"):
             why = visible(
                 f"{parameters.get('error', 'no code')} {parameters.get('error_description', '')}".strip(), 300
             )
-            self._came.set_exception(LoginFailed(f"the login was refused: {why}"))
+            self._code.set_exception(LoginFailed(f"the login was refused: {why}"))
             return "200 OK", "The login was refused."
-        self._came.set_result(parameters["code"])
+        self._code.set_result(parameters["code"])
         return "200 OK", "Whet is logged in."

@@ -20,14 +20,14 @@ from whet.mcp.transport import VERSION_HEADER, ServerFailed, Transport
 from whet.rpc import STATELESS_VERSION, VERSIONS
 
 log: logging.Logger = logging.getLogger("whet.mcp")
-_PAGES = 50
+_MAX_PAGES = 50
 MAX_LISTED = 2_000
 _MAX_LISTED_BYTES = 4_000_000
-_GOODBYE_S = 2.0
+_CANCEL_NOTICE_S = 2.0
 _LISTEN_PAUSE_S = 5.0
 _MAX_ROUNDS = 8
-_PARTS = ("resources", "prompts")
-_CHANGES = tuple(f"notifications/{part}/list_changed" for part in ("tools", *_PARTS))
+_OPTIONAL_LISTS = ("resources", "prompts")
+_CHANGES = tuple(f"notifications/{part}/list_changed" for part in ("tools", *_OPTIONAL_LISTS))
 Progress = Callable[[dict[str, Any]], None]
 """Receives a server's progress notifications of a call."""
 
@@ -52,7 +52,7 @@ class ConnectionListener(msgspec.Struct, frozen=True):
 class Connection:
     """One conversation with a server, from `open` to `aclose`."""
 
-    def __init__(self, name: str, transport: Transport, hears: ConnectionListener) -> None:
+    def __init__(self, name: str, transport: Transport, listener: ConnectionListener) -> None:
         self.name = name
         self.transport = transport
         self.server_info: dict[str, Any] = {}
@@ -60,12 +60,14 @@ class Connection:
         self.offers: tuple[str, ...] = ()
         """The server's offers besides tools: resources, prompts."""
         self.failure: ToolError | None = None
-        self._hears = hears
+        self._listener = listener
         self._next_id = 0
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._progress: dict[int, Progress] = {}
         self._listening: asyncio.Task[None] | None = None
-        self._asked = ServerRequests(name, lambda message: transport.send(message, None), hears.refused)
+        self._server_requests = ServerRequests(
+            name, lambda message: transport.send(message, None), listener.refused
+        )
         self._is_closed = False
 
     async def open(self) -> None:
@@ -78,15 +80,14 @@ class Connection:
             return await self._discover(error)
         version = str(answer.get("protocolVersion"))
         self.version = _check_version(self.name, version)
-        self.server_info = _part(answer, "serverInfo")
+        self.server_info = _read_object(answer, "serverInfo")
         self._take_capabilities(answer)
         await self.notify("notifications/initialized", {})
         self.transport.listen()
 
     async def _discover(self, refusal: RpcFailed) -> None:
-        """Begin without a handshake, as in the newer protocol; any refusal may indicate that protocol. Raises
-        ServerFailed."""
-        self.version: str = STATELESS_VERSION
+        """Begin by the newer protocol, without a handshake: any refusal may mean it. Raises ServerFailed."""
+        self.version = STATELESS_VERSION
         try:
             answer = await self.request("server/discover", {})
         except RpcFailed as error:
@@ -99,24 +100,23 @@ class Connection:
                 f" ({', '.join((STATELESS_VERSION, *VERSIONS))})",
                 hint="update the server or Whet",
             )
-        self.server_info = _part(_part(answer, "_meta"), "io.modelcontextprotocol/serverInfo")
+        self.server_info = _read_object(_read_object(answer, "_meta"), "io.modelcontextprotocol/serverInfo")
         if self._take_capabilities(answer).get("listChanged") is True:
             self._listening = asyncio.create_task(self._subscribe())
 
     def _take_capabilities(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Record the server's capabilities and return those about tools."""
-        capabilities = _part(answer, "capabilities")
-        self.offers = tuple(part for part in _PARTS if isinstance(capabilities.get(part), dict))
-        return _part(capabilities, "tools")
+        capabilities = _read_object(answer, "capabilities")
+        self.offers = tuple(part for part in _OPTIONAL_LISTS if isinstance(capabilities.get(part), dict))
+        return _read_object(capabilities, "tools")
 
     async def _subscribe(self) -> None:
-        """Subscribe to tool changes as in the newer protocol: by a call that is never answered."""
-        notifications = ("toolsListChanged", *(f"{part}ListChanged" for part in self.offers))
+        """Subscribe to changes of the server's lists, by the newer protocol's call that is never answered."""
+        names = ("tools", *self.offers)
+        subscription = {"notifications": {f"{name}ListChanged": True for name in names}}
         while self.failure is None:
             try:
-                await self.request(
-                    "subscriptions/listen", {"notifications": dict.fromkeys(notifications, True)}
-                )
+                await self.request("subscriptions/listen", subscription)
             except RpcFailed:
                 return
             except ToolError as error:
@@ -135,7 +135,7 @@ class Connection:
         Raises RpcFailed, ServerFailed, and ToolError if the server wants input that it does not get. A
         cancelled call notifies the server.
         """
-        with self._asked.during(asker):
+        with self._server_requests.during(asker):
             answers: dict[str, Any] = {}
             for _ in range(_MAX_ROUNDS):
                 result = await self._send_call(method, {**params, **answers}, progress)
@@ -145,19 +145,19 @@ class Connection:
         raise ToolError(f"the MCP server {self.name} can't go on: it wants ever more input")
 
     async def _collect_input(self, result: dict[str, Any], asker: CallPerson | None) -> dict[str, Any]:
-        """Collect the input that a server of the newer protocol needs before it continues. Raises
-        ToolError."""
-        requests = {key: _fields(request) for key, request in _part(result, "inputRequests").items()}
+        """Collect the input that a server of the newer protocol asks for. Raises ToolError."""
+        requests = {key: _fields(request) for key, request in _read_object(result, "inputRequests").items()}
         refused = [
             str(request.get("method"))
             for request in requests.values()
             if request.get("method") != ELICITATION or asker is None
         ]
         if refused or not (requests or result.get("requestState")):
-            reasons = self._asked.refuse(refused)
+            reasons = self._server_requests.refuse(refused)
             raise ToolError(f"the MCP server {self.name} can't go on: {reasons or 'it wants more input'}")
         responses = {
-            key: await self._asked.ask_person(_part(request, "params")) for key, request in requests.items()
+            key: await self._server_requests.ask_person(_read_object(request, "params"))
+            for key, request in requests.items()
         }
         if any(request["action"] == "cancel" for request in responses.values()):
             raise ToolError(f"the MCP server {self.name} can't go on: its question got no answer")
@@ -176,17 +176,10 @@ class Connection:
         if progress is not None:
             self._progress[call_id] = progress
             params = {**params, "_meta": {"progressToken": call_id}}
-        body = {
-            "jsonrpc": "2.0",
-            "id": call_id,
-            "method": method,
-            "params": _add_metadata(self.version, params),
-        }
+        body = _encode_message(self.version, {"id": call_id, "method": method}, params)
         try:
-            await self.transport.send(
-                msgspec.json.encode(body), answer, _build_headers(self.version, method, params)
-            )
-            return _result(self.name, await answer)
+            await self.transport.send(body, answer, _build_headers(self.version, method, params))
+            return _unwrap_result(self.name, await answer)
         except asyncio.CancelledError:
             if method != "initialize" and not self._is_closed:
                 await self._notify_cancelled(call_id)
@@ -199,10 +192,8 @@ class Connection:
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification. Raises ServerFailed."""
-        body = {"jsonrpc": "2.0", "method": method, "params": _add_metadata(self.version, params)}
-        await self.transport.send(
-            msgspec.json.encode(body), None, _build_headers(self.version, method, params)
-        )
+        body = _encode_message(self.version, {"method": method}, params)
+        await self.transport.send(body, None, _build_headers(self.version, method, params))
 
     async def list_all(self, method: str, key: str) -> list[object]:
         """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
@@ -211,7 +202,7 @@ class Connection:
         cursors: set[str] = set()
         cursor = ""
         size_bytes = 0
-        for _ in range(_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await self.request(method, {"cursor": cursor} if cursor else {})
             rows: object = page.get(key)
             if not isinstance(rows, list):
@@ -247,7 +238,7 @@ class Connection:
     async def aclose(self) -> None:
         """End the conversation and release the server."""
         self._is_closed = True
-        self._asked.cancel()
+        self._server_requests.cancel()
         if self._listening is not None:
             self._listening.cancel()
         self._fail(ServerFailed(f"the connection to the MCP server {self.name} was closed"))
@@ -255,11 +246,12 @@ class Connection:
 
     async def _notify_cancelled(self, call_id: int) -> None:
         with contextlib.suppress(TimeoutError, ToolError):
-            async with asyncio.timeout(_GOODBYE_S):
+            async with asyncio.timeout(_CANCEL_NOTICE_S):
                 params = {"requestId": call_id, "reason": "cancelled"}
                 await asyncio.shield(_start_unwatched(self.notify("notifications/cancelled", params)))
 
     def _take_message(self, message: dict[str, Any]) -> None:
+        """Complete the call that an answer belongs to, answer a request, or handle a notification."""
         method, call_id = message.get("method"), message.get("id")
         if method is None:
             answer = self._waiting.get(call_id) if isinstance(call_id, int) else None
@@ -267,11 +259,11 @@ class Connection:
                 answer.set_result(message)
             return
         if call_id is not None:
-            self._asked.answer(str(method), call_id, _part(message, "params"))
+            self._server_requests.answer(str(method), call_id, _read_object(message, "params"))
         elif method in _CHANGES:
-            self._hears.changed()
+            self._listener.changed()
         elif method == "notifications/progress":
-            params = _part(message, "params")
+            params = _read_object(message, "params")
             token = params.get("progressToken")
             if isinstance(token, int) and (progress := self._progress.get(token)):
                 progress(params)
@@ -283,7 +275,7 @@ class Connection:
     def _handle_end(self, failure: ToolError) -> None:
         self._fail(failure)
         if not self._is_closed:
-            self._hears.gone(failure)
+            self._listener.gone(failure)
 
     def _fail(self, failure: ToolError) -> None:
         if self.failure is None:
@@ -296,13 +288,13 @@ class Connection:
                 answer.set_exception(failure)
 
 
-def _add_metadata(version: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Return a call's parameters, with the metadata that the newer protocol requires in each."""
-    if version != STATELESS_VERSION:
-        return params
-    facts = {"protocolVersion": version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
-    meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
-    return {**params, "_meta": {**_part(params, "_meta"), **meta}}
+def _encode_message(version: str, head: dict[str, object], params: dict[str, Any]) -> bytes:
+    """Encode a call or notification; the newer protocol requires metadata in its parameters."""
+    if version == STATELESS_VERSION:
+        facts = {"protocolVersion": version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
+        meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
+        params = {**params, "_meta": {**_read_object(params, "_meta"), **meta}}
+    return msgspec.json.encode({"jsonrpc": "2.0", **head, "params": params})
 
 
 def _build_headers(version: str, method: str, params: dict[str, Any]) -> dict[str, str]:
@@ -328,7 +320,9 @@ def _check_version(server: str, version: str) -> str:
     return version
 
 
-def _result(server: str, message: dict[str, Any]) -> dict[str, Any]:
+def _unwrap_result(server: str, message: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of an answer. Raises RpcFailed if it is an error, and ServerFailed if it has no
+    result."""
     error: object = message.get("error")
     if error is not None:
         details = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": str(error)}
@@ -351,7 +345,7 @@ def _fields(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _part(value: dict[str, Any], name: str) -> dict[str, Any]:
+def _read_object(value: dict[str, Any], name: str) -> dict[str, Any]:
     return _fields(value.get(name))
 
 

@@ -2,15 +2,15 @@
 
 The texts are untrusted: they are displayed as such, without invisible characters, and the person is warned
 with each field that takes text. Nothing is answered on the person's behalf: no answer is a cancel, and
-only the person declines. Answers are checked against the form before they go to the server. The way to the
-person is handled elsewhere. Source: MCP specification 2025-11-25 (client, elicitation), form mode.
+only the person declines. Answers are checked against the form before they go to the server. `Ask` decides how
+the person is reached. Source: MCP specification 2025-11-25 (client, elicitation), form mode.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, cast
 
 from whet.contract.texts import collect_texts
@@ -207,13 +207,9 @@ def _options(schema: dict[str, Any]) -> dict[str, str]:
             fields = _fields(row)
             if isinstance(value := fields.get("const"), str):
                 options[_words(fields.get("title")) or visible(value, WHOLE)] = value
-    names = _rows(schema.get("enumNames"))
-    for number, value in enumerate(_rows(schema.get("enum"))):
+    for value, name in zip_longest(_rows(schema.get("enum")), _rows(schema.get("enumNames"))):
         if isinstance(value, str):
-            label = ""
-            with contextlib.suppress(IndexError):
-                label = _words(names[number])
-            options[label or visible(value, WHOLE)] = value
+            options[_words(name) or visible(value, WHOLE)] = value
     return options
 
 

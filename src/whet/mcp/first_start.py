@@ -29,7 +29,7 @@ def wait_limit_s(settings: McpServerSettings, wait_s: float) -> float | None:
 async def wait_for_starts(
     starts: Mapping[str, asyncio.Task[None]], limits_s: Mapping[str, float | None], wait: StartWait | None
 ) -> dict[str, str]:
-    """Wait until each start has ended or its limit has passed. Return the reason for each one that still
+    """Wait until each start has ended or its limit has passed. Returns the reason for each one that still
     runs."""
     with wait([*starts]) if wait is not None else nullcontext(asyncio.Event()) as skip:
         ends = asyncio.create_task(_wait_for_ends(starts, limits_s))

@@ -98,8 +98,8 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
 ) -> Tokens:
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
     issuer = server.endpoint("issuer")
-    names_itself = server.metadata.get("authorization_response_iss_parameter_supported") is True
-    async with Listener(state, issuer, names_itself=names_itself) as listener:
+    needs_issuer = server.metadata.get("authorization_response_iss_parameter_supported") is True
+    async with Listener(state, issuer, needs_issuer=needs_issuer) as listener:
         if not client.id and client.document.startswith("https://") and server.takes_documents:
             client = Client(client.document, auth_method=NO_SECRET)
         elif not client.id:
@@ -121,7 +121,7 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
         )
         endpoint = require_safe_address(url, server.endpoint("token_endpoint"), "token_endpoint")
         show(f"{authorization_address}{'&' if '?' in authorization_address else '?'}{urlencode(query)}")
-        code = await listener.code(wait_s)
+        code = await listener.wait_for_code(wait_s)
         form = {
             "grant_type": "authorization_code",
             "code": code,

@@ -92,7 +92,7 @@ def drop_empty(folder: Path, top: Path) -> None:
 
 
 def _set_aside(path: Path, aside: Path, expected: str) -> bool:
-    """Rename the file for the comparison. Return False if it is mounted by itself and can't be renamed."""
+    """Rename the file for the comparison. Returns False if it is mounted by itself and can't be renamed."""
     aside.unlink(missing_ok=True)
     try:
         os.rename(path, aside)

@@ -58,7 +58,7 @@ _COMMAND = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
 class TakenNames(msgspec.Struct):
-    """Names that a plugin can't use, with their owners."""
+    """Names that a plugin can't use, with the plugin that has each; an empty string means Whet."""
 
     tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     commands: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -155,7 +155,7 @@ class PluginContext(HostAnswers):
         if replaces:
             self.registered.overrides.append(name)
         if replaces or self._is_free("tool", name, self._taken.tools, own_names):
-            missing = self._missing(options)
+            missing = self._explain_unusable(options)
             if missing:
                 self._add_problem(f"its tool {name} is left out: {missing}")
             else:
@@ -293,11 +293,16 @@ class PluginContext(HostAnswers):
         owner = owners.get(name)
         if owner is None and name not in own_names:
             return True
-        belongs = f"the plugin {owner}" if owner else ("Whet itself" if owner == "" else "the same plugin")
-        self._add_problem(f"its {kind} {name} is refused: the name belongs to {belongs}")
+        owner_text = f"the plugin {owner}"
+        if owner is None:
+            owner_text = "the same plugin"
+        elif not owner:
+            owner_text = "Whet itself"
+        self._add_problem(f"its {kind} {name} is refused: the name belongs to {owner_text}")
         return False
 
-    def _missing(self, options: PluginToolOptions) -> str:
+    def _explain_unusable(self, options: PluginToolOptions) -> str:
+        """Return why a tool can't work, by its variables and its own check, or an empty string."""
         absent = [name for name in options.get("requires_env") or () if not os.environ.get(name)]
         if absent:
             return f"{', '.join(absent)} not set"

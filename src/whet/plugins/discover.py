@@ -18,7 +18,9 @@ from whet.contract.errors import PluginError
 from whet.plugins.manifest import Manifest, manifest_file, read_manifest, slug_of
 from whet.plugins.parts import Problem
 
-GROUPS = ("hermes_agent.memory_providers", "hermes_agent.plugins", "whet.plugins")
+MEMORY_GROUP = "hermes_agent.memory_providers"
+WHET_GROUP = "whet.plugins"
+GROUPS = (MEMORY_GROUP, "hermes_agent.plugins", WHET_GROUP)
 """The entry-point groups of installed packages. If one name is in several groups, the last wins."""
 Source = Literal["home", "project", "package"]
 # The folder in which the programs that these engines were written for keep engines without a manifest.

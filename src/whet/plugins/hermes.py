@@ -117,12 +117,12 @@ def served_session() -> str:
 class Names:
     """One host's claim on the module names, with its hooks and the session that is open to plugins."""
 
-    def __init__(self, home: Path, ask_model: AskModel | None) -> None:
+    def __init__(self, home: Path, ask_model: AskModel | None, problems: list[Problem]) -> None:
         self.home = home
         self.ask_model = ask_model
         self.hooks: HookTable = HookTable()
         self.session: SessionAccess | None = None
-        self.problems: list[Problem] = []
+        self.problems = problems
         self._is_open = False
 
     def open(self) -> None:

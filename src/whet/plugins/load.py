@@ -27,7 +27,7 @@ from whet.contract.tools import Tool
 from whet.plugins import hermes, hooks, modules, printing, shims
 from whet.plugins.calls import attribute_errors
 from whet.plugins.context import CAPABILITIES, PluginContext, TakenNames
-from whet.plugins.discover import GROUPS, Discovery, FoundPlugin, discover
+from whet.plugins.discover import MEMORY_GROUP, WHET_GROUP, Discovery, FoundPlugin, discover
 from whet.plugins.failures import FailureHooks
 from whet.plugins.hooks import Hooks
 from whet.plugins.manifest import Manifest
@@ -72,7 +72,7 @@ class PluginState(msgspec.Struct, frozen=True):
     manifest: Manifest
     key: str
     is_loaded: bool
-    has: dict[str, list[str]]
+    registrations: dict[str, list[str]]
     folder: Path | None = None
 
 
@@ -85,7 +85,13 @@ class _Running(msgspec.Struct, frozen=True):
 class LoadedPlugins:
     """The parts of the loaded plugins, in the order of `plugins.enabled`. Close it at the program's end."""
 
-    def __init__(self, running: list[_Running], states: list[PluginState], problems: list[Problem]) -> None:
+    def __init__(
+        self,
+        running: list[_Running],
+        states: list[PluginState],
+        problems: list[Problem],
+        names: hermes.Names,
+    ) -> None:
         parts = [plugin.registered for plugin in running]
         self.plugins = states
         self.problems = problems
@@ -116,14 +122,15 @@ class LoadedPlugins:
             for plugin in running
             for engine in plugin.registered.engines
         }
-        self.names: hermes.Names | None = None
-        self._shown = 0
+        self.names = names
+        self._reported_count = 0
         self._is_closed = False
         self._on_close: list[Callable[[], None]] = []
         self._tasks = [item.registered.tasks for item in running]
         self._unloads = [(item.found.name, unload) for item in running for unload in item.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
         self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
+        self.hooks.add_source(names.hooks.hooks_named)
         self.judge: FailureJudge = FailureHooks(self.hooks).judge
         self.side_calls: SideCallHooks = SideCallHooks(self.hooks)
 
@@ -156,8 +163,8 @@ class LoadedPlugins:
 
     def take_news(self) -> list[str]:
         """Return the problems that were not returned before, one line each."""
-        news = [problem.line for problem in self.problems[self._shown :]]
-        self._shown = len(self.problems)
+        news = [problem.line for problem in self.problems[self._reported_count :]]
+        self._reported_count = len(self.problems)
         return news
 
     def on_close(self, undo: Callable[[], None]) -> None:
@@ -197,8 +204,7 @@ def load_plugins(
     """
     problems: list[Problem] = []
     undo = [_set_environment(home, environ, problems)]
-    names = hermes.Names(home.root, host.ask_model)
-    names.problems = problems
+    names = hermes.Names(home.root, host.ask_model, problems)
     undo.append(names.close)
     if settings.enabled:
         undo.append(printing.keep_off_stdout())
@@ -210,15 +216,15 @@ def load_plugins(
         if plugin is not None:
             running.append(plugin)
             undo.append(_releaser(source))
-        has = plugin.registered.names() if plugin else {}
-        states.append(PluginState(source.manifest, source.key, plugin is not None, has, source.folder))
+        registrations = plugin.registered.names() if plugin else {}
+        states.append(
+            PluginState(source.manifest, source.key, plugin is not None, registrations, source.folder)
+        )
     for hook in names.hooks.all():
         if hook.name not in hooks.NAMES:
             hook_names = ", ".join(hooks.NAMES)
             problems.append(Problem(hook.plugin, f"there is no hook {hook.name}; there are {hook_names}"))
-    loaded = LoadedPlugins(running, states, problems)
-    loaded.names = names
-    loaded.hooks.add_source(names.hooks.hooks_named)
+    loaded = LoadedPlugins(running, states, problems, names)
     for step in undo:
         loaded.on_close(step)
     return loaded
@@ -266,7 +272,7 @@ class _Loader:
         context = self._context(source, self._taken)
         imported: ModuleType | None = None
         try:
-            if _is_foreign(source):
+            if _is_hermes_plugin(source):
                 self._names.open()
                 self._names.hooks.plugins[_module_of(source)] = source.name
             # Output that a plugin prints while it loads must not mix with ours.
@@ -319,9 +325,10 @@ def _missing_module_hint(error: PluginError) -> str:
     return f"; install what it needs beside Whet: {sys.executable} -m pip install ..."
 
 
-def _is_foreign(source: FoundPlugin) -> bool:
+def _is_hermes_plugin(source: FoundPlugin) -> bool:
+    """Return whether a plugin was written for Hermes Agent, so that it needs Hermes' module names."""
     if source.entry is not None:
-        return source.entry.group != GROUPS[-1]
+        return source.entry.group != WHET_GROUP
     return source.folder is not None and hermes.is_hermes_plugin(source.folder)
 
 
@@ -341,7 +348,7 @@ def _register_function(target: object, group: str) -> object:
         return register
     is_memory = inspect.isclass(target) and issubclass(target, EmptyMemory)
     if (
-        group == GROUPS[0]
+        group == MEMORY_GROUP
         and not inspect.ismodule(target)
         and (is_memory or not _has_required_parameters(target))
     ):
@@ -422,7 +429,7 @@ def _set_environment(
     """Set .env's values (the environment wins) and HERMES_HOME. Returns the function that undoes it."""
     wanted_values = {"HERMES_HOME": str(home.root)}
     try:
-        load_secrets(home, environ)
+        load_secrets(home, environ)  # masks the secrets before a plugin can print them
         values = read_env(home).values
         wanted_values |= {
             n: v for n, v in values.items() if not environ.get(n) and n not in ("WHET_HOME", "HERMES_HOME")

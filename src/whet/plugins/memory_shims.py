@@ -105,7 +105,7 @@ class SingletonSlot(Generic[T]):
 
 
 def apply_wal_with_fallback(connection: sqlite3.Connection, **options: Any) -> str:
-    """Set the write-ahead log of an SQLite database if its file system allows it. Return the mode."""
+    """Set the write-ahead log of an SQLite database if its file system allows it. Returns the mode."""
     del options
     try:
         return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])

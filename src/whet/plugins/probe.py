@@ -41,7 +41,7 @@ class PluginProbe(msgspec.Struct, frozen=True):
 
     name: str
     is_loaded: bool
-    has: dict[str, list[str]] = {}
+    registrations: dict[str, list[str]] = {}
     problems: list[str] = []
     load_s: float = 0.0
     tried: dict[str, str] = {}
@@ -73,7 +73,7 @@ def probe_plugins(
 
 
 def _add_tool_results(home: Home, probe: PluginProbe) -> PluginProbe:
-    if not (probe.is_loaded and probe.has.get("tools")):
+    if not (probe.is_loaded and probe.registrations.get("tools")):
         return probe
     tried = try_tools(home, probe.name, Path(probe.folder) if probe.folder else None)
     return msgspec.structs.replace(probe, tried=tried)
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str]) -> None:
         PluginProbe(
             name,
             name in states and states[name].is_loaded,
-            states[name].has if name in states else {},
+            states[name].registrations if name in states else {},
             [problem.reason for problem in loaded.problems if problem.plugin == name]
             + (tried.get(states[name].manifest.name, []) if name in states else []),
             round(load_s, 3),
@@ -166,7 +166,7 @@ async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
 
 def hooks_of(loaded: LoadedPlugins) -> list[str]:
     """Return the names of the hooks that plugins have."""
-    return sorted({name for state in loaded.plugins for name in state.has.get("hooks", ())})
+    return sorted({name for state in loaded.plugins for name in state.registrations.get("hooks", ())})
 
 
 async def _run_memory_life(memories: Memories) -> None:

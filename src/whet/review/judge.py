@@ -147,7 +147,7 @@ class QuestionParts(msgspec.Struct, frozen=True):
 async def ask_once(
     parts: QuestionParts, child: NewSession, link: ModelLink, question: str
 ) -> tuple[str, str]:
-    """Ask over `link`, in a session of its own, unless it was asked before. Return the answer, and the error
+    """Ask over `link`, in a session of its own, unless it was asked before. Returns the answer, and the error
     if there is no answer. Raises StoreError."""
 
     def create(connection: apsw.Connection) -> None:

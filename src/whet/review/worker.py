@@ -108,7 +108,7 @@ class ReviewWorker:
         return done
 
     async def run_one(self, job_id: str = "") -> ReviewFinished | None:
-        """Run one due job, or the given one, as far as possible. Return None if there is none or reviews are
+        """Run one due job, or the given one, as far as possible. Returns None if there is none or reviews are
         off.
 
         Raises CancelledError (the job is then free for the next worker) and StoreError; nothing else.
@@ -192,7 +192,7 @@ class ReviewWorker:
 
     async def _verify_changes(self, job: Job, review_job: ReviewJob, fork: Fork) -> dict[int, str]:
         """Verify the facts behind the staged rows if that is safe, and let the judge read them if there is
-        one. Return the rejected rows with the reasons."""
+        one. Returns the rejected rows with the reasons."""
         checks = self._checks
         if checks.look is not None and self._settings.probes:
             trusted, day = self._desk_of(fork.profile).changes.trusted_tools, local_time(self._clock.now())

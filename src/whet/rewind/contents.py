@@ -160,7 +160,7 @@ class Contents:
             os.close(handle)
 
     def _link_file(self, handle: int, status: os.stat_result) -> bytes | None:
-        """Store an open file by a link to it, and return its hash. Return None if its content must be
+        """Store an open file by a link to it, and return its hash. Returns None if its content must be
         copied."""
         if self._linked is None or not self._linked.takes(status):
             return None

@@ -35,7 +35,7 @@ class LinkedFiles:
         return 0 < names < status.st_nlink and status.st_size > 0 and status.st_uid == os.geteuid()
 
     def add(self, handle: int, hash_: bytes) -> bool:
-        """Link an open file. Return False if it can't be linked, such as one on another file system."""
+        """Link an open file. Returns False if it can't be linked, such as one on another file system."""
         try:
             if self._handle < 0:
                 self._path.mkdir(mode=0o700, exist_ok=True)

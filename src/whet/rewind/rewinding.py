@@ -185,7 +185,7 @@ class Rewinding:
         return Outcome(result, conversation, undone_text, finished)
 
     async def recover(self) -> bool:
-        """Complete a rewind that a kill interrupted. Return whether there was one."""
+        """Complete a rewind that a kill interrupted. Returns whether there was one."""
         finished = False
         if self._workspace.exists:
             finished = await self._recordings.pool.run(finish_interrupted, self._workspace) is not None

@@ -177,19 +177,14 @@ class SshLines:
         """Return the command line that opens the connection, which lasts until `stop`."""
         return [self._program, *self._options, "-o", "ControlMaster=yes", "-N", "-f", "--", self._host]
 
+    def shell(self, *, tty: bool = False) -> list[str]:
+        """Return a command line to which a remote command is added as the last argument."""
+        terminal = "-tt" if tty else "-T"
+        return [self._program, *self._options, terminal, "-o", "LogLevel=ERROR", "--", self._host]
+
     def run(self, text: str, *, tty: bool = False) -> list[str]:
         """Return the command line that runs shell text on the host."""
-        how = ["-tt"] if tty else ["-T"]
-        return [
-            self._program,
-            *self._options,
-            *how,
-            "-o",
-            "LogLevel=ERROR",
-            "--",
-            self._host,
-            f"sh -c {shlex.quote(text)}",
-        ]
+        return [*self.shell(tty=tty), f"sh -c {shlex.quote(text)}"]
 
     def stop(self) -> list[str]:
         """Return the command line that closes the connection."""

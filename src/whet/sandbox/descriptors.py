@@ -1,7 +1,7 @@
 """Receives descriptors over sockets and keeps them from the programs that a process starts.
 
 Whet uses it, and sends it to the jail together with `launcher.py`; so it imports the standard library only.
-`socket.recv_fds` ignores its flags, and what it receives reaches every program that is started afterwards.
+`socket.recv_fds` is not used: it ignores its flags, so programs started later would inherit the descriptors.
 """
 
 from __future__ import annotations

@@ -113,13 +113,13 @@ class Jail:
         with self._lock:
             self._ensure_launcher(self._guard.read_states())
 
-    def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> Started:
+    def spawn(self, command: JailedCommand, handles: Handles, extra_fd: int = -1) -> Started:
         """Run a command. The descriptors stay the caller's.
 
-        If `more` is a descriptor, the command inherits it and gets its number as an additional last
+        If `extra_fd` is a descriptor, the command inherits it and gets its number as an additional last
         argument. Raises OSError as Popen does, and ToolError if the sandbox can't be started.
         """
-        descriptors = handles if more < 0 else (*handles, more)
+        descriptors = handles if extra_fd < 0 else (*handles, extra_fd)
         if self.plan.engine.name == "seatbelt":
             self.links.separate()
             return _under_sandbox_exec(self.plan, command, descriptors)

@@ -26,12 +26,15 @@ _GET_INFO, _INFO_BYTES, _INFO_EXIT, _STATUS_AT = 0xC040FF0B, 64, 1 << 3, 60
 
 
 class JailedProcess:
-    """A confined command: as much of Popen's face as its users need. `pid` is this side's number for it;
-    `taken_back` are the protected paths that were changed while it ran, once it has ended; what stood there
-    is kept in `aside`. `cpu_s` is the CPU time that it and its children used, None if it is unknown."""
+    """A confined command, with the part of Popen's interface that its users need.
+
+    `pid` is its number outside the jail. After its end `restored_paths` are the protected paths that changed
+    while it ran and were restored; `aside` is the folder with the replaced versions. `cpu_s` is the CPU time
+    that it and its children used, None if it is unknown.
+    """
 
     def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
-        self.taken_back: list[Path] = []
+        self.restored_paths: list[Path] = []
         self.aside: Path | None = None
         self.ended: Callable[[], list[Path]] | None = None
         self.stdin: BinaryIO | None = None
@@ -106,7 +109,7 @@ class JailedProcess:
         self._report.close()
         os.close(self._pidfd)
         if self.ended is not None:
-            self.taken_back = self.ended()
+            self.restored_paths = self.ended()
 
 
 def exit_code_of(pidfd: int) -> int | None:

@@ -211,7 +211,7 @@ def receive(control: _socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
 
 
 def start(command: dict[str, Any], handles: list[int]) -> int:
-    """Run one command, which gets its three descriptors, a fifth if there is one, and no other. Return its
+    """Run one command, which gets its three descriptors, a fifth if there is one, and no other. Returns its
     pid, or 0 after reporting why it can't be run."""
     close_descriptors_on_exec(LIBC)
     for more in handles[4:]:

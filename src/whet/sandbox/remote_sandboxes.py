@@ -116,7 +116,7 @@ class ContainerJail(RemoteJail):
                 )
         self._container = started
 
-    def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
+    def spawn(self, command: JailedCommand, handles: Handles, extra_fd: int = -1) -> subprocess.Popen[bytes]:
         """Run a command in the container. Raises ToolError if the container can't be started."""
         self.open()
         self.links.separate()
@@ -186,7 +186,7 @@ class SshJail(RemoteJail):
                 )
         self._is_connected = True
 
-    def spawn(self, command: JailedCommand, handles: Handles, more: int = -1) -> subprocess.Popen[bytes]:
+    def spawn(self, command: JailedCommand, handles: Handles, extra_fd: int = -1) -> subprocess.Popen[bytes]:
         """Run a command on the machine. Raises ToolError if it can't be reached."""
         self.open()
         mark = secrets.token_hex(8)
@@ -201,7 +201,7 @@ class SshJail(RemoteJail):
             str(policy.workspace),
             str(self.plan.aside),
             list(policy.protected),
-            RemoteSync(self._folder, str(self.plan.scratch.root / "sync.json"), self._lines.run("")[:-1]),
+            RemoteSync(self._folder, str(self.plan.scratch.root / "sync.json"), self._lines.shell()),
         )
         return self._start_remote(remote, command, handles)
 
@@ -214,7 +214,7 @@ class SshJail(RemoteJail):
 
 
 class RemoteBackend:
-    """The backend that a program's settings choose."""
+    """The container or other machine that the settings choose for commands."""
 
     def __init__(self, settings: ConfinementSettings) -> None:
         self._settings = settings
@@ -228,8 +228,10 @@ class RemoteBackend:
         return self._status
 
     def policy(self, workspace: Path) -> SandboxPolicy:
-        """Return the policy of commands there: everything on that machine, and of this machine only the
-        workspace."""
+        """Return the policy of remote commands, which does not limit paths and hosts of the other machine.
+
+        A container has no network, whatever the policy says.
+        """
         wishes = self._settings.wishes
         return SandboxPolicy(
             workspace,
@@ -259,8 +261,10 @@ class RemoteBackend:
                 *(read_opening(f"read {path}") for path in wishes.read),
             ]
         )
-        plan = JailPlan(Engine("ssh"), mounts, scratch, home, self._settings.home / "aside")
-        if self._backend.kind == "ssh":
+        is_ssh = self._backend.kind == "ssh"
+        engine = Engine("ssh") if is_ssh else status.engine
+        plan = JailPlan(engine, mounts, scratch, home, self._settings.home / "aside")
+        if is_ssh:
             if self._settings.mode == "strict":
                 raise ToolDenied(
                     f"sandbox.mode is strict, and nothing holds on {self._backend.target}",
@@ -269,7 +273,7 @@ class RemoteBackend:
             return SshJail(plan, self._backend.target, self._backend.folder)
         if not status.engine.program:
             raise ToolError(status.line, hint="whet config set sandbox.backend local")
-        return ContainerJail(msgspec.structs.replace(plan, engine=status.engine), self._backend.target)
+        return ContainerJail(plan, self._backend.target)
 
     def _probe(self) -> EngineStatus:
         target = self._backend.target

@@ -100,7 +100,7 @@ class SessionFolders:
         return expired_ids
 
     def close(self) -> bool:
-        """Remove all folders. Return False if there were none."""
+        """Remove all folders. Returns False if there were none."""
         had_folders = bool(self._scratches)
         for scratch in self._scratches.values():
             scratch.close()

@@ -197,7 +197,7 @@ class HeldTrees:
         }
 
     def release(self) -> bool:
-        """Copy instead, where the kernel can't ask. Return whether there was anything to hold."""
+        """Copy instead, where the kernel can't ask. Returns whether there was anything to hold."""
         trees = self.plan()
         for tree in trees:
             self._links.release(tree)

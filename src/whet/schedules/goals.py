@@ -31,7 +31,7 @@ _ENDS: dict[GoalState, RunEnd] = {
 async def pursue(
     opener: SessionOpener, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun, extras: SessionExtras
 ) -> tuple[RunEnd, str, str]:
-    """Pursue a run's goal, or continue it. Return how it ended, a note, and the text to send."""
+    """Pursue a run's goal, or continue it. Returns how it ended, a note, and the text to send."""
     runner = GoalRunner(opener, show_nothing)
     wish = GoalWish(schedule.prompt, aim.verify, aim.budget_usd, aim.steps, aim.guard, aim.may_change)
     session_id = run.session_id or schedule.session_id

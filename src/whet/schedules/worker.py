@@ -97,7 +97,7 @@ class ScheduleWorker:
             await asyncio.sleep(wait_s)
 
     async def run_one(self, job_id: str = "") -> FinishedRun | None:
-        """Run one due job, or the job `job_id`, to its end. Return None if no job is due.
+        """Run one due job, or the job `job_id`, to its end. Returns None if no job is due.
 
         Raises CancelledError, with the run marked as stopped, and StoreError.
         """
@@ -189,7 +189,7 @@ class ScheduleWorker:
         await finish_shielded(self._settle(begun, RunResult("stopped", "its worker was stopped")))
 
     async def _settle(self, begun: _LeasedRun, outcome: RunResult) -> FinishedRun | None:
-        """Complete the run. Return None if another worker has taken it."""
+        """Complete the run. Returns None if another worker has taken it."""
 
         def work(connection: apsw.Connection) -> ScheduleRun | None:
             if not schedules.finish(connection, begun.job, outcome.row, self._clock):
@@ -234,7 +234,7 @@ class ScheduleWorker:
             schedules.pause(connection, begun.schedule.id)
 
     async def _postpone(self, begun: _LeasedRun, error: StoreBusy) -> bool:
-        """Postpone a run until its session is free. Return False if it has already waited too long."""
+        """Postpone a run until its session is free. Returns False if it has already waited too long."""
 
         def work(connection: apsw.Connection) -> bool:
             now = read_time(connection, self._clock)

@@ -22,7 +22,7 @@ class AnswerNotices:
         return {"notices": list(self._lines)} if self._lines else {}
 
     def add(self, event: ApiEvent) -> dict[str, object]:
-        """Keep what an event says. Return the field that a stream sends at once, if any."""
+        """Keep what an event says. Returns the field that a stream sends at once, if any."""
         match event:
             case Notice(must_show=True):
                 self._lines.append(mask(event.text))

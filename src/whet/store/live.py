@@ -382,7 +382,7 @@ def load(
 
 def _select_history(connection: apsw.Connection, live: LiveState) -> Callable[[], list[int]]:
     """Run the queries for rewinds without a report and, in a team, for the next command's folder, which would
-    be another wait later. Return the function that reads both and returns the rewinds' turns."""
+    be another wait later. Returns the function that reads both and returns the rewinds' turns."""
     from whet.store import facts, rewinds  # noqa: PLC0415 - nothing of it is there before a message
 
     read_rewound = rewinds.select_unreported_turns(connection, live.key)

@@ -60,7 +60,7 @@ class ClaimingProcess(NamedTuple):
 def take(
     connection: Any, key: int, session_id: str, holder: ClaimHolder, process: ClaimingProcess
 ) -> Callable[[], bool]:
-    """Claim a session under a new number. Return the function that reads whether that statement claimed it,
+    """Claim a session under a new number. Returns the function that reads whether that statement claimed it,
     and not a later one; it raises StoreBusy while another holder's lease runs."""
     values = (key, holder.token, process.host, process.pid, process.nonce)
     cursor = connection.execute(_TAKE, values)
@@ -83,8 +83,8 @@ def claim_unchanged(
     connection: Any, key: int, holder: ClaimHolder, process: ClaimingProcess, version: tuple[int, int, int]
 ) -> Callable[[], int]:
     """Claim a session that is as `version` says (epoch, last turn, next number), without a wait. If it is
-    not, or another has it, the transaction fails with ClaimRefused. Return the function that reads the number
-    of the claim after the commit: 0 if the commit's answer was lost."""
+    not, or another has it, the transaction fails with ClaimRefused. Returns the function that reads the
+    number of the claim after the commit: 0 if the commit's answer was lost."""
     values = (key, holder.token, process.host, process.pid, process.nonce, *version)
     cursor = connection.execute(_CLAIM, values)
 

@@ -75,7 +75,7 @@ def read_trail(
 
 def select_arguments(connection: apsw.Connection, session_id: str, tool: str) -> Callable[[], list[str]]:
     """Run the query for the argument texts of a session's successful calls of `tool`, oldest first, without
-    undone turns, but including calls that no live list shows any more. Return what reads them."""
+    undone turns, but including calls that no live list shows any more. Returns what reads them."""
     calls = connection.execute(
         "SELECT c.position, m.role, m.content, m.extra FROM tool_calls c"
         f" JOIN messages m ON m.id = (c.session << {rows.SEQ_BITS}) + c.seq - 1 - c.position"

@@ -163,7 +163,7 @@ _ADD_SUMS = (
 def end_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str
 ) -> Callable[[], sessions.SessionRow | None]:
-    """Store the end marker and add the turn's sums to the session's. Return the function that reads the
+    """Store the end marker and add the turn's sums to the session's. Returns the function that reads the
     session after the commit: in a team None if the commit's answer was lost. Raises NotFound."""
     usage = msgspec.json.encode(turn.usage).decode()
     marker = (now, reason, error, turn.steps, usage, key, turn.number)
@@ -272,7 +272,7 @@ def select_with_version(
     connection: apsw.Connection, session_id: str
 ) -> Callable[[], tuple[sessions.SessionRow, int, tuple[int, int, int]]]:
     """Run the query for a session, its key, and its stored version: its epoch, its last turn's number, and
-    its last message's id or 0. Return the function that reads them; it raises NotFound."""
+    its last message's id or 0. Returns the function that reads them; it raises NotFound."""
     columns = (
         f"{sessions.COLUMNS}, key, epoch,"
         " (SELECT coalesce(max(number), 0) FROM turns WHERE session = sessions.key),"

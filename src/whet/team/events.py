@@ -164,7 +164,7 @@ def _values(rows: Sequence[_Waiting]) -> tuple[Any, ...]:
 
 
 def _merge_pieces(last: Event | None, event: Event | None) -> Event | None:
-    """Merge two pieces of one text. Return None if they do not belong together."""
+    """Merge two pieces of one text. Returns None if they do not belong together."""
     if isinstance(event, TextDelta | ReasoningDelta) and isinstance(last, event.__class__):
         return event.__class__(last.text + event.text)
     if isinstance(last, ToolProgress) and isinstance(event, ToolProgress) and last.call_id == event.call_id:

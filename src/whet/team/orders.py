@@ -56,7 +56,7 @@ def describe_wait(connection: apsw.Connection, turn_id: str) -> str:
 
 
 def send_message(connection: apsw.Connection, session_id: str, text: str) -> bool:
-    """Send a message to the session's running turn. Return False if no turn is running."""
+    """Send a message to the session's running turn. Returns False if no turn is running."""
     open_rows = connection.execute(_HOLD_OPEN, (session_id,)).fetchall()
     running = [turn for turn, state in open_rows if state == "running"]
     if not running:
@@ -105,7 +105,7 @@ def mark_read(connection: apsw.Connection, number: int) -> Sequence[QueuedJob]:
 
 
 def cancel(connection: apsw.Connection, session_id: str) -> bool:
-    """Cancel the session's turns. Return False if there are none.
+    """Cancel the session's turns. Returns False if there are none.
 
     A running turn is ended by its worker, a waiting one in this transaction.
     """
@@ -155,7 +155,7 @@ def question(connection: apsw.Connection, question_id: str) -> str | None:
 
 
 def answer(connection: apsw.Connection, question_id: str, reply: str) -> bool:
-    """Answer a question, under the lock of its scope. Return False if it is no longer open."""
+    """Answer a question, under the lock of its scope. Returns False if it is no longer open."""
     if question(connection, question_id) is None:
         return False
     connection.execute("UPDATE team_questions SET answer = ? WHERE id = ?", (reply, question_id))

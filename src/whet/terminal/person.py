@@ -205,7 +205,7 @@ def ask_yes(question: str) -> bool:
 def drop_typed_ahead() -> bool:
     """Discard what was typed before the question was shown: it can't be an answer to it.
 
-    Return whether that ends in a line that was begun and not sent: the rest of it is still to come.
+    Returns whether that ends in a line that was begun and not sent: the rest of it is still to come.
     """
     with suppress(termios.error, OSError):
         fd = sys.stdin.fileno()

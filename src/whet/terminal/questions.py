@@ -206,7 +206,7 @@ class PickQuestion(TerminalQuestion):
 
     @property
     def matches(self) -> list[int]:
-        """Return the index of the choice whose number is typed, or of those that contain every typed word."""
+        """The index of the choice whose number is typed, or of those that contain every typed word."""
         if not self.decides and (typed := self._typed_text().strip()) in self._numbers:
             return [self._numbers.index(typed)]
         words = [] if self.decides else self._typed_text().lower().split()

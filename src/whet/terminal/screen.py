@@ -99,7 +99,7 @@ class Screen(Protocol):
         ...
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Let the person pick one of `choices` (line, preview). Return None if they pick none, or can't."""
+        """Let the person pick one of `choices` (line, preview). Returns None if they pick none, or can't."""
         ...
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
@@ -223,7 +223,7 @@ class LineScreen:
         self._loop.remove_signal_handler(signals.SIGINT)
 
     async def _first_of(self, other: Coroutine[object, object, object]) -> PromptSignal | None:
-        """Wait for a signal or for `other`, whichever comes first. Return the signal, or None."""
+        """Wait for a signal or for `other`, whichever comes first. Returns the signal, or None."""
         other_task = asyncio.ensure_future(other)
         signalled = asyncio.ensure_future(self._signals.get())
         try:

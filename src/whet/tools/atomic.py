@@ -42,7 +42,7 @@ class PendingWrite(msgspec.Struct, frozen=True):
 
 def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -> list[str]:
     """Make all changes or none. They are durable on return. Folders are created; modes, owners, attributes
-    and hard links within the workspace are kept. Return a note for each change, mostly empty.
+    and hard links within the workspace are kept. Returns a note for each change, mostly empty.
 
     Raises ToolError if a file changed meanwhile, the disk is full, a permission is missing or `is_stopped`
     returns true before the first rename; BadInput for a folder, a device or a read-only file.

@@ -19,7 +19,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_MAX_MATCHED_LINES = 4_000  # of both texts after their common beginning; matching takes its square
+_MAX_MATCHED_LINES = 4_000  # lines of both texts after their common beginning, compared in quadratic time
 _MAX_FITTED_LINES = 40_000
 _ENDING = re.compile(r"\r?\n")
 _TITLES = {
@@ -121,7 +121,7 @@ def keep_last_newline(text: str, old: str) -> str:
 
 
 def describe_form_changes(text: str, old: str, encoding: Encoding) -> str:
-    """Return a note on the form that a rewritten file keeps, and on the one that it does not."""
+    """Return a note on which encoding and line endings a rewritten file keeps, and on what it changes."""
     before, after = set(_ENDING.findall(old)), set(_ENDING.findall(text))
     kept = [encoding.note.removeprefix("not UTF-8, read as ")] if encoding.note else []
     is_unified = len(before) > len(after) > 0
@@ -135,9 +135,10 @@ def describe_form_changes(text: str, old: str, encoding: Encoding) -> str:
 
 
 def fit_lines(text: str, old: str, usual: str = "") -> str:
-    """Give each line of `text`, which has plain newlines, the ending that it had in `old`.
+    """Return `text`, which has plain newlines, with the endings that its lines had in `old`.
 
-    New lines get the ending of the line before, at the beginning `usual` or that of the first old line.
+    A new line gets the ending of the line before it; a new first line that of the first old line, or `usual`
+    if `old` had no line ending. In texts too large to compare, all lines get the most common ending of `old`.
     """
     old_lines, lines = old.split("\n"), text.split("\n")
     if len(lines) + len(old_lines) > _MAX_FITTED_LINES:

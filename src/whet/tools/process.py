@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import resource
@@ -28,7 +29,7 @@ from whet.lanes import call_in_loop
 from whet.searchpath import find_shell
 from whet.tools.end_folder import EndFolder, report_end_folder
 from whet.tools.guardian import Guardian
-from whet.tools.guardian import is_group_alive as is_group_alive
+from whet.tools.guardian import is_group_alive as is_group_alive  # re-exported
 from whet.tools.kept_output import KeptOutput
 from whet.tools.spawn import ProcessSpec, start_jailed, start_unconfined
 
@@ -78,9 +79,12 @@ class Process:
         return 128 - code if code is not None and code < 0 else code
 
     @property
-    def taken_back(self) -> tuple[list[Path], Path | None]:
-        """The protected paths that were restored after a confined command, and the folder of its versions."""
-        return getattr(self._popen, "taken_back", []), getattr(self._popen, "aside", None)
+    def restored_paths(self) -> tuple[list[Path], Path | None]:
+        """The protected paths that Whet restored after a command in a jail, and the folder with the replaced
+        versions."""
+        if isinstance(self._popen, subprocess.Popen):
+            return [], None
+        return self._popen.restored_paths, self._popen.aside
 
     @property
     def is_stdin_open(self) -> bool:
@@ -95,9 +99,10 @@ class Process:
             os.set_blocking(self._in_fd, False)
         popen = self._popen
         with contextlib.suppress(OSError):
-            if open_pidfd is not None:  # else the launcher may have reaped it
-                is_ours = isinstance(popen, subprocess.Popen)
-                self._pid_fd = open_pidfd(self.pid) if is_ours else popen.end_handle()
+            if open_pidfd is not None:
+                # The launcher may have reaped a jailed child, whose pid another process may have by now.
+                is_own = isinstance(popen, subprocess.Popen)
+                self._pid_fd = open_pidfd(self.pid) if is_own else popen.end_handle()
         if self._pid_fd >= 0:
             self._loop.add_reader(self._pid_fd, self._on_exit)
         else:
@@ -286,7 +291,7 @@ class Processes:
         except OSError as error:
             raise ToolError(
                 f"the command could not be started: {error.strerror}",
-                hint=_TOO_LONG if error.errno == 7 else "",
+                hint=_TOO_LONG if error.errno == errno.E2BIG else "",
             ) from error
         self._held[process.pid] = process
         self._guardian.add(process.pid)
@@ -363,7 +368,7 @@ class Processes:
         if command.workspace is not None and is_here and shell.endswith("bash"):
             end_folder = EndFolder()
             arguments = [shell, "-c", report_end_folder(command.text), shell]
-        more = -1 if end_folder is None else end_folder.write_fd
+        extra_fd = -1 if end_folder is None else end_folder.write_fd
         if command.pty:
             out_fd, child_fd = os.openpty()
             fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", _PTY_ROWS, _PTY_COLUMNS, 0, 0))
@@ -371,9 +376,9 @@ class Processes:
             out_fd, child_fd = os.pipe()
         try:
             if command.jail is not None:
-                started, in_fd = start_jailed(command, command.jail, arguments, child_fd, more)
+                started, in_fd = start_jailed(command, command.jail, arguments, child_fd, extra_fd)
             else:
-                started, in_fd = start_unconfined(command, arguments, child_fd, more)
+                started, in_fd = start_unconfined(command, arguments, child_fd, extra_fd)
         except BaseException:
             os.close(out_fd)
             if end_folder is not None:

@@ -120,7 +120,7 @@ class _WaitingProcess:
         )
 
     def ask(self, arguments: Sequence[str], take: Take) -> bytes | None:
-        """Send a search and pass its output on. Return its errors, or None if the process ended before."""
+        """Send a search and pass its output on. Returns its errors, or None if the process ended before."""
         assert self.process.stdin is not None
         request = b"".join(os.fsencode(part) + b"\0" for part in arguments)
         with suppress(BrokenPipeError):  # it was killed

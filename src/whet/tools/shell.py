@@ -231,7 +231,7 @@ def _result(
     notes.append(_withheld_note(process, body))
     folder, where = (None, "") if passed_s is not None else _find_end_folder(process)
     notes.append(where)
-    paths, aside = process.taken_back
+    paths, aside = process.restored_paths
     if paths:
         names = ", ".join(map(str, paths))
         notes.append(

@@ -49,7 +49,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
 
 
 def start_unconfined(
-    command: ProcessSpec, arguments: list[str], child_fd: int, more: int
+    command: ProcessSpec, arguments: list[str], child_fd: int, extra_fd: int
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Start a command unconfined. Returns it and the other end of its input, or -1."""
     if command.pty:
@@ -57,7 +57,7 @@ def start_unconfined(
         # and exec would be unsafe in a program with threads.
         arguments = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(child_fd), *arguments]
     wants_pipe = not command.pty and command.stdin is not None
-    inherited = () if more < 0 else (more,)
+    inherited = () if extra_fd < 0 else (extra_fd,)
     popen = subprocess.Popen(
         [*arguments, *map(str, inherited)],
         pass_fds=inherited,
@@ -83,7 +83,7 @@ def _encoded(environment: tuple[tuple[str, str], ...]) -> Mapping[bytes, bytes]:
 
 
 def start_jailed(
-    command: ProcessSpec, jail: Jail, arguments: list[str], child_fd: int, more: int
+    command: ProcessSpec, jail: Jail, arguments: list[str], child_fd: int, extra_fd: int
 ) -> tuple[Started, int]:
     """Start a command in its sandbox. Returns it and the other end of its input, or -1."""
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where commands are confined
@@ -95,7 +95,7 @@ def start_jailed(
     read_fd, write_fd = os.pipe() if wants_pipe else (os.open(os.devnull, os.O_RDONLY), -1)
     try:
         handles = (child_fd if command.pty else read_fd, child_fd, child_fd)
-        return jail.spawn(jailed_command, handles, more), write_fd
+        return jail.spawn(jailed_command, handles, extra_fd), write_fd
     except BaseException:
         if write_fd >= 0:
             os.close(write_fd)

@@ -61,7 +61,7 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
 def label_all(
     database: StateDatabase, progress: Callable[[int, int], None], *, again: bool = False
 ) -> tuple[int, int]:
-    """Judge every call that has no outcome yet, or every call if `again`. Return the numbers of sessions and
+    """Judge every call that has no outcome yet, or every call if `again`. Returns the numbers of sessions and
     calls."""
     pending = database.read_now(lambda connection: calls.list_unjudged_sessions(connection, again=again))
     count = 0

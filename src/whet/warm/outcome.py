@@ -105,7 +105,7 @@ _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
 def judge_alone(call: StoredCall, arguments: dict[str, Any], request: str = "") -> tuple[Outcome, str]:
-    """Judge a call by its own result. Return the outcome and a reason of a few words for a person.
+    """Judge a call by its own result. Returns the outcome and a reason of a few words for a person.
     `arguments` are the call's, `request` is what the person asked for."""
     kind = call.error_kind
     if kind in _NOT_RUN:

@@ -176,7 +176,7 @@ class WarmTemplates(msgspec.Struct, frozen=True):
         return text
 
     def label(self, progress: Progress = silent, *, again: bool = False) -> tuple[int, int]:
-        """Judge calls that have no outcome yet. Return the numbers of sessions and calls."""
+        """Judge calls that have no outcome yet. Returns the numbers of sessions and calls."""
         return label_all(self.database, progress, again=again)
 
     def rates(self, progress: Progress = silent) -> Rates:

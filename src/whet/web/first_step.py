@@ -17,7 +17,7 @@ from typing import Any
 def run_first_step(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
 ) -> asyncio.Task[None] | None:
-    """Run `work` up to its first wait. Return the task that runs the rest, or None if it has ended.
+    """Run `work` up to its first wait. Returns the task that runs the rest, or None if it has ended.
 
     Raises what `work` raises before its first wait.
     """

@@ -99,7 +99,7 @@ class Adoption:
         return insertion.text, insertion.piece
 
     def remove(self) -> bool:
-        """Take the setting back. Return whether every byte that is left is the owner's.
+        """Take the setting back. Returns whether every byte that is left is the owner's.
 
         Raises NotFound if there is no setting.
         """

@@ -24,9 +24,9 @@ _PAGE = re.compile(r"^web page and browsers: (\S+)$", re.MULTILINE)
 
 
 class RunningService(msgspec.Struct, frozen=True):
-    """A service that answers. The other fields are empty if it was running before.
+    """A service that answers at `url`.
 
-    `command` starts it again.
+    The other fields are empty unless this command started it; `command` would start it again.
     """
 
     url: str
@@ -55,7 +55,7 @@ def start_service(home: Home, words: Sequence[str], owner: str) -> RunningServic
     """Run `whet confirm serve` with these options, and return when it listens. Its output goes to a log. The
     first approve token is `owner`'s.
 
-    Raises ConfigError with its last words if it ended.
+    Raises ConfigError with its last output if it ended, or if it did not listen within 60 s and was killed.
     """
     home.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = home.logs / "confirm-serve.log"
@@ -71,7 +71,7 @@ def start_service(home: Home, words: Sequence[str], owner: str) -> RunningServic
         )
     finally:
         os.close(descriptor)
-    text = _wait_for_start(process, path, begin)
+    text = _wait_or_kill(process, path, begin)
     address, page = _ADDRESS.search(text), _PAGE.search(text)
     assert address is not None  # else it has not started
     return RunningService(
@@ -79,8 +79,11 @@ def start_service(home: Home, words: Sequence[str], owner: str) -> RunningServic
     )
 
 
-def _wait_for_start(process: subprocess.Popen[bytes], path: Path, begin: int) -> str:
-    """Return what the service printed once it listens. Raises ConfigError."""
+def _wait_or_kill(process: subprocess.Popen[bytes], path: Path, begin: int) -> str:
+    """Return what the service printed once it listens.
+
+    Raises ConfigError with its last output if it ended, or if it did not listen within 60 s and was killed.
+    """
     deadline = time.monotonic() + _START_S
     while True:
         has_ended = process.poll() is not None

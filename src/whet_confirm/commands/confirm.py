@@ -351,7 +351,7 @@ def mcp(url: str) -> None:
 
 
 def _ask_approval(request_id: str, url: str) -> str:
-    """Show a request whole and ask for a yes. Return its digest, or an empty string for a no.
+    """Show a request whole and ask for a yes. Returns its digest, or an empty string for a no.
 
     Raises ConfigError if no person can be asked here.
     """

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -36,8 +35,14 @@ _VARIABLE = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 @timeout_option()
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGS]...|URL")
 @click.pass_obj
-def gateway(
-    home: Home, command: tuple[str, ...], url: str, name: str, rules_path: Path | None, **options: Any
+def gateway(  # noqa: PLR0913 - one for each option
+    home: Home,
+    command: tuple[str, ...],
+    url: str,
+    name: str,
+    rules_path: Path | None,
+    headers: tuple[str, ...],
+    timeout_s: int,
 ) -> None:
     """Run an MCP server, or reach one at a URL, and hold its tool calls until a person has decided on them.
 
@@ -62,17 +67,17 @@ def gateway(
 
     target = command[0]
     is_remote = target.lower().startswith(("http://", "https://"))
-    if options["headers"] and not is_remote:
-        raise click.UsageError(f"--header is only for a URL; {target} is a program")
-    headers = dict(map(_read_header, options["headers"]))
+    if headers and not is_remote:
+        raise ConfigError(f"--header is only for a URL; {target} is a program", hint="leave out --header")
+    header_values = dict(map(_read_header, headers))
     if is_remote and len(command) > 1:
         raise ConfigError("a URL has no arguments", hint="whet confirm gateway -- URL")
     default_name = urlsplit(target).hostname or "" if is_remote else Path(target).name
 
     async def run() -> int:
         async with ConfirmClient(url) as client:
-            gate = ToolGate(name or default_name, client, rules, pins, options["timeout_s"])
-            server = RemoteServer(target, headers) if is_remote else ProgramServer(command)
+            gate = ToolGate(name or default_name, client, rules, pins, timeout_s)
+            server = RemoteServer(target, header_values) if is_remote else ProgramServer(command)
             return await StdioGateway(gate, server).run()
 
     code = run_on_loop(run())

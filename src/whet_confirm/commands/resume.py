@@ -65,7 +65,7 @@ def _lock_runs(path: Path) -> Generator[None]:
 def _look_until_done(client: BlockingClient, kept: KeptCalls, *, is_run: bool, is_wait: bool) -> bool:
     """Continue each agent whose answer is there, and with `is_wait` look again until none is left.
 
-    Agents that were continued may leave further requests; those count, too. Return whether all could be
+    Agents that were continued may leave further requests; those count, too. Returns whether all could be
     continued.
     """
     handled: set[str] = set()
@@ -122,7 +122,7 @@ def _read_record(client: BlockingClient, call: KeptCall, is_wait: bool) -> dict[
 
 
 def _continue(call: KeptCall, record: dict[str, Any], kept: KeptCalls, is_run: bool) -> bool:
-    """Show the command that continues an agent, and run it if so wanted. Return whether nothing failed."""
+    """Show the command that continues an agent, and run it if so wanted. Returns whether nothing failed."""
     label = f"{call.request_id}  {escape_characters(call.tool)}  {record['status']}"
     words = call.command(record)
     if not words:

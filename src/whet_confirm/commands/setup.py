@@ -193,7 +193,7 @@ def _check_answers(answers: SetupAnswers, approver: str) -> SetupAnswers:
 def _try_channels(home: Home, answers: SetupAnswers) -> tuple[list[ChannelTrial], bool]:
     """Try every channel of the file and the new one, which is added if its message arrived.
 
-    Return what became of them, and whether the file was changed.
+    Returns what became of them, and whether the file was changed.
     """
     from whet_confirm.notify.channel_text import NewChannel, add_channel  # noqa: PLC0415 - see above
     from whet_confirm.notify.settings import parse_channels  # noqa: PLC0415

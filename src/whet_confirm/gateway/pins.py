@@ -40,7 +40,7 @@ class ToolPins:
     def observe(self, result: dict[str, Any]) -> dict[str, Any] | None:
         """Note the tools of an answer to tools/list. In the first run, accept those that are new.
 
-        Return what the client sees of it, or None if that is the answer itself: a tool that changed has its
+        Returns what the client sees of it, or None if that is the answer itself: a tool that changed has its
         accepted definition, and a new one only its name.
         """
         if not isinstance(items := result.get("tools"), list):

@@ -311,7 +311,7 @@ def drop_unserved(
 ) -> int:
     """Drop what waits for devices that are not `served`: removed, or their person may not decide any more.
 
-    Return the number of rows. `is_trial`: only count them.
+    Returns the number of rows. `is_trial`: only count them.
     """
     rows = db.execute(f"SELECT id, channel FROM deliveries WHERE channel LIKE '{DEVICE_PREFIX}%' AND {_OPEN}")
     ids = [(now_s, row[0]) for row in rows.fetchall() if row[1] not in served]

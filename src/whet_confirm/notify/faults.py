@@ -38,7 +38,7 @@ class UnservedCount:
         self._next_s = 0.0
 
     def add(self, number: int, now_s: float) -> int:
-        """Count requests. Return how many the log lacks if it is time to log them, otherwise 0."""
+        """Count requests. Returns how many the log lacks if it is time to log them, otherwise 0."""
         self._count += number
         if now_s < self._next_s or not self._count:
             return 0

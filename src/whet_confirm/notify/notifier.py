@@ -148,7 +148,7 @@ class ConfirmNotifier:
                 self._senders[name] = channel, group.create_task(self._send(channel))
 
     async def _queue_once(self) -> bool:
-        """Queue deliveries for the next events. Return whether there may be more at once."""
+        """Queue deliveries for the next events. Returns whether there may be more at once."""
         service = self._service
         newest = service.hub.last_id
         if newest <= self._seen or not service.database.read_now(

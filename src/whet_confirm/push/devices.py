@@ -206,7 +206,7 @@ def last_receipt(db: apsw.Connection, device: PushDevice) -> float | None:
 
 
 def acknowledge(tx: Tx, request_id: str, device: PushDevice, receipt: Receipt) -> bool:
-    """Record that a device showed a request, or that its person saw it. Return False if that was recorded
+    """Record that a device showed a request, or that its person saw it. Returns False if that was recorded
     before."""
     db, channel = tx.connection, device.channel
     key = (request_id, channel)

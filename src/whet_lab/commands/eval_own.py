@@ -103,7 +103,7 @@ async def _leave_out(bench: OwnTaskSetup, repeats: int, tell: Callable[[str], No
     for item in items:
         name = f"without-{item.kind}-{item.name}"
         copy = bench.home(name, 0)
-        await bench.copy_without(learned, item, copy)
+        await bench.copy_home_without(item, learned, copy)
         lacking = await _run_without_learning(bench, copy, name, repeats, tell)
         uplifts.append(own_report.measure_uplift(item, base, lacking))
     return uplifts

@@ -141,7 +141,7 @@ def _run_goal(run: DemoRun, server: PracticeServer, arguments: list[str], *, set
 
 
 def _wait_for_file(path: Path, process: subprocess.Popen[str]) -> bool:
-    """Wait until the goal's work has begun. Return False if the process ended first or the wait is over."""
+    """Wait until the goal's work has begun. Returns False if the process ended first or the wait is over."""
     end_s = time.monotonic() + _KILL_AFTER_S
     while process.poll() is None and time.monotonic() < end_s:
         if path.exists():

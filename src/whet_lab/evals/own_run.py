@@ -212,13 +212,13 @@ class OwnTaskSetup:
             part = await app.learning.prompt_part(("notes", "loads-skills"))
         return [item for item in part.items if item.hash]
 
-    async def copy_without(self, home: Home, item: ContextItem, copy: Home) -> None:
+    async def copy_home_without(self, item: ContextItem, source: Home, destination: Home) -> None:
         """Copy a home and remove one learned item from the copy."""
-        shutil.rmtree(copy.root, ignore_errors=True)
-        shutil.copytree(home.root, copy.root)
+        shutil.rmtree(destination.root, ignore_errors=True)
+        shutil.copytree(source.root, destination.root)
         async with aclosing(
             await App.start(
-                copy, self._arm_settings("all", False), self._api_keys, NobodyPresent(), self.folder
+                destination, self._arm_settings("all", False), self._api_keys, NobodyPresent(), self.folder
             )
         ) as app:
             learning, origin = app.learning.desk, Origin("user", platform="eval")

@@ -1,4 +1,4 @@
-"""The folder of a task: a fresh copy of its files, in which the person's commands run."""
+"""The folder of a task, a fresh copy of its files in which the person's commands run, and that of results."""
 
 from __future__ import annotations
 
@@ -87,13 +87,17 @@ def _copy(files: Path | None, folder: Path) -> None:
         shutil.copytree(files, folder, symlinks=True)
 
 
-def claim_folder(folder: Path, settings: object, others: str) -> None:
-    """Create the folder for runs with these settings. Raises ConfigError if it holds `others`."""
+def claim_folder(folder: Path, settings: object, other_contents: str) -> None:
+    """Create the folder for runs with these settings.
+
+    Raises ConfigError if it holds runs with other settings, which `other_contents` names in the error.
+    """
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     path, content = folder / "settings.json", msgspec.json.encode(settings)
     if path.exists() and path.read_bytes() != content:
         raise ConfigError(
-            f"{folder} holds {others}", hint="name another folder with --out, or start over with --fresh"
+            f"{folder} holds {other_contents}",
+            hint="name another folder with --out, or start over with --fresh",
         )
     path.write_bytes(content)
 

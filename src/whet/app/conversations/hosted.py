@@ -135,7 +135,7 @@ class SessionHost:
         """The sessions that are running a turn."""
         return [slot.session_id for slot in self._pool if slot.turn is not None]
 
-    async def new_session(  # noqa: PLR0913 - each is a fact of a session's own
+    async def new_session(  # noqa: PLR0913 - each option is independent
         self,
         *,
         title: str = "",
@@ -178,7 +178,7 @@ class SessionHost:
                 await self.switch_model(session, chosen.model)
         return session.id
 
-    async def submit(  # noqa: PLR0913 - one for each thing that interfaces differ in
+    async def submit(  # noqa: PLR0913 - each option is independent
         self,
         session_id: str,
         text: str | None,
@@ -226,7 +226,7 @@ class SessionHost:
                 self.services.reviews.get().wake()
 
     def cancel(self, session_id: str) -> bool:
-        """Cancel the running turn together with the messages that it has not read yet. Return False if no
+        """Cancel the running turn together with the messages that it has not read yet. Returns False if no
         turn is running."""
         slot = self._pool.get(session_id)
         if slot is None or slot.turn is None:
@@ -275,7 +275,7 @@ class SessionHost:
         """Accept no more messages, wait up to `drain_s` for running turns, cancel the others, and close every
         session.
 
-        The program stays open.
+        Does not close the app.
         """
         self._closing = True
         turns = [slot.turn for slot in self._pool if slot.turn is not None]
@@ -370,8 +370,16 @@ async def wait_for_end(turn: asyncio.Task[TurnEnd], session: Session, began_s: f
     if not turn.cancelled():
         return turn.result()
     took_s = session.clock.monotonic_s() - began_s
-    receipt = receipt_of(session, session.log.live.turn_number)
-    end = TurnEnd(session.id, "", "cancelled", "", 0, Usage(), took_s, receipt=receipt)
+    end = TurnEnd(
+        session_id=session.id,
+        turn_id="",
+        reason="cancelled",
+        text="",
+        steps=0,
+        usage=Usage(),
+        duration_s=took_s,
+        receipt=receipt_of(session, session.log.live.turn_number),
+    )
     emit(end)
     return end
 

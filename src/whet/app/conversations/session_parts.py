@@ -41,8 +41,9 @@ class SessionExtras(msgspec.Struct, frozen=True):
     """The parts that an interface adds to a session while it is open.
 
     `session_id` is the new session's id, if the interface created one. `tools` replace those of the same
-    name, `note` is added to each message of a person, `turn_s` limits a turn instead of the setting,
-    `person` is asked instead of the process's person, `observers` take part in turns after all others.
+    name, `buffers` are the unsaved files of the person's editor, `note` is added to each message of a person,
+    `turn_s` limits a turn instead of the setting, `person` is asked instead of the process's person,
+    `observers` take part in turns after all others.
     """
 
     session_id: str = ""
@@ -92,8 +93,11 @@ class NewSessionOptions(TypedDict, total=False):
 
 
 class StoredPrefix(msgspec.Struct, frozen=True):
-    """A stored session: its log, the prefix that begins every request, with the examples that it was started
-    with, and whose memory it uses."""
+    """A stored session: its log, and the prefix of every request (`prompt`, `specs`).
+
+    `prime` has the examples that it was started with, as JSON, or is empty. `profile` is the person whose
+    memory it uses.
+    """
 
     log: Transcript
     prompt: str

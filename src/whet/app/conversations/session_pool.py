@@ -54,7 +54,7 @@ class SessionPool:
 
     def __iter__(self) -> Iterator[SessionSlot]:
         """Iterate over a copy of the slots, the one idle for longest first."""
-        return iter([*self._slots.values()])
+        return iter(list(self._slots.values()))
 
     def get(self, session_id: str) -> SessionSlot | None:
         """Return a conversation's slot, or None."""
@@ -89,7 +89,7 @@ class SessionPool:
         """Release the sessions that have been idle for longest, if one more would exceed the limit."""
         open_count = sum(slot.session is not None for slot in self)
         idle_slots = (slot for slot in self if not slot.users and slot.session is not None)
-        for slot in [*islice(idle_slots, max(0, open_count + 1 - self._max_open))]:
+        for slot in list(islice(idle_slots, max(0, open_count + 1 - self._max_open))):
             await self._release_if_idle(slot)
 
     def add(self, session: Session) -> None:

@@ -23,8 +23,8 @@ async def run_with_followups(
     emit: Emit,
     on_stored: TransactionWork = queue_nothing,
 ) -> TurnEnd:
-    """Run a turn and the turns that follow it, for programs that exit with the answer. Return the last turn's
-    end."""
+    """Run a turn and the turns that follow it, for programs that exit with the answer. Returns the last
+    turn's end."""
     end = await run_turn(session, message, emit, on_stored=on_stored)
     return await run_followups(helpers, session, emit, end) or end
 
@@ -33,7 +33,7 @@ async def run_followups(
     helpers: LatePart[HelperRuns], session: Session, emit: Emit, end: TurnEnd | None
 ) -> TurnEnd | None:
     """Run a turn for each helper result, until no helper of the session is running or a turn does not end
-    with an answer. Return the last turn's end, or `end` if there was no turn."""
+    with an answer. Returns the last turn's end, or `end` if there was no turn."""
     while (end is None or end.reason == "answered") and helpers.created is not None:
         entry = await helpers.created.wait_for_result(session.id)
         if entry is None:

@@ -216,7 +216,7 @@ class HelperRuns:
             services.database.submit(lambda db: helper_rows.release(db, row.id, self._owner))
 
     async def _wait_for_owner(self, helper_id: str) -> bool:
-        """Wait until no other program runs a helper, such as one that is being killed. Return False if the
+        """Wait until no other program runs a helper, such as one that is being killed. Returns False if the
         helper has ended."""
         while (row := await self.read_row(helper_id)).state == "open":
             if not row.owner or self.is_orphaned(row):

@@ -67,7 +67,7 @@ def bring(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copy the small groups that no deny rule protects into the workspace.
 
-    Return the names of the copied groups, and of those that were left.
+    Returns the names of the copied groups, and of those that were left.
     """
     brought: list[str] = []
     kept = list(leftovers.fixed)

@@ -295,7 +295,7 @@ def _store_trees(
 ) -> tuple[str, str]:
     """Store the contents of a working tree without touching its index, its branch or its ignored files.
 
-    Return the tree of its files as git converts them (line ends, encodings), and that of their exact bytes.
+    Returns the tree of its files as git converts them (line ends, encodings), and that of their exact bytes.
     `work_tree` is a helper's tree. The location of git's own files is never read from it, because a helper
     can write there.
     """
@@ -374,7 +374,7 @@ def _leads_out(path: Path, repository: Path) -> bool:
 
 
 def _write(merge_plan: MergePlan, repository: Path, place: Path) -> bool:
-    """Write a merge's files, each completely or not at all. Return False if a file is in neither its old nor
+    """Write a merge's files, each completely or not at all. Returns False if a file is in neither its old nor
     its new state."""
     if any(will.startswith("160000") for will in merge_plan.will.values()):
         raise ToolError("the edits can't be written: a repository takes a file's place")

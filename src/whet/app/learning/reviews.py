@@ -29,7 +29,7 @@ from whet.contract.errors import ConfigError, NotFound, StoreError
 from whet.contract.events import ReviewFinished
 from whet.contract.texts import from_json
 from whet.lanes import ToolPool
-from whet.log import start_logging as start_log
+from whet.log import start_logging
 from whet.review.jobs import KINDS, Kind, ReviewJob, Runtime, queue_review, reviewable_kinds
 from whet.store import jobs, reviews, sessions, turns
 from whet.store.database import StateDatabase
@@ -118,7 +118,7 @@ class ReviewRunner:
         return done
 
     async def run(self, job_id: str) -> ReviewFinished | None:
-        """Run one job now. Return None if another process works on it or on its conversation."""
+        """Run one job now. Returns None if another process works on it or on its conversation."""
         return await self._get_worker().run_one(job_id)
 
     def start(self) -> None:
@@ -172,7 +172,7 @@ class ReviewRunner:
         if self._worker is None:
             # Errors beside a chat must not be printed to its terminal.
             if not logging.getLogger("whet").handlers:
-                start_log(self._parts.home.logs)
+                start_logging(self._parts.home.logs)
             self._worker = self._create_worker(self._parts, self._notify_listeners)
         return self._worker
 

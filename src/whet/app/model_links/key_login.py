@@ -45,12 +45,12 @@ async def log_in(
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     log.protect([verifier])
-    async with Listener(state, site, names_itself=False) as listener:
+    async with Listener(state, site, needs_issuer=False) as listener:
         # The state comes back in our own callback URL, because the protocol has no field for it.
         callback_url = f"{listener.address.replace('127.0.0.1', 'localhost')}?{urlencode({'state': state})}"
         query = {"callback_url": callback_url, "code_challenge": challenge, "code_challenge_method": "S256"}
         show(f"{site}/auth?{urlencode(query)}")
-        code = await listener.code(wait_s)
+        code = await listener.wait_for_code(wait_s)
     key = await _exchange(site, {"code": code, "code_verifier": verifier, "code_challenge_method": "S256"})
     store_secret(home, VARIABLE, key)
     return VARIABLE

@@ -104,7 +104,7 @@ class MemoryObserver(TurnObserver):
 
 
 def notify_skill_changes(hooks: Hooks, learning: LearningService) -> ChangeNotifier | None:
-    """Notify the plugins' hooks about each skill that is created, changed or removed. Return None if there
+    """Notify the plugins' hooks about each skill that is created, changed or removed. Returns None if there
     are no such hooks."""
     if not hooks.has(_SKILLS):
         return None

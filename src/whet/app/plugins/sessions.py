@@ -172,8 +172,7 @@ class PluginSessions:
         self._tasks: dict[str, str] = {}
         self._served: dict[str, _OpenSession] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        if plugins.names is not None:
-            plugins.names.session = SessionAccess(self._dispatch, self._inject)
+        plugins.names.session = SessionAccess(self._dispatch, self._inject)
 
     async def enter(
         self,
@@ -185,7 +184,7 @@ class PluginSessions:
         model: Callable[[], str],
         person: Person,
     ) -> HookedParts:
-        """Wrap the plugins' hooks around the session of `host`, which `model` answers. Return the wrapped
+        """Wrap the plugins' hooks around the session of `host`, which `model` answers. Returns the wrapped
         parts.
 
         `previous_id` is the session that it follows in a chat; `person` is the person who can be asked.

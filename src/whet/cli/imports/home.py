@@ -59,7 +59,7 @@ class _Records:
         )
 
     def ask(self, question: Callable[[apsw.Connection], bool]) -> bool:
-        """Ask the store a question. Return False if there is no store."""
+        """Ask the store a question. Returns False if there is no store."""
         return self._database.read_now(question) if self._database else False
 
     def keep(self, part: str, names: Iterable[str]) -> None:

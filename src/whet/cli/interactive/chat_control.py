@@ -84,7 +84,7 @@ class ChatControl(Protocol):
         ...
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Ask the person to pick one of several (line, preview) choices. Return None if they cancel or can't
+        """Ask the person to pick one of several (line, preview) choices. Returns None if they cancel or can't
         pick."""
         ...
 

@@ -342,7 +342,7 @@ async def leave_chat(chat: ChatControl, argument: str) -> None:
 
 
 def add_plugin_commands(plugins: PluginParts | None, commands: Commands[ChatControl]) -> list[str]:
-    """Add the plugins' commands after the built-in ones. Return a line for each name that was refused."""
+    """Add the plugins' commands after the built-in ones. Returns a line for each name that was refused."""
     refused: list[str] = []
     for command in plugins.loaded.commands if plugins else ():
         run = _plugin_run(command.name)

@@ -46,7 +46,7 @@ def process_lines(shared: SharedProcesses, width: int) -> list[str]:
 
 
 def warn_before_leaving(chat: ChatControl) -> bool:
-    """List the processes that would end with the chat. Return False if there are none."""
+    """List the processes that would end with the chat. Returns False if there are none."""
     rows = process_lines(chat.services.processes, chat.width())
     if rows:
         chat.say("still running in the background, and it ends with the chat:", "yellow")

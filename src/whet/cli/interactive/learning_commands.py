@@ -65,7 +65,7 @@ async def list_skills(chat: ChatControl, words: str) -> None:
 
 async def run_with_argument(chat: ChatControl, name: str, argument: str) -> bool:
     """Run `whet NAME ARGUMENT` for a command of the chat that takes no argument, if the argument begins with
-    a command of that group (`/memory add TEXT`). Return whether it does: /undo and `whet undo` differ."""
+    a command of that group (`/memory add TEXT`). Returns whether it does: /undo and `whet undo` differ."""
     if name not in COMMANDS:
         return False
     import click  # noqa: PLC0415 - few are typed

@@ -240,7 +240,7 @@ class TerminalChat:
         return await self._screen.lend(work)
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Let the person pick one of `choices` (line, preview). Return None if they pick none, or can't."""
+        """Let the person pick one of `choices` (line, preview). Returns None if they pick none, or can't."""
         return await self._screen.choose(title, choices)
 
     def put_back(self, text: str) -> None:

@@ -44,7 +44,7 @@ async def pick_session(chat: ChatControl) -> str | None:
 
 
 async def pick_point(chat: ChatControl) -> bool:
-    """Let the person pick an earlier message, and rewind files and conversation to before it. Return whether
+    """Let the person pick an earlier message, and rewind files and conversation to before it. Returns whether
     they picked one."""
     turns = await chat.services.database.read(lambda db: turn_texts(db, chat.session.id))
     if not turns:

@@ -71,7 +71,7 @@ class SessionForms:
     async def _set_time(
         self, request: Request, set_time: Callable[[apsw.Connection, str, str], None]
     ) -> tuple[SessionRow, str]:
-        """Set one of a session's times to the present, or clear it if the form switches off. Return both."""
+        """Set one of a session's times to the present, or clear it if the form switches off. Returns both."""
         row = await self._chat(request)
         is_on = request.state.form.get("on", "1") == "1"
         at = iso(self._frame.services.clock.now()) if is_on else ""
