@@ -35,18 +35,18 @@ class TypingGuard:
         self._now_s = now_s
         self._key_s = float("-inf")
         self._shown_s = float("-inf")
-        self._waits = False
-        self._pause_s = PAUSE_S
+        self._was_sent = False
+        self._in_word = self._behind_line = False
 
     def note_key(self) -> None:
         """Note a key."""
-        self._waits = self.is_typing
+        self._in_word, self._behind_line = self.is_in_word, self.is_typing
         self._key_s = self._now_s()
-        self._pause_s = PAUSE_S
+        self._was_sent = False
 
     def end_line(self) -> None:
         """Note that Enter sent the line: the next key begins another one."""
-        self._pause_s = REACTION_S
+        self._was_sent = True
 
     def forget_keys(self) -> None:
         """Note that nothing follows the last key: another program had the keyboard."""
@@ -55,17 +55,23 @@ class TypingGuard:
     def show(self, *, has_input: bool = False) -> None:
         """Note that a question is shown now. `has_input` states that a key waits to be read."""
         self._shown_s = self._now_s()
-        self._waits = has_input or self._shown_s - self._key_s < WORD_S
+        is_recent = self._shown_s - self._key_s < WORD_S
+        self._in_word = has_input or (is_recent and not self._was_sent)
+        self._behind_line = is_recent and self._was_sent
 
     @property
     def is_typing(self) -> bool:
         """Whether a key that comes now may belong to typing from before the question."""
-        return self._waits and self._now_s() - max(self._key_s, self._shown_s) < self._pause_s
+        return self.is_in_word or (self._behind_line and self._silence_s < REACTION_S)
 
     @property
     def is_in_word(self) -> bool:
         """Whether a key that comes now may belong to a line from before the question that was not sent."""
-        return self.is_typing and self._pause_s == PAUSE_S
+        return self._in_word and self._silence_s < PAUSE_S
+
+    @property
+    def _silence_s(self) -> float:
+        return self._now_s() - max(self._key_s, self._shown_s)
 
 
 class TypedKeys:
