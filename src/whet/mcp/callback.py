@@ -27,7 +27,7 @@ class Listener:
     """
 
     def __init__(self, state: str, issuer: str, *, needs_issuer: bool) -> None:
-        self.address = ""
+        self.address: str = ""
         self._state = state
         self._issuer = issuer
         self._needs_issuer = needs_issuer

@@ -56,7 +56,7 @@ class Connection:
         self.name = name
         self.transport = transport
         self.server_info: dict[str, Any] = {}
-        self.version = ""
+        self.version: str = ""
         self.offers: tuple[str, ...] = ()
         """The server's offers besides tools: resources, prompts."""
         self.failure: ToolError | None = None
