@@ -115,6 +115,7 @@ def test_a_resumed_chat_shows_reasoning_as_it_was_shown(home: Path, folder: Path
     with chatting(folder, script, environ=environ) as (_, tty):
         tty.type("Which colour?\r")
         assert ("I should think" in bare(tty.wait_for("Red."))) == is_shown
+        tty.wait_for("1 step")
         assert tty.leave("\x04") == 0
     with chatting(folder, [], "--continue", environ=environ) as (_, tty):
         assert ("I should think" in bare(tty.wait_for("Red."))) == is_shown

@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.config.paths import lock_folder, read_small, replace_file
-from whet.contract.errors import ConfigError
+from whet.contract.errors import ConfigError, StoreUnwritable
 from whet_confirm.canonical import canonical
 
 _NEW = "New, and accepted by no person yet. Its definition is listed once a person has approved a call."
@@ -97,7 +97,10 @@ class ToolPins:
 
     def _store(self, new: dict[str, str]) -> None:
         """Add what was accepted to the file: each agent that uses the server has a process of its own."""
-        with lock_folder(self._path.parent):
-            self._accepted |= self._read() or {}
-            self._accepted |= new
-            replace_file(self._path, msgspec.json.encode(self._accepted).decode(), mode=0o600)
+        try:
+            with lock_folder(self._path.parent):
+                self._accepted |= self._read() or {}
+                self._accepted |= new
+                replace_file(self._path, msgspec.json.encode(self._accepted).decode(), mode=0o600)
+        except StoreUnwritable as error:
+            raise ConfigError(error.message, hint=error.hint) from error
