@@ -65,6 +65,7 @@ def test_a_rule_for_a_host_holds_for_each_spelling_of_it(tmp_path: Path) -> None
         "http://evil\u3002example/",
         "http://\uff25vil.example./a",
         "http://10.1/a",
+        "http://0X0A.1/a",
         "http://[0:0:0:0:0:0:0:1]/",
     ):
         assert bench.decide("web_fetch", url=url).verdict == "deny", url

@@ -206,7 +206,8 @@ def _fetch(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     program = "" if is_strange else host
     piece = Piece(url, program, level, reasons, host if program and level == "normal" else "", (host,))
     # Rules for a whole address see it with the host that is connected to.
-    whole = url if host == spelled else url.replace(spelled, host, 1)
+    netloc = parts.netloc.lower().replace(spelled, host, 1)
+    whole = url if host == spelled else parts._replace(netloc=netloc).geturl()
     return ActionView(call.tool.name, whole, visible(f"{call.tool.name} {url}", WHOLE), (piece,), reasons)
 
 

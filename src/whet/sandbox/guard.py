@@ -39,7 +39,7 @@ from whet.sandbox.nofollow import (
 )
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.protected_names import GIT_RUNS
-from whet.sandbox.rebase_steps import list_commands, list_todo_files, read_todo, without_new_commands
+from whet.sandbox.rebase_steps import list_commands, list_step_files, read_steps, without_new_commands
 
 _MAX_FILES, _MAX_BYTES, _MAX_HASHED_BYTES = 2_000, 1_000_000, 32_000_000
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
@@ -172,7 +172,7 @@ class Guard:
                 shapes[path] = self._record_files(path) if path in looked else None
             for path, is_there in self._nested_names().items():
                 shapes[path] = self._record_files(path) if is_there else None
-            steps = {path: list_commands(lines or ()) for path, lines in self._read_todo_files()}
+            steps = {path: list_commands(lines or ()) for path, lines in self._read_step_files()}
             new_record = ProtectedRecord(shapes, looked, shared=self._shared & shapes.keys(), steps=steps)
             _running.append(new_record)
             return new_record
@@ -210,7 +210,7 @@ class Guard:
 
     def _drop_new_steps(self, record: ProtectedRecord) -> Iterator[str]:
         """Take the commands that were not there before out of the steps of stopped rebases."""
-        for path, lines in self._read_todo_files():
+        for path, lines in self._read_step_files():
             if lines is None:
                 self._move(path if _is_plain_folder(Path(path).parent) else os.path.dirname(path))
                 yield path
@@ -220,12 +220,12 @@ class Guard:
                 self._write_files(path, {"": RecordedFile(stat.S_IFREG | 0o644, data)})
                 yield path
 
-    def _read_todo_files(self) -> Iterator[tuple[str, list[str] | None]]:
+    def _read_step_files(self) -> Iterator[tuple[str, list[str] | None]]:
         nested = (git for tree in self._trees for git in self._entered.repositories(tree))
         gits = dict.fromkeys((*filter(None, self._git_of.values()), *nested))
         inside = [git for git in gits if any(f"{git}/".startswith(f"{root}/") for root in self._roots)]
-        for path in list_todo_files(inside):
-            yield path, read_todo(path, self._root(path))
+        for path in list_step_files(inside):
+            yield path, read_steps(path, self._root(path))
 
     def forget(self, record: ProtectedRecord) -> None:
         """Record that the command and its processes have ended, or that it never started."""

@@ -13,22 +13,22 @@ from collections.abc import Iterable, Iterator
 from whet.beneath import open_beneath
 from whet.late import late_pattern
 
-_TODO = "rebase-merge/git-rebase-todo"
+_STEPS_FILE = "rebase-merge/git-rebase-todo"
 _MAX_BYTES, _MAX_TREES = 1_000_000, 200
 _EXEC = late_pattern(r"[ \t]*(?:exec|x)(?:[ \t\r].*)?")
 
 
-def list_todo_files(gits: Iterable[str]) -> Iterator[str]:
+def list_step_files(gits: Iterable[str]) -> Iterator[str]:
     """Yield the files with the steps of rebases in these git folders and in their second working trees."""
     for git in gits:
         trees = f"{git}/worktrees"
         names = os.listdir(trees)[:_MAX_TREES] if os.path.isdir(trees) and not os.path.islink(trees) else ()
         for folder in (git, *(f"{trees}/{name}" for name in names)):
             if os.path.lexists(f"{folder}/rebase-merge"):
-                yield f"{folder}/{_TODO}"
+                yield f"{folder}/{_STEPS_FILE}"
 
 
-def read_todo(path: str, root: str) -> list[str] | None:
+def read_steps(path: str, root: str) -> list[str] | None:
     """Return the lines of a file with steps, or None if it is no plain file of sensible size below `root`."""
     try:
         with open_beneath(root, os.path.relpath(path, root)) as file:

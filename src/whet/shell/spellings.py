@@ -7,7 +7,7 @@ that its known characters allow; a word of the rule that begins with a wildcard 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from whet.contract.wildcards import matches
 from whet.late import late_pattern
@@ -90,21 +90,26 @@ def _split_rule(pattern: str) -> list[str]:
 
 
 def _may_spell(rule_words: Sequence[str], words: Sequence[str], shapes: Sequence[str]) -> bool:
+    def follow(number: int, at: int) -> list[tuple[int, int]]:
+        if number == len(rule_words):
+            return []
+        if rule_words[number].strip("*") == "":
+            return [(number + 1, at), (number, at + 1)] if at < len(words) else [(number + 1, at)]
+        return _follow(rule_words[number], number, at, words[at], shapes[at]) if at < len(words) else []
+
+    return _reaches((len(rule_words), len(words)), follow)
+
+
+def _reaches(end: tuple[int, int], follow: Callable[[int, int], list[tuple[int, int]]]) -> bool:
+    """Return whether steps from the beginning of two sequences lead to the `end` of both."""
     states, visited = [(0, 0)], set[tuple[int, int]]()
     while states:
         state = states.pop()
-        if state in visited:
-            continue
-        visited.add(state)
-        number, at = state
-        if number == len(rule_words):
-            if at == len(words):
-                return True
-            continue
-        if rule_words[number].strip("*") == "":
-            states += [(number + 1, at), (number, at + 1)] if at < len(words) else [(number + 1, at)]
-        elif at < len(words):
-            states += _follow(rule_words[number], number, at, words[at], shapes[at])
+        if state == end:
+            return True
+        if state not in visited:
+            visited.add(state)
+            states += follow(*state)
     return False
 
 
@@ -125,20 +130,14 @@ def _follow(rule_word: str, number: int, at: int, word: str, shape: str) -> list
 def _overlaps(rule_word: str, shape: str) -> bool:
     """Return whether a text matches both of two patterns."""
     pattern = re.sub(r"\\.", "?", rule_word[:_MAX_CHARS])
-    states, visited = [(0, 0)], set[tuple[int, int]]()
-    while states:
-        state = states.pop()
-        if state in visited:
-            continue
-        visited.add(state)
-        at, shape_at = state
+
+    def follow(at: int, shape_at: int) -> list[tuple[int, int]]:
         char, shape_char = pattern[at : at + 1], shape[shape_at : shape_at + 1]
-        if not char and not shape_char:
-            return True
         if char == "*":
-            states += [(at + 1, shape_at), (at, shape_at + 1)] if shape_char else [(at + 1, shape_at)]
-        elif shape_char == "*":
-            states += [(at, shape_at + 1), (at + 1, shape_at)] if char else [(at, shape_at + 1)]
-        elif char and shape_char and (char == shape_char or "?" in (char, shape_char)):
-            states.append((at + 1, shape_at + 1))
-    return False
+            return [(at + 1, shape_at), (at, shape_at + 1)] if shape_char else [(at + 1, shape_at)]
+        if shape_char == "*":
+            return [(at, shape_at + 1), (at + 1, shape_at)] if char else [(at, shape_at + 1)]
+        is_same = char and shape_char and (char == shape_char or "?" in (char, shape_char))
+        return [(at + 1, shape_at + 1)] if is_same else []
+
+    return _reaches((len(pattern), len(shape)), follow)

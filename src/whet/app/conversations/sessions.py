@@ -5,7 +5,7 @@ This module chooses the contents of a new session; `app/conversations/session_bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -95,8 +95,7 @@ class SessionOpener:
                     cut_notice(workspace, find_rule),
                     protected_notice(workspace, find_rule),
                     learned.part.overfull,
-                    _rule_notice(services, tools),
-                    _hook_notice(services, tools),
+                    *_list_idle_guards(services, tools),
                 )
                 if line
             ],
@@ -295,28 +294,18 @@ class SessionOpener:
         )
 
 
-def _rule_notice(services: Services, tools: Collection[str]) -> str:
-    """Return the line for the person if a deny rule names no tool, or an empty string."""
-    rules = services.settings.approval.deny
-    if not rules:
-        return ""
-    from whet.approval.patterns import DENY_HINT, find_unknown  # noqa: PLC0415 - few have such rules
+def _list_idle_guards(services: Services, tools: Collection[str]) -> Iterator[str]:
+    """Yield a line for the person if deny rules, or hooks, name no tool."""
+    rules, hooks = services.settings.approval.deny, services.settings.hooks.commands
+    names = {*BUILT_IN, *services.tools.by_name, *tools} if rules or hooks else ()
+    if rules:
+        from whet.approval.patterns import DENY_HINT, find_unknown  # noqa: PLC0415 - few have such rules
 
-    unknown = find_unknown(rules, {*BUILT_IN, *services.tools.by_name, *tools})
-    if not unknown:
-        return ""
-    return f"approval.deny: {', '.join(unknown)} names no tool, so it holds nothing ({DENY_HINT})"
+        if unknown := find_unknown(rules, names):
+            yield f"approval.deny: {', '.join(unknown)} names no tool, so it holds nothing ({DENY_HINT})"
+    if hooks:
+        from whet.hooks.shell import find_idle_hooks  # noqa: PLC0415 - few have hooks
 
-
-def _hook_notice(services: Services, tools: Collection[str]) -> str:
-    """Return the line for the person if a hook is for no tool, or an empty string."""
-    commands = services.settings.hooks.commands
-    if not commands:
-        return ""
-    from whet.hooks.shell import find_idle_hooks  # noqa: PLC0415 - few have hooks
-
-    idle = find_idle_hooks(commands, {*BUILT_IN, *services.tools.by_name, *tools})
-    if not idle:
-        return ""
-    hint = "commands are terminal, edits write_file|patch"
-    return f"hooks.commands: {', '.join(idle)} names no tool, so it never runs ({hint})"
+        if idle := find_idle_hooks(hooks, names):
+            hint = "commands are terminal, edits write_file|patch"
+            yield f"hooks.commands: {', '.join(idle)} names no tool, so it never runs ({hint})"
