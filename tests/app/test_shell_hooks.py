@@ -270,6 +270,16 @@ CHANGES = {
     "checks/a.sh": ("for f in checks/*.sh; do sh $f; done", "true"),
     "named.sh": ("S=named.sh; sh ./$S", "true"),
     "imported.py": ("python3 run.py", "pass"),
+    "d/in.sh": ("cd d && sh in.sh", "true"),
+    "d/deep/in.sh": ("cd d; cd deep; ./in.sh", "true"),
+    "w.sh": ('sh "$WHET_PROJECT_DIR/w.sh"', "true"),
+    "required.js": ("node hk.js", "1"),
+    "modules/index.js": ("node hk.js", "1"),
+    "bin/tool1": ("PATH=$PWD/bin:$PATH tool1", "true"),
+    "scripts/lib.inc": ("sh scripts/self.sh", "true"),
+    "pk/Makefile": ("cd pk && make", "all:\n\ttrue\n"),
+    "pk/package.json": ("cd pk && npm run x", "{}"),
+    "pk/called.sh": ("cd pk && sh ../scripts/calls.sh", "true"),
 }
 
 
@@ -281,8 +291,11 @@ def test_a_change_of_what_an_accepted_hook_runs_takes_the_acceptance_back(work: 
     (work / "run.py").write_text("import imported\n")
     (work / "scripts").mkdir()
     (work / "scripts/all.sh").write_text('for part in ../parts/*.sh; do . "$part"; done\n')
+    (work / "scripts/self.sh").write_text('. "$(dirname "$0")/lib.inc"\n')
+    (work / "scripts/calls.sh").write_text("sh called.sh\n")
+    (work / "hk.js").write_text("require('./required'); require('./modules')\n")
     (work / "README.md").write_text("Read me.")
-    (work / name).parent.mkdir(exist_ok=True)
+    (work / name).parent.mkdir(exist_ok=True, parents=True)
     (work / name).write_text(text)
     hooks = {"guard": {"event": "PreToolUse", "command": command}}
     (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
@@ -296,6 +309,24 @@ def test_a_change_of_what_an_accepted_hook_runs_takes_the_acceptance_back(work: 
     (work / name).write_text(text + "\n# and more\n")
     changed = read_repository_hooks(work)
     assert changed is not None and not is_accepted(home, changed)
+
+
+@pytest.mark.parametrize(
+    "command", ["ruff check src", "make test", "python3 -m pytest tests", "cat src/*.txt"]
+)
+def test_an_edit_of_what_an_accepted_hook_only_looks_at_leaves_it_accepted(work: Path, command: str):
+    for name in (".whet/hooks.json", "src/app.py", "src/checker.py", "tests/test_app.py", "Makefile"):
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text("x")
+    hooks = {"guard": {"event": "PostToolUse", "command": command}}
+    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
+    home, first = Home(work.parent / "home"), read_repository_hooks(work)
+    assert first is not None
+    accept(home, first)
+    for name in ("src/app.py", "src/checker.py", "tests/test_app.py"):
+        (work / name).write_text("edited")
+    later = read_repository_hooks(work)
+    assert later is not None and is_accepted(home, later)
 
 
 def test_the_files_of_hooks_that_nobody_accepted_are_not_read(work: Path):

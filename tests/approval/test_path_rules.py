@@ -376,9 +376,9 @@ def test_a_rule_whose_files_can_not_all_be_found_stops_the_command(tmp_path: Pat
     for name in ("a", "b", "deep/c", "deep/key.pem"):
         (tmp_path / name).write_text("")
     rules = read_path_rules(["read(*.pem)", "write(deep)"])
-    assert rules.list_files(tmp_path, 5) == ((tmp_path / "deep/key.pem",), (tmp_path / "deep",))
+    assert rules.list_files(tmp_path, max_entries=5) == ((tmp_path / "deep/key.pem",), (tmp_path / "deep",))
     with pytest.raises(ToolDenied, match=r"read\(\*\.pem\) can't be held"):
-        rules.list_files(tmp_path, 4)
+        rules.list_files(tmp_path, max_entries=4)
 
 
 @pytest.mark.slow

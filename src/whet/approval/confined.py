@@ -29,6 +29,9 @@ if TYPE_CHECKING:  # 15 ms, and most turns run no command
 
 _MAX_COMMANDS = 1_000
 _ANYWHERE = Opening("reach", ANY_HOST)
+_LOOK_S = 0.05
+_STOPPED = "what still runs in the sandbox is stopped until this command is decided on and has run"
+_NOT_STOPPED = "what runs in the sandbox can't be stopped here: it can change files while you decide"
 
 
 class JailGate:
@@ -86,6 +89,32 @@ class JailGate:
         while len(self._ran) > _MAX_COMMANDS:
             self._ran.popitem(last=False)
         return only_reads
+
+    async def stop_jobs(self, call: GateCall) -> str:
+        """Stop what could change files under a call that will run outside the sandbox, until `resume_jobs`.
+
+        Returns a line for the person, empty if nothing ran.
+        """
+        results = await asyncio.to_thread(self._stop_jobs, call)
+        if None in results:
+            return _NOT_STOPPED
+        return _STOPPED if any(results) else ""
+
+    def _stop_jobs(self, call: GateCall) -> list[bool | None]:
+        confinement = self._confine()
+        policy = confinement.policy(Path(call.workspace), call.session_id)
+        return confinement.holds.start((call.session_id, call.call.id), policy)
+
+    def resume_jobs(self, session_id: str, call_id: str = "") -> None:
+        """Let continue what a call stopped, or all calls of a session."""
+        self._confine().holds.end(session_id, call_id)
+
+    async def wait_for_others(self, call: GateCall) -> None:
+        """Wait until no other session has a command outside the sandbox before a person, or running, that
+        could use what this call changes."""
+        holds, folder = self._confine().holds, Path(os.path.realpath(call.workspace))
+        while holds.others_hold(call.session_id, folder):
+            await asyncio.sleep(_LOOK_S)
 
     async def warning(self, call: GateCall) -> str:
         """Return, once, a warning that commands run without a sandbox, or an empty string."""

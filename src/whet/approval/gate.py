@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from whet.approval.actions import depends_on_location, describe
-from whet.approval.paths import stamp_files
+from whet.approval.held_jobs import CHANGED_MEANWHILE, HeldJobs, content_of
 from whet.approval.person_request import (
     NOBODY_NOTICE,
     GateCase,
@@ -30,7 +29,7 @@ from whet.approval.person_request import (
     preview_changes,
 )
 from whet.approval.plans import Plans
-from whet.approval.policy import GatePolicy, PolicyGrant, Ruling, SessionGrants
+from whet.approval.policy import GatePolicy, PolicyGrant, Ruling, SessionDownloads, SessionGrants
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.tool_contents import AcceptedContents
 from whet.approval.typed_lines import TypedLines, judge_lines
@@ -58,11 +57,6 @@ if TYPE_CHECKING:  # importing these takes time, and most turns run no command
     from whet.approval.sealed import Sealed
     from whet.store.grants import GrantRow
 
-_MAX_SESSIONS = 5_000  # the number of sessions whose downloads are known
-
-_CHANGED_MEANWHILE = (
-    "The tool, or a script that the command runs, changed while the question was open. Call it again."
-)
 # Every exception that hostile arguments can cause. Other exceptions become a denial in dispatch.
 _ANALYSIS_FAILS = (
     ValueError,
@@ -128,20 +122,18 @@ class PolicyGate:
         whet_home: Path,
         parts: GateParts = NO_PARTS,
     ) -> None:
-        self._service = parts.service
-        self._jails, self._own_ports = parts.jails, parts.own_ports
-        self._sealed, self._can_restore = parts.sealed, parts.can_restore
-        self._settings = settings
+        self._service, self._held = parts.service, HeldJobs(parts.jails)
+        self._jails, self._own_ports, self._can_restore = parts.jails, parts.own_ports, parts.can_restore
+        self._settings, self._sealed = settings, parts.sealed
         if settings.allow or settings.ask or settings.deny:
             _ = self._policy  # report an invalid rule immediately
-        self._person = person
-        self._store = grants
+        self._person, self._store = person, grants
         main_home = Home(whet_home).main_root  # the other profiles and their keys are in it
         self._whet_home, self._user_home = os.path.realpath(main_home), os.path.expanduser("~")
         self._analyse = parts.analyse or _analyse_shell
         self.session_grants: SessionGrants = SessionGrants()
         self._contents, self._typed = AcceptedContents(whet_home), TypedLines()
-        self._downloads: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._downloads = SessionDownloads()
         self._parents: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -181,6 +173,9 @@ class PolicyGate:
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Allow or deny `call`. Emits ApprovalAsked and ApprovalDecided around a question, and
         ApprovalDecided for every denial. A cancellation while a person is asked is passed on."""
+        return await self._held.decide(call, partial(self._decide, call, emit))
+
+    async def _decide(self, call: GateCall, emit: Emit) -> Decision:
         try:
             case = await self._add_jail_needs(self._case(call), emit)
             ruling = await self._judge(case)
@@ -192,6 +187,7 @@ class PolicyGate:
             reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
             return _emit_decision(call, Decision("deny", "rule", visible(reason)), emit)
         if confirm is not None and self._service is not None:
+            await self._held.stop(case, emit)
             decision = await _ask_service(self._service, confirm, emit)
             self._record_run(case, with_missing=True) if decision.verdict == "allow" else None
             return _emit_decision(call, decision, emit)
@@ -212,11 +208,7 @@ class PolicyGate:
     def _record_run(self, case: GateCase, *, with_missing: bool) -> bool:
         """Record that a call will run, and open its sandbox. Returns whether that lets it write nothing."""
         self._typed.record(case.call)
-        if case.action.downloads:
-            root = self.root_of(case.call.session_id)
-            self._downloads[root] = self._downloads.get(root, frozenset()) | case.action.downloads
-            while len(self._downloads) > _MAX_SESSIONS:
-                self._downloads.popitem(last=False)
+        self._downloads.add(self.root_of(case.call.session_id), case.action.downloads)
         if self._jails is None or case.jailed is None:
             return False
         return self._jails().open_jail(case.call, case.action, case.jailed, with_missing=with_missing)
@@ -253,7 +245,7 @@ class PolicyGate:
             self._user_home,
             self._whet_home,
             own_ports=self._own_ports,
-            downloads=self._downloads.get(self.root_of(call.session_id), frozenset()),
+            downloads=self._downloads.of(self.root_of(call.session_id)),
         )
         return GateCase(call, describe(call, scope, self._analyse), scope)
 
@@ -287,12 +279,12 @@ class PolicyGate:
         written = case.call.arguments
         can_restore = self._can_restore is None or await self._can_restore(Path(case.call.workspace))
         while True:
-            changes = await preview_changes(case.call)
+            changes = await self._held.preview(case, emit)
             is_edited = case.call.arguments != written
             request = build_request(case, ruling, changes, is_recorded=can_restore, is_edited=is_edited)
             details = (request.tool, request.subject, request.reasons, list_edits(changes))
             emit(ApprovalAsked(request.call_id, *details))
-            shown_content = _content_of(case.call)
+            shown_content = content_of(case.call)
             response = await self._person.approve(request)
             reply = Reply(response) if isinstance(response, str) else response
             if reply is None:
@@ -300,8 +292,8 @@ class PolicyGate:
                 return _emit_decision(case.call, Decision("deny", "nobody", why, NOBODY_NOTICE), emit)
             if reply.answer not in ("once", "session", "always"):
                 return _emit_decision(case.call, deny_for_person(reply.words), emit)
-            if _content_of(case.call) != shown_content:
-                return _emit_decision(case.call, Decision("deny", "rule", _CHANGED_MEANWHILE), emit)
+            if content_of(case.call) != shown_content:
+                return _emit_decision(case.call, Decision("deny", "rule", CHANGED_MEANWHILE), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:
                 await self._store_grant(case, reply, request.scopes, emit)
                 self._record_run(case, with_missing=True)
@@ -335,8 +327,10 @@ class PolicyGate:
             emit(Notice(f"What you changed is denied by policy: {ruling.reason}"))
             return None
         if confirm is not None and self._service is not None:
-            decision = await _ask_service(self._service, confirm, emit)
-            return msgspec.structs.replace(decision, arguments=arguments)
+            await self._held.stop(edited, emit)
+            return msgspec.structs.replace(
+                await _ask_service(self._service, confirm, emit), arguments=arguments
+            )
         return edited, Ruling("ask") if ruling.verdict == "allow" else ruling
 
     async def _store_grant(
@@ -396,19 +390,6 @@ def _refusal(case: GateCase, sealed: Sealed) -> str:
     from whet.approval.sealed import refusal  # noqa: PLC0415 - only where a service is at home
 
     return refusal(case.call, case.action, case.scope, case.jailed, sealed)
-
-
-def _content_of(call: GateCall) -> str:
-    """Return what a foreign tool's server says of it now, or the state of the scripts that a command runs."""
-    if call.tool.content is not None:
-        return call.tool.content()
-    if "command" not in call.tool.tags:
-        return ""
-    from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
-
-    folder = os.path.join(call.workspace, str(call.arguments.get("workdir") or ""))
-    parts = read(str(call.arguments.get("command", ""))).parts
-    return "\n".join(stamp_files(folder, {word for part in parts for word in part.scripts}))
 
 
 def _judge_jailed(case: GateCase, ruling: Ruling) -> Ruling:

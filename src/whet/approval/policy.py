@@ -38,6 +38,25 @@ class PolicyGrant(msgspec.Struct, frozen=True):
     call: str = ""
 
 
+class SessionDownloads:
+    """The files that sessions have downloaded."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    def of(self, session_id: str) -> frozenset[str]:
+        """Return those of a session."""
+        return self._files.get(session_id, frozenset())
+
+    def add(self, session_id: str, files: frozenset[str]) -> None:
+        """Add files of a session, if there are any."""
+        if not files:
+            return
+        self._files[session_id] = self.of(session_id) | files
+        while len(self._files) > _MAX_SESSIONS:
+            self._files.popitem(last=False)
+
+
 class SessionGrants:
     """What a person allowed until the session ends, by the session that the person talks to. Of thousands of
     sessions, those that were allowed nothing for longest are forgotten, and are asked again."""

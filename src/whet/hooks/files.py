@@ -1,7 +1,8 @@
 """Find the workspace files that a repository's hook runs, as far as its text and theirs name them.
 
-Followed are paths, globs, Python modules, and the files that a program reads by default (`make`: Makefile). A
-script can name a file in ways that no reader follows, so a repository's hook also runs with less rights.
+Followed are paths, globs, modules, and the files that a program reads by default (`make`: Makefile), in each
+folder that a text names. A script can name a file in ways that no reader follows, so a repository's hook also
+runs with less rights.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SCANNED_BYTES = 64_000
 _MAX_WORDS = 2_000
 _MAX_LOOKUPS = 20_000
 """The words that are looked up for all files together; each takes about ten looks at the disk."""
-_MAX_FILES = 500
+_MAX_FILES, _MAX_FOLDERS = 500, 20
 _MAX_MATCHES = 200
 _MAX_HASHED_BYTES = 200_000_000
 _MAX_TEXT_BYTES = 400_000
@@ -81,46 +82,94 @@ def _decode(data: bytes) -> str | None:
 
 
 def find_files(workspace: Path, commands: list[str]) -> set[Path]:
-    """Return the files of a workspace that the commands name, and those that these files name in turn."""
+    """Return the files of a workspace that the commands name, and those that these files name in turn.
+
+    A text names files relative to the workspace, to its own folder, and to each folder that it or its callers
+    name: it may change into that folder, or search it for programs and modules.
+    """
     paths: set[Path] = set()
     looked_up: set[tuple[Path, str]] = set()
-    globs = GlobReader()
-    names = [name for name in sorted(os.listdir(workspace)) if (workspace / name).is_file()]
-    top = {name: name.casefold() for name in names}
-    waiting = [(workspace, command) for command in commands]
+    reader = _NameReader(workspace)
+    waiting: list[tuple[tuple[Path, ...], str]] = [((workspace,), command) for command in commands]
     while waiting and len(paths) < _MAX_FILES:
-        folder, text = waiting.pop()
-        for word in sorted(set(_WORD.findall(text)))[:_MAX_WORDS]:
-            if (folder, word) in looked_up or len(looked_up) >= _MAX_LOOKUPS:
-                continue
-            looked_up.add((folder, word))
-            for path in _named_files((workspace, folder), word, top, globs):
-                if path not in paths:
-                    paths.add(path)
-                    waiting.append((path.parent, _read(path)))
+        folders, text = waiting.pop()
+        forms = (form for word in _WORD.findall(text) for form in _without_variable(word))
+        words = list(dict.fromkeys(forms))[:_MAX_WORDS]
+        folders = reader.add_named_folders(folders, words)
+        for folder in folders:
+            for word in words:
+                if (folder, word) in looked_up or len(looked_up) >= _MAX_LOOKUPS:
+                    continue
+                looked_up.add((folder, word))
+                for path in reader.find_named(folder, word):
+                    if path not in paths:
+                        paths.add(path)
+                        waiting.append((tuple(dict.fromkeys((path.parent, *folders))), _read(path)))
     return paths
 
 
-def _named_files(
-    folders: tuple[Path, Path], word: str, top: dict[str, str], globs: GlobReader
-) -> Iterator[Path]:
-    """Yield the files below the workspace that a word may mean. `folders` are the workspace and the folder of
-    the file that holds the word."""
-    workspace = folders[0]
-    name = os.path.basename(word).casefold()
-    if name in _PACKAGE_RUNNERS and "package.json" in top:
-        yield workspace / "package.json"
-    if len(name) >= _MIN_PROGRAM_CHARS and name.isidentifier():
-        yield from (workspace / entry for entry, folded in top.items() if name in folded)
-    module = word.replace(".", "/")
-    forms = (word, f"{word}.py", f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py")
-    inside = f"{workspace}/"
-    for base in dict.fromkeys(folders):
+def _without_variable(word: str) -> tuple[str, ...]:
+    """Return a word, and what it is without the variable or substitution that it may begin with."""
+    return (word, word.partition("/")[2]) if "/" in word and not word.startswith(".") else (word,)
+
+
+class _NameReader:
+    """Finds the files below a workspace that words may mean."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._inside = f"{workspace}/"
+        self._globs = GlobReader()
+        self._names: dict[str, list[str]] = {}
+
+    def add_named_folders(self, folders: tuple[Path, ...], words: list[str]) -> tuple[Path, ...]:
+        """Return these folders and those below the workspace that the words name, each relative to the ones
+        before it."""
+        known = dict.fromkeys(folders)
+        for word in words:
+            for folder in list(known):
+                path = os.path.normpath(os.path.join(folder, word))
+                if len(known) < _MAX_FOLDERS and path.startswith(self._inside) and os.path.isdir(path):
+                    known[Path(path)] = None
+        return tuple(known)
+
+    def find_named(self, folder: Path, word: str) -> Iterator[Path]:
+        """Yield the files that a word may mean in a folder."""
+        name = os.path.basename(word).casefold()
+        files = self._files_in(str(folder))
+        if name in _PACKAGE_RUNNERS and "package.json" in files:
+            yield folder / "package.json"
+        if len(name) >= _MIN_PROGRAM_CHARS and name.isidentifier():
+            yield from (folder / entry for entry in files if self._is_default(folder, entry.casefold(), name))
+        module = word.replace(".", "/")
+        forms = (word, f"{word}.py", f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py")
         for form in (word,) if is_glob(word) else forms:
-            path = os.path.normpath(os.path.join(base, form))  # as text: a `Path` takes ten times as long
-            if path.startswith(inside):
-                matches = _expand(path, globs) if is_glob(word) else (path,)
+            path = os.path.normpath(os.path.join(folder, form))  # as text: a `Path` takes ten times as long
+            if path.startswith(self._inside):
+                matches = _expand(path, self._globs) if is_glob(word) else (path,)
                 yield from (Path(match) for match in matches if os.path.isfile(match))
+        if "/" in word and not is_glob(word):
+            yield from self._find_modules(os.path.normpath(os.path.join(folder, word)))
+
+    def _is_default(self, folder: Path, entry: str, program: str) -> bool:
+        """Return whether a program may read a file by default: in the workspace any with its name in it."""
+        stem = entry.partition(".")[0]
+        return program in entry if f"{folder}/" == self._inside else stem in (program, f"{program}file")
+
+    def _find_modules(self, path: str) -> Iterator[Path]:
+        """Yield the files that a module's path without an ending may mean: `./b` for `b.js`."""
+        for above, stem in (os.path.split(path), (path, "index")):
+            if f"{above}/".startswith(self._inside):
+                yield from (
+                    Path(above, file) for file in self._files_in(above) if file.startswith(f"{stem}.")
+                )
+
+    def _files_in(self, folder: str) -> list[str]:
+        if folder not in self._names:
+            try:
+                self._names[folder] = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
+            except OSError:
+                self._names[folder] = []
+        return self._names[folder]
 
 
 def _expand(pattern: str, globs: GlobReader) -> list[str]:

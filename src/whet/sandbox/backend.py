@@ -151,6 +151,10 @@ class ContainerLines:
             text,
         ]
 
+    def change(self, how: Literal["pause", "unpause"]) -> list[str]:
+        """Return the command line that stops all processes in the container, or lets them continue."""
+        return [self._program, how, self._name]
+
     def remove(self) -> list[str]:
         """Return the command line that ends the container and all processes in it."""
         return [self._program, "rm", "--force", self._name]

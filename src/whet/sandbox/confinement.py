@@ -21,7 +21,7 @@ import msgspec
 from whet.contract.errors import ToolDenied, ToolError
 from whet.sandbox import engine_cache
 from whet.sandbox.backend import ConfinementSettings, SandboxMode
-from whet.sandbox.path_rules import PathRules
+from whet.sandbox.holds import JobHolds
 from whet.sandbox.policy import TEMPORARY, Opening, SandboxPolicy, is_temporary
 from whet.sandbox.scratch import Scratch, SessionFolders, remove_abandoned
 from whet.sandbox.status import Engine, EngineStatus
@@ -41,13 +41,13 @@ class Confinement:
     """Assigns each call its sandbox. Thread-safe. Starts nothing before the first command."""
 
     def __init__(self, settings: ConfinementSettings, environment: Mapping[str, str] | None = None) -> None:
-        self._settings = settings
-        self._environment = os.environ if environment is None else environment
+        self._settings, self._environment = settings, os.environ if environment is None else environment
         self._lock, self._is_kept = threading.Lock(), False
         self._jails: dict[tuple[str, SandboxPolicy], Jail] = {}
         self.folders: SessionFolders = SessionFolders()
         """The private folders of the sessions; whoever drops a session from memory releases its folders."""
         self._calls = _CallRights()
+        self.holds: JobHolds = JobHolds(self._jails)
         self.denials: dict[str, Denial] = {}
         self._known: dict[tuple[Path, bool, bool], tuple[float, SandboxPolicy]] = {}
 
@@ -89,10 +89,9 @@ class Confinement:
 
         status = self._probe(make)
         with self._lock:
-            if tried and tried[-1].launcher_pid:
-                first = self._jails.setdefault((session_id, policy), tried[-1])
-                if first is not tried[-1]:
-                    tried[-1].close()
+            started = tried[-1] if tried and tried[-1].launcher_pid else None
+            if started and self._jails.setdefault((session_id, policy), started) is not started:
+                started.close()
         return status
 
     def _probe(self, make_jail: Callable[[Engine], Jail] | None = None) -> EngineStatus:
@@ -137,7 +136,7 @@ class Confinement:
 
     def _local_policy(self, workspace: Path, session_id: str, call_id: str) -> SandboxPolicy:
         openings = self._calls.openings(session_id, call_id)
-        return self._default_policy(workspace).with_openings(
+        return self._default_policy(workspace, openings).with_openings(
             opening for opening in openings if opening.kind != "run"
         )
 
@@ -204,6 +203,7 @@ class Confinement:
         if (key := (session_id, policy)) not in self._jails:
             self._tidy()
             self._jails[key] = self._make_jail(engine, policy, self._scratch(session_id))
+            self.holds.stop_new(session_id, self._jails[key])
         return self._jails[key]
 
     def _make_jail(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:
@@ -278,18 +278,18 @@ class Confinement:
 
         return RemoteBackend(self._settings)
 
-    def _default_policy(self, workspace: Path) -> SandboxPolicy:
+    def _default_policy(self, workspace: Path, openings: Iterable[Opening] = ()) -> SandboxPolicy:
         """Return the workspace's default policy. Newly installed toolchains are noticed within a minute."""
         git = workspace / ".git"
         key = (workspace, git.is_dir(), git.is_file())
         with self._lock:
             cached = self._known.get(key)
         if cached is not None and time.monotonic() < cached[0]:
-            return _apply_rules(cached[1], self._settings.rules)
+            return _apply_rules(cached[1], self._settings, openings)
         policy = default_policy(workspace, self._settings.home, self._environment, self._settings.wishes)
         with self._lock:
             self._known[key] = (time.monotonic() + _POLICY_TTL_S, policy)
-        return _apply_rules(policy, self._settings.rules)
+        return _apply_rules(policy, self._settings, openings)
 
     def _tidy(self) -> None:
         idle = [key for key, jail in self._jails.items() if not jail.is_busy]
@@ -346,9 +346,14 @@ def _forbid_writing(policy: SandboxPolicy, folder: Path) -> SandboxPolicy:
     return msgspec.structs.replace(policy, workspace=folder, read=readable, write=(), hosts=())
 
 
-def _apply_rules(policy: SandboxPolicy, rules: PathRules) -> SandboxPolicy:
-    """Return the policy without what deny rules protect now: files may have been created since."""
-    if not rules.rules:
+def _apply_rules(
+    policy: SandboxPolicy, settings: ConfinementSettings, openings: Iterable[Opening]
+) -> SandboxPolicy:
+    """Return the policy without what deny rules protect now: files may have been created since, or opened
+    under other names."""
+    if not settings.rules.rules:
         return policy
-    closed, fixed = rules.list_files(policy.workspace)
+    paths = [opening.target for opening in openings if opening.kind in ("read", "write")]
+    named = (Path(os.path.expanduser(text)).resolve() for text in (*settings.wishes.read, *paths))
+    closed, fixed = settings.rules.list_files(policy.workspace, (*policy.write, *named))
     return msgspec.structs.replace(policy, closed=closed, fixed=fixed)

@@ -35,6 +35,7 @@ from whet.sandbox.proxy import Proxy
 from whet.sandbox.restoring import ProtectedRestorer
 from whet.sandbox.seatbelt import SANDBOX_EXEC, seatbelt_profile
 from whet.sandbox.setup import LAUNCHER_IMPORTS, JailPlan
+from whet.sandbox.stopping import JobStopper, children_of
 from whet.sandbox.tree_gate import HeldTrees
 
 _START_S = 20.0
@@ -63,11 +64,11 @@ class Jail:
         self._holding = MountTracker(plan.policy, has_mounts=plan.engine.own_network)
         self.links: WorkspaceLinks = links_of(plan.policy)
         self._proxy: Proxy | None = None
-        self._received_bytes = 0
-        self._inside = 0
+        self._received_bytes, self._inside = 0, -1 if plan.engine.name == "seatbelt" else 0
         self._state = self._inside_fd = -1
         self._trees = HeldTrees(plan.policy, self.links, has_mounts=plan.engine.own_network)
         self._ends = ProtectedRestorer(self._guard, self._holding, self._has_leftovers)
+        self.jobs: JobStopper = JobStopper(self._lock, lambda: self._inside, self._shut)
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -124,6 +125,7 @@ class Jail:
             self.links.separate()
             return _under_sandbox_exec(self.plan, command, descriptors)
         with self._lock:
+            self.jobs.wait()
             self._ends.settle()
             if not command.is_probe:
                 self._separate_links()
@@ -136,8 +138,7 @@ class Jail:
             except BaseException:
                 self._guard.forget(before)
                 raise
-            started.aside = self.plan.aside
-            started.ended = lambda: self._ends.finish(before)
+            started.aside, started.ended = self.plan.aside, lambda: self._ends.finish(before)
             self._commands.add(started)
             return started
 
@@ -294,7 +295,7 @@ class Jail:
         for handle in (self._state, self._inside_fd):
             if handle >= 0:
                 os.close(handle)
-        self._state = self._inside_fd = -1
+        self._state, self._inside_fd, self._inside = -1, -1, 0
         for command in list(self._commands):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 command.wait(1)
@@ -302,19 +303,10 @@ class Jail:
 
 def _runs_others(launcher: subprocess.Popen[bytes], inside: int, commands: Iterable[JailedProcess]) -> bool:
     """Return whether processes run in a launcher that are neither commands nor children of one."""
-    children = _children_of(inside)
+    children = children_of(inside)
     if children is None:
         return launcher.poll() is None  # unknown, so assume yes while the launcher runs
     return bool(children - {command.pid for command in list(commands) if command.returncode is None})
-
-
-def _children_of(pid: int) -> set[int] | None:
-    """Return the numbers of a process's children, None if the kernel does not say."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
-            return set(map(int, file.read().split()))
-    except OSError:
-        return None
 
 
 def _end(launcher: subprocess.Popen[bytes], inside: int, *, is_stopped: bool) -> None:

@@ -14,7 +14,8 @@ import stat
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -125,18 +126,18 @@ class PathRules(msgspec.Struct, frozen=True):
         return self.find(os.path.join(path, "\x01"), workspace, writes=False)
 
     def list_files(
-        self, workspace: Path, max_entries: int = _MAX_ENTRIES
+        self, workspace: Path, opened: Iterable[Path] = (), max_entries: int = _MAX_ENTRIES
     ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
         """Return the files and folders below a workspace that may not be read, and those that may not be
-        changed, each by all of its names there. Raises ToolDenied if there are too many files to find those
-        of a rule."""
+        changed, each by all of its names there and in `opened` paths. Raises ToolDenied if there are too many
+        files to find those of a rule."""
         closed: dict[Path, None] = {}
         fixed: dict[Path, None] = {}
         for rule in self.rules:
             paths = closed if rule.closes else fixed
             paths.update(dict.fromkeys(_list_covered(rule, workspace, max_entries)))
         for paths in (closed, fixed):
-            paths.update(dict.fromkeys(_list_other_names(paths, workspace)))
+            paths.update(dict.fromkeys(_list_other_names(paths, (workspace, *opened))))
         return tuple(closed), tuple(path for path in fixed if path not in closed)
 
 
@@ -180,12 +181,31 @@ def _read_linked_files(rule: PathRule, workspace: str, _second: int) -> frozense
     return _find_linked_files(rule, workspace)
 
 
-def _list_other_names(paths: Iterable[Path], workspace: Path) -> list[Path]:
-    """Return the further names below a workspace of the files at and below these paths."""
+def _list_other_names(paths: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
+    """Return the further names of the files at and below these paths, in these folders. Looks only until all
+    names of the files are known."""
     names = {name: file for path in paths for name, file in _linked_below(str(path))}
-    files = frozenset(names.values())
-    rows = _linked_below(str(workspace)) if files else ()
-    return [Path(path) for path, file in rows if file in files and path not in names]
+    files, others = frozenset(names.values()), dict[str, FileId]()
+    for folder in folders:
+        if _have_all_names(names | others):
+            break
+        others.update(
+            (path, file) for path, file in _linked_below(str(folder)) if file in files and path not in names
+        )
+    return [Path(path) for path in others]
+
+
+def _have_all_names(names: Mapping[str, FileId]) -> bool:
+    """Return whether these are all hard links of the files that they name."""
+    counts = Counter(names.values())
+    return all(_count_links(path) <= counts[file] for path, file in names.items())
+
+
+def _count_links(path: str) -> int:
+    try:
+        return os.stat(path, follow_symlinks=False).st_nlink
+    except OSError:
+        return 0
 
 
 def read_path_rules(texts: Iterable[str]) -> PathRules:

@@ -12,8 +12,10 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -34,6 +36,7 @@ from whet.sandbox.remote import RemoteCommand, RemoteSync
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.status import Engine, EngineStatus
+from whet.sandbox.stopping import JobStopper
 from whet.sandbox.system_folders import repository_paths
 from whet.searchpath import find_trusted_program
 
@@ -91,6 +94,10 @@ class ContainerJail(RemoteJail):
         super().__init__(plan)
         self._lines = ContainerLines(plan.engine.program, image, f"whet-{secrets.token_hex(6)}")
         self._container: subprocess.Popen[bytes] | None = None
+        self.jobs = _ContainerStopper(self._lock, self._pid, self._lines)
+
+    def _pid(self) -> int:
+        return self._container.pid if self._container is not None and self._container.poll() is None else 0
 
     def open(self) -> None:
         """Start the container unless it is running. Raises ToolError."""
@@ -138,6 +145,26 @@ class ContainerJail(RemoteJail):
         if started is not None:
             started.communicate()
             subprocess.run(self._lines.remove(), capture_output=True, check=False)
+
+
+class _ContainerStopper(JobStopper):
+    """Pauses a container, in which a new command then fails."""
+
+    def __init__(self, lock: threading.Lock, container_pid: Callable[[], int], lines: ContainerLines) -> None:
+        super().__init__(lock, container_pid, lambda: None)
+        self._lines = lines
+
+    def _stop_all(self) -> bool | None:
+        if not self._launcher_pid():
+            return False
+        return True if self._change("pause") else None
+
+    def _resume_all(self) -> None:
+        if self._launcher_pid():
+            self._change("unpause")
+
+    def _change(self, how: Literal["pause", "unpause"]) -> bool:
+        return subprocess.run(self._lines.change(how), capture_output=True, check=False).returncode == 0
 
 
 class SshJail(RemoteJail):

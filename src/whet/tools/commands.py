@@ -31,10 +31,14 @@ async def run_command(
         from whet.tools.confined import Confined  # noqa: PLC0415 - only where commands are confined
 
         confined = Confined(shared.confine(), ctx)
-        spec = await confined.add_jail(spec)
-    if timeout_s is None:
-        return shell.start(spec)
-    output = await shell.run(spec, timeout_s, ctx.output)
+    try:
+        spec = spec if confined is None else await confined.add_jail(spec)
+        if timeout_s is None:
+            return shell.start(spec)
+        output = await shell.run(spec, timeout_s, ctx.output)
+    finally:
+        if confined is not None:
+            confined.release()
     await _examine_files(ctx, lambda: READ_VERSIONS.note_command(ctx, unchanged))
     return output if confined is None else confined.explain_failure(spec, output)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from whet.sandbox.confinement import Confinement
     from whet.sandbox.jail import Jail
 
+_LOOK_S = 0.05
+
 
 class Confined:
     """The confinement of one call."""
@@ -33,7 +35,13 @@ class Confined:
         jail = self._jail() if runs_free else await asyncio.to_thread(self._jail)
         if jail is None:
             return spec
+        while jail.jobs.is_stopped:  # the start would hold the event loop, on which the person answers
+            await asyncio.sleep(_LOOK_S)
         return msgspec.structs.replace(spec, jail=jail, received_bytes=jail.received_bytes)
+
+    def release(self) -> None:
+        """Let continue what was stopped for the time of this call."""
+        self._confinement.holds.end(self._ctx.session_id, self._ctx.call_id)
 
     def explain_failure(self, spec: ProcessSpec, output: ToolOutput) -> ToolOutput:
         """Return the result, with a line about the sandbox if that made the command fail."""

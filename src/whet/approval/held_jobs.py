@@ -1,0 +1,92 @@
+"""Nothing that the model controls changes a file between a person's look at a command that would run outside
+the sandbox, and its end.
+
+The commands of sandboxes are stopped, and other sessions' calls wait. Scripts that the command line names are
+compared as well: another program may have changed them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from whet.approval.paths import stamp_files
+from whet.approval.person_request import GateCase, preview_changes
+from whet.contract.changes import TextChange
+from whet.contract.events import Emit, Notice
+from whet.contract.protocols import Decision, GateCall
+
+if TYPE_CHECKING:  # importing it takes time, and most turns run no command
+    from whet.approval.confined import JailGate
+
+CHANGED_MEANWHILE = (
+    "The tool, or a script that the command runs, changed while the question was open. Call it again."
+)
+
+
+class HeldJobs:
+    """Stops what runs in sandboxes for the time of a question. Without `jails`, nothing runs in one."""
+
+    def __init__(self, jails: Callable[[], JailGate] | None) -> None:
+        self._jails = jails
+        self._was_used = False
+
+    async def stop(self, case: GateCase, emit: Emit) -> None:
+        """Stop what could change files under a call that will run outside the sandbox."""
+        if self._jails is None or case.jailed is None or not case.jailed.leaves:
+            return
+        self._was_used = True
+        if line := await self._jails().stop_jobs(case.call):
+            emit(Notice(line))
+
+    async def preview(self, case: GateCase, emit: Emit) -> tuple[TextChange, ...]:
+        """Stop what could change files, and return the changes that a call would write. Raises ToolError."""
+        await self.stop(case, emit)
+        return await preview_changes(case.call)
+
+    async def decide(self, call: GateCall, judge: Callable[[], Awaitable[Decision]]) -> Decision:
+        """Let `judge` decide on a call, and let continue what was stopped for it, unless it runs now.
+
+        Then the tool does so, and in any case the end of the turn. A call that may change files waits for
+        commands of other sessions.
+        """
+        if not self._was_used or self._jails is None:
+            decision = await self._settle(call, judge)
+        else:
+            if "command" in call.tool.tags:
+                self._jails().resume_jobs(call.session_id)  # an earlier command that never ran
+            decision = await self._settle(call, judge)
+            if decision.verdict == "allow" and call.tool.tags & {"edits", "command"}:
+                await self._jails().wait_for_others(call)
+        return decision
+
+    async def _settle(self, call: GateCall, judge: Callable[[], Awaitable[Decision]]) -> Decision:
+        runs = False
+        try:
+            decision = await judge()
+            runs = decision.verdict == "allow"
+            return decision
+        finally:
+            if self._was_used and self._jails is not None:
+                resume = partial(self._jails().resume_jobs, call.session_id, call.call.id)
+                task = asyncio.current_task()
+                if runs and task is not None:
+                    task.add_done_callback(lambda _: resume())
+                else:
+                    resume()
+
+
+def content_of(call: GateCall) -> str:
+    """Return what a foreign tool's server says of it now, or the state of the scripts that a command runs."""
+    if call.tool.content is not None:
+        return call.tool.content()
+    if "command" not in call.tool.tags:
+        return ""
+    from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+    folder = os.path.join(call.workspace, str(call.arguments.get("workdir") or ""))
+    parts = read(str(call.arguments.get("command", ""))).parts
+    return "\n".join(stamp_files(folder, {word for part in parts for word in part.scripts}))

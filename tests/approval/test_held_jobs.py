@@ -1,0 +1,223 @@
+"""While a command that would run outside the sandbox waits for a person, and while it runs, nothing in a
+sandbox of the session changes a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.approval.test_gate import Bench, Someone
+from tests.sandbox.engines import ENGINES, EngineCase
+from tests.tools.running import context, find_tool
+from whet.approval.confined import JailGate
+from whet.approval.gate import GateParts
+from whet.contract.events import Notice
+from whet.contract.protocols import Answer, ApprovalRequest, Decision, Reply
+from whet.contract.tools import ToolOutput
+from whet.sandbox.backend import ConfinementSettings
+from whet.sandbox.confinement import Confinement
+from whet.sandbox.jail import JailedCommand, Started
+from whet.sandbox.status import EngineStatus
+from whet.tools.shell import command_environment
+from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
+
+pytestmark = pytest.mark.slow
+STOPPED = "what still runs in the sandbox is stopped until this command is decided on and has run"
+# Who writes: a child, a double fork in its own session, a thread's child, or a chain of processes of which
+# each starts the next.
+LOOP = "while :; do echo x >> d/e.sh; done"
+JOBS = {
+    "child": f"({LOOP}) & wait",
+    "double fork": f"setsid sh -c '(setsid sh -c \"{LOOP}\" &)' & sleep 60",
+    "thread's child": 'python3 -c "import threading,subprocess as s;'
+    f"threading.Thread(target=s.run,args=(['sh','-c','{LOOP}'],)).start()\"",
+    "chain": "printf 'echo x >> d/e.sh\\nsh d/next & exit\\n' > d/next; sh d/next; sleep 60",
+}
+
+
+class OneEngine(Confinement):
+    """A confinement that uses a given engine."""
+
+    def __init__(self, case: EngineCase, home: Path) -> None:
+        super().__init__(ConfinementSettings("auto", home))
+        self._case = case.status()
+        self.jobs: list[Started] = []
+
+    def status(self) -> EngineStatus:
+        return self._case
+
+    @property
+    def known_status(self) -> EngineStatus:
+        return self._case
+
+
+class Watcher(Someone):
+    """A person who looks at the workspace before the answer."""
+
+    def __init__(self, look: Callable[[], Awaitable[Answer | Reply | None]]) -> None:
+        super().__init__()
+        self.look = look
+
+    async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
+        self.asked.append(request)
+        return await self.look()
+
+
+@pytest.fixture(params=ENGINES, ids=str)
+def confinement(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OneEngine]:
+    case: EngineCase = request.param
+    (tmp_path / "proj/d").mkdir(parents=True)
+    made = OneEngine(case, tmp_path / "home")
+    yield made
+    made.close()
+    for job in made.jobs:
+        job.wait(10)
+
+
+def bench_of(folder: Path, person: Someone, confinement: OneEngine, mode: str = "ask") -> Bench:
+    gate = JailGate(lambda: confinement)
+    return Bench(folder, person, None, GateParts(jails=lambda: gate), mode=mode)
+
+
+def start_job(confinement: OneEngine, workspace: Path, text: str, session: str = "s1") -> None:
+    """Start a command of a session in its sandbox, and wait until it has written."""
+    jail = confinement.jail(workspace, session)
+    assert jail is not None
+    environment = jail.environment(command_environment(os.environ))
+    with open(os.devnull, "r+b") as null:
+        handles = (null.fileno(), null.fileno(), null.fileno())
+        confinement.jobs.append(
+            jail.spawn(JailedCommand(["bash", "-c", text], environment, workspace), handles)
+        )
+    wait_for_growth(workspace)
+
+
+def wait_for_growth(workspace: Path) -> None:
+    """Wait until the job has written again: it writes all the time."""
+    file, deadline = workspace / "d/e.sh", time.monotonic() + 60
+    size = file.stat().st_size if file.exists() else 0
+    while not file.exists() or file.stat().st_size <= size:
+        assert time.monotonic() < deadline, "the job does not write"
+        os.sched_yield()
+
+
+def sizes(workspace: Path) -> set[int]:
+    """Return the sizes of the job's file, in many looks between which other processes get their turns."""
+    found: set[int] = set()
+    for _ in range(500):
+        found.add((workspace / "d/e.sh").stat().st_size)
+        os.sched_yield()
+    return found
+
+
+async def run_approved(bench: Bench, confinement: OneEngine, command: str) -> ToolOutput:
+    """Decide on a command and run it, as a turn does."""
+    call = bench.call("terminal", command=command)
+    assert (await bench.gate.decide(call, bench.events.append)).verdict == "allow"
+    shared = SharedProcesses(confine=lambda: confinement)
+    try:
+        tool = find_tool(ShellTools(shared), "terminal")
+        return await tool.run(context(bench.workspace), {"command": command})
+    finally:
+        shared.close()
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=list(JOBS))
+def test_no_job_writes_between_the_question_and_the_end_of_the_run(
+    tmp_path: Path, confinement: OneEngine, job: str
+) -> None:
+    workspace, shown = tmp_path / "proj", set[int]()
+
+    async def look() -> Answer:
+        shown.update(sizes(workspace))
+        return "once"
+
+    bench = bench_of(tmp_path, Watcher(look), confinement)
+    start_job(confinement, workspace, job)
+    command = "sudo -n true; cd d && for i in $(seq 100); do wc -c < e.sh; done | uniq"
+    output = asyncio.run(run_approved(bench, confinement, command))
+    assert [event.text for event in bench.events if isinstance(event, Notice)] == [STOPPED]
+    assert len(shown) == 1
+    assert [line for line in output.text.splitlines() if line.isdigit()] == [str(size) for size in shown]
+    wait_for_growth(workspace)
+
+
+@pytest.mark.parametrize("answer", ["no", None])
+def test_jobs_continue_after_a_no(tmp_path: Path, confinement: OneEngine, answer: Answer | None) -> None:
+    workspace = tmp_path / "proj"
+
+    async def look() -> Answer | None:
+        assert len(sizes(workspace)) == 1
+        return answer
+
+    bench = bench_of(tmp_path, Watcher(look), confinement)
+    start_job(confinement, workspace, JOBS["double fork"])
+    assert bench.sh("sudo -n true; cd d && sh e.sh").verdict == "deny"
+    wait_for_growth(workspace)
+
+
+def test_jobs_continue_at_the_end_of_a_turn_in_which_the_command_never_ran(
+    tmp_path: Path, confinement: OneEngine
+) -> None:
+    start_job(confinement, tmp_path / "proj", JOBS["child"])
+    bench = bench_of(tmp_path, Someone("once"), confinement)
+    assert bench.sh("sudo -n true").verdict == "allow"
+    wait_for_growth(tmp_path / "proj")
+
+
+def test_a_question_about_a_command_in_the_sandbox_stops_nothing(
+    tmp_path: Path, confinement: OneEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "other").mkdir()
+
+    async def look() -> Answer:
+        wait_for_growth(tmp_path / "proj")
+        return "no"
+
+    start_job(confinement, tmp_path / "proj", JOBS["child"])
+    bench = bench_of(tmp_path, Watcher(look), confinement)
+    assert bench.sh("touch ~/other/x").verdict == "deny"
+    assert len(bench.person.asked) == 1
+
+
+def test_other_sessions_of_the_workspace_stop_too_and_start_nothing(
+    tmp_path: Path, confinement: OneEngine
+) -> None:
+    workspace = tmp_path / "proj"
+    later: list[asyncio.Task[ToolOutput]] = []
+
+    async def run_inside() -> ToolOutput:
+        shared = SharedProcesses(confine=lambda: confinement)
+        try:
+            ctx = context(workspace, session_id="s3")
+            return await find_tool(ShellTools(shared), "terminal").run(ctx, {"command": "echo y >> d/e.sh"})
+        finally:
+            shared.close()
+
+    async def look() -> Answer:
+        later.append(asyncio.create_task(run_inside()))
+        bench.events.clear()
+        write = bench.call("write_file", session="s2", path="d/e.sh", content="x")
+        edit = asyncio.create_task(bench.gate.decide(write, bench.events.append))
+        done, _ = await asyncio.wait([later[0], edit], timeout=0.2)
+        assert not done and len(sizes(workspace)) == 1
+        edits.append(edit)
+        return "once"
+
+    async def go() -> None:
+        await run_approved(bench, confinement, "sudo -n true")
+        async with asyncio.timeout(60):
+            await asyncio.gather(*edits, *later)
+
+    edits: list[asyncio.Task[Decision]] = []
+    bench = bench_of(tmp_path, Watcher(look), confinement, mode="auto")
+    start_job(confinement, workspace, JOBS["child"], session="s2")
+    asyncio.run(go())
+    assert edits[0].result().verdict == "allow"
+    assert later[0].result().error_kind == ""
