@@ -95,7 +95,7 @@ class HighRisk:
 
         If an action has several pieces, the first high-risk one names it.
         """
-        action_name = self._by_rules(action, (action.full_text,))
+        action_name = self._by_rules(action, (action.full_text, *action.spellings))
         if (
             action_name and action_name != "none"
         ):  # a wildcard may span several commands, but an exemption must not
