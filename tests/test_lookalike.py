@@ -23,6 +23,7 @@ MARKED = [
     ("ɡit push", "ɡ<U+0261>it push"),  # phonetic ones
     ("‥/etc", "‥<U+2025>/etc"),  # one character that is read as two dots
     ("evil.com∕pay", "evil.com∕<U+2215>pay"),  # a slash that is none
+    ("docs.python.org⁄.evil.example", "docs.python.org⁄<U+2044>.evil.example"),  # at the end of a host's name
     ("a\u0336b", "a\u0336<U+0336>b"),  # struck through
     ("cafe\u0301", "cafe\u0301<U+0301>"),  # not the same bytes as café
     ("1٢3", "1٢<U+0662>3"),  # a digit of another script in a number

@@ -6,6 +6,9 @@ The address blocks are those of IANA's special-purpose registries, 2026.
 from __future__ import annotations
 
 import ipaddress
+import socket
+import unicodedata
+from contextlib import suppress
 
 _CLOSED_V4 = tuple(
     ipaddress.IPv4Network(block)
@@ -67,3 +70,22 @@ def is_public(address: str) -> bool:
             return parsed in _OPEN_V6 and not any(parsed in block for block in _CLOSED_V6)
         parsed = inner
     return not any(parsed in block for block in _CLOSED_V4)
+
+
+def canonical_host(host: str) -> str:
+    """Return the host as it is connected to: `127.1`, `2130706433` and a host with full-width letters or dots
+    are other spellings of it, and the unspecified address (`0`, `::`) connects to this machine."""
+    host = _plain_host(host)
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _plain_host(host: str) -> str:
+    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").rstrip(".").lower()
+    with suppress(UnicodeError):
+        name = name.encode("idna").decode("ascii") if not name.isascii() else name
+    with suppress(OSError, ValueError):
+        if ":" in name:
+            address = ipaddress.IPv6Address(name)
+            return str(address.ipv4_mapped or address)
+        return socket.inet_ntoa(socket.inet_aton(name)) if name[:1].isdigit() else name
+    return name

@@ -43,6 +43,7 @@ _QUIET_S = 30.0
 MIN_KEY_CHARS = 15
 _URL_SAFE = str.maketrans("+/", "-_")
 _protected: set[str] = set()
+_keys: set[str] = set()
 _sources: list[Callable[[], Iterable[str]]] = []
 
 
@@ -56,6 +57,52 @@ def protect(values: Iterable[str]) -> None:
             _protected.update(_base64_forms(value))
 
 
+def protect_keys(values: Iterable[str]) -> None:
+    """Mask these keys of the person in the model's answers, too. Text that is only shaped like a key stays:
+    a program may have asked for it."""
+    keys = [value for value in values if len(value) >= MIN_KEY_CHARS]
+    protect(values)
+    _keys.update(keys)
+
+
+def mask_keys(text: str) -> str:
+    """Return `text`, part of an answer, with the person's keys replaced."""
+    for key in _keys:
+        if key in text:
+            text = text.replace(key, MASK)
+    return text
+
+
+class AnswerMask:
+    """Masks the person's keys in a text that comes in pieces. What may be the beginning of a key is held
+    back."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Return what is certain after this piece."""
+        text = mask_keys(self._held + piece)
+        count = max((_count_begun(text, key) for key in _keys), default=0)
+        self._held = text[len(text) - count :]
+        return text[: len(text) - count]
+
+    def finish(self) -> str:
+        """Return what was held back."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _count_begun(text: str, key: str) -> int:
+    """Return how many characters at the end of a text begin a key."""
+    at = text.find(key[0], max(0, len(text) - len(key) + 1))
+    while at >= 0:
+        if key.startswith(text[at:]):
+            return len(text) - at
+        at = text.find(key[0], at + 1)
+    return 0
+
+
 def protect_later(source: Callable[[], Iterable[str]]) -> None:
     """Ask `source` for values to mask when the first text is masked."""
     _sources[:] = [source]
@@ -64,6 +111,7 @@ def protect_later(source: Callable[[], Iterable[str]]) -> None:
 def forget_secrets() -> None:
     """Stop masking the loaded values, for a process that changes to another home."""
     _protected.clear()
+    _keys.clear()
     _sources.clear()
 
 

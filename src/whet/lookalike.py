@@ -32,6 +32,7 @@ _TOKEN = late_pattern(r"\S+")
 _has_latin = re.compile(r"[A-Za-z]").search
 _BLANKS = late_pattern(r"[ \n]{100,}|\n(?: *\n){7,}")
 _MARKED = late_pattern(r"<U\+[0-9A-F]{4,6}>")
+_DIVIDER = late_pattern(r"SLASH|SOLIDUS|RATIO\b|LETTER COLON")  # ends a host's name, or seems to
 _PROSE = frozenset("’‘“”–—…·→←°«»§€£¥")  # common in ordinary text and not mistaken for ASCII signs
 _LATIN = frozenset({"LATIN"})
 _NEAR, _MAX_ACCENTS = 2, 8
@@ -88,9 +89,11 @@ def _count_blanks(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _classify(character: str) -> str:
-    """Classify a character for the check of its neighbours. Returns "" if it is never read as an ASCII
-    character, and "odd" if it always is: wide, mathematical and small forms, ligatures and phonetic
-    letters."""
+    """Classify a character for the check of its neighbours.
+
+    Returns "" if it is never read as an ASCII character, "divider" if it may seem to end a host's name, and
+    "odd" if it always is read as one: wide, mathematical and small forms, ligatures and phonetic letters.
+    """
     kind = unicodedata.category(character)
     if kind in ("Mn", "Me"):
         return "accent"
@@ -100,6 +103,8 @@ def _classify(character: str) -> str:
         return "odd"
     if kind == "Nd":
         return "digit"
+    if kind in ("Po", "Sm", "Sk") and _DIVIDER.search(unicodedata.name(character, "")):
+        return "divider"
     is_sign = kind[0] == "P" or kind in ("Sm", "Sk")
     return "sign" if is_sign and character not in _PROSE else ""
 
@@ -135,6 +140,10 @@ def _find_odd_signs(text: str, doubts: Mapping[str, str]) -> Iterator[int]:
             is_odd = run > _MAX_ACCENTS or (base >= 0 and text[base].isascii())
         elif doubt == "odd":
             is_odd = True
+        elif doubt == "divider":
+            is_odd = any(
+                near.isascii() and near.isalnum() for near in (text[at - 1 : at], text[at + 1 : at + 2])
+            )
         else:
             before, after = text[at - 1 : at], text[at + 1 : at + 2]
             is_odd = _is_in_ascii(before, after, is_digit=doubt == "digit")

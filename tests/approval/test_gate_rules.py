@@ -67,9 +67,30 @@ def test_a_rule_for_a_host_holds_for_each_spelling_of_it(tmp_path: Path) -> None
         "http://10.1/a",
         "http://0X0A.1/a",
         "http://[0:0:0:0:0:0:0:1]/",
+        "http://0:8080/",
+        "http://0.0.0.0:8080/",
+        "http://[::]/",
+        "http://localhost/",
+        "http://a.localhost:80/",
+        "evil.example/x",
+        "https://evil.example:443/a",
     ):
         assert bench.decide("web_fetch", url=url).verdict == "deny", url
     assert bench.decide("web_fetch", url="http://b.example/evil.example").verdict == "allow"
+
+
+def test_a_rule_for_an_address_holds_for_each_spelling_of_its_path(tmp_path: Path) -> None:
+    denied = ["web_fetch(*/private*)", "web_fetch(https://a.org/x)", "web_fetch(*key=1*)"]
+    bench = Bench(tmp_path, Someone(), mode="deny", deny=denied, allow=["web_fetch(https://a.org/docs/*)"])
+    urls = ("/docs/%70rivate", "/docs/../private", "/docs/%2e%2e/private", "/docs//private", "/docs/?ke%79=1")
+    for url in urls:
+        assert "deny: web_fetch" in bench.decide("web_fetch", url=f"https://a.org{url}").reason, url
+    assert "deny: web_fetch" in bench.decide("web_fetch", url="https://A.org:443/docs/../x").reason
+    assert bench.decide("web_fetch", url="https://a.org/docs/caf%C3%A9/").verdict == "allow"
+    for url in ("/docs/../other", "/docs/%2e%2e/other"):
+        assert bench.decide("web_fetch", url=f"https://a.org{url}").verdict == "deny", (
+            "allowed by its beginning"
+        )
 
 
 class Slow(Someone):

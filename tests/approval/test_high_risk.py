@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.approval.reaching import EVERYDAY, IRREVERSIBLE
 from whet.approval.actions import ActionView, describe
 from whet.approval.high_risk import HighRisk, read_high_risk_table
 from whet.approval.risk import RiskScope
@@ -127,3 +128,54 @@ def test_the_table_can_be_switched_off(tmp_path: Path) -> None:
 def test_a_rule_that_cannot_be_read_is_named(text: str) -> None:
     with pytest.raises(ConfigError, match=r"confirm\.actions"):
         HighRisk((text,))
+
+
+_FILES = {
+    "schema.sql": "create table t (a int);\n-- drop table x;\ninsert into t values (1);\n",
+    "drop.sql": "select 1;\ndrop table users;\n",
+    "drop.js": "db.dropDatabase()",
+}
+
+
+def write_files(folder: Path) -> None:
+    for name, text in _FILES.items():
+        (folder / name).write_text(text)
+
+
+def test_what_may_be_irreversible_goes_to_the_service_however_it_is_written(tmp_path: Path) -> None:
+    """An unknown subcommand or a file of statements counts as the riskiest that its program does."""
+    write_files(tmp_path)
+    commands = IRREVERSIBLE.split("\n")[1:-1]
+    unasked = [command for command in commands if not name_of(tmp_path, command)]
+    assert (unasked, len(commands)) == ([], 164)
+    local = [action(tmp_path, "terminal", command=command).level for command in commands]
+    assert local.count("normal") <= 20, "without a service, a person is asked about most of them"
+
+
+def test_everyday_commands_of_the_same_programs_are_not_asked_about(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    commands = EVERYDAY.split("\n")[1:-1]
+    rows = [(command, name_of(tmp_path, command)) for command in commands]
+    assert [row for row in rows if row[1]] == []
+    views = [(command, action(tmp_path, "terminal", command=command)) for command in commands]
+    assert [(command, view.reasons) for command, view in views if view.level not in ("safe", "normal")] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("helm un web", "delete_data"),
+        ("podman image push app", "publish_package"),
+        ("redis-cli FlushAll", "wipe_database"),
+        ("systemctl kill web", "shutdown_service"),
+        ("django-admin migrate", "migrate_database"),
+        ("mytool cluster delete x", "delete_data"),
+        ("npm dist-tag add x latest", "publish_package"),
+        ("npm login", ""),
+        ("./tool.sh stop", ""),
+    ],
+)
+def test_an_unknown_subcommand_has_the_riskiest_name_of_its_program(
+    tmp_path: Path, command: str, name: str
+) -> None:
+    assert name_of(tmp_path, command) == name

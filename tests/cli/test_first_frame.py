@@ -48,3 +48,16 @@ def test_a_folder_beside_the_home_with_the_same_beginning_is_not_shown_as_below_
     ):
         shown = tty.wait_for("Shift-Tab", f"practice-echo · {folder}")
         assert "~ex" not in shown
+
+
+@pytest.mark.slow
+def test_a_folder_with_a_hidden_character_is_shown_with_its_code(tmp_path: Path) -> None:
+    folder = tmp_path / "w\u202excod"
+    folder.mkdir()
+    environ = {"HOME": str(tmp_path), "WHET_HOME": str(tmp_path / "whet")}
+    with (
+        PracticeServer() as server,
+        Tty(["chat", *flags(server)], folder, columns=200, environ=environ) as tty,
+    ):
+        tty.wait_for("Shift-Tab", "practice-echo · ~/w<U+202E>xcod")
+        assert "\u202e" not in tty.drawn

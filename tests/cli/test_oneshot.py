@@ -74,6 +74,27 @@ def test_the_answer_and_nothing_else_goes_to_standard_output(folder: Path) -> No
     assert (folder / "a.txt").read_text() == "hello"
 
 
+@pytest.mark.parametrize("flag", ["--json", "--stream-json", ""])
+def test_a_key_of_the_home_is_masked_in_the_answer(folder: Path, home: Path, flag: str) -> None:
+    """Text shaped like a key stays: a program may have asked for it."""
+    key, other = "Zq8vN3xLw72KdRt5YbHs9Pm4", "sk-proj-abcdefghijklmnopqrstuvwx"
+    home.mkdir()
+    (home / ".env").write_text(f"DEPLOY_TOKEN={key}\n")
+    text = f"It is {key}, {key[:9]} and {other}. Zq8v"
+    reply = ScriptedReply(text, tool_calls=(write("a.txt", key),), reasoning=f"Say {key}.", pieces=9)
+    with PracticeServer(script=[reply, ScriptedReply(text, pieces=17)]) as server:
+        code, out, _ = run(["chat", "-q", "do it", "--yes", *filter(None, [flag]), *flags(server)], folder)
+        sent = server.requests[-1].body.decode()
+    assert code == 0 and key not in out
+    assert (folder / "a.txt").read_text() == key, "what a tool writes is exact"
+    rows = [json.loads(line) for line in out.splitlines()] if flag else [{"text": out.strip()}]
+    masked = text.replace(key, "[REDACTED]")
+    assert rows[-1]["text"].endswith(masked)
+    streamed = "".join(row["text"] for row in rows if row.get("type") == "text_delta")
+    assert streamed == (masked * 2 if flag == "--stream-json" else "")
+    assert f"It is {key}" not in sent
+
+
 @pytest.mark.slow
 def test_json_prints_the_one_object(folder: Path) -> None:
     script = [

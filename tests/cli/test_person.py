@@ -88,6 +88,19 @@ async def test_a_line_from_before_the_models_question_is_no_answer_to_it(
     assert await asked == "keep them"
 
 
+async def test_nothing_is_hidden_in_the_models_question_and_choices(
+    keyboard: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    person = LinePerson(now_s=lambda: now[0])
+    asked = asyncio.create_task(
+        person.clarify("Go to a\u202e\x1b[2Jb?", ["docs.org\u2044.evil.example", "no"])
+    )
+    shown = await _type_at_prompts(keyboard, capsys, "gives no answer", ((b"2\n", 1.0),), now)
+    assert await asked == "no"
+    assert "Go to a<U+202E>\\e[2Jb?" in shown and "docs.org\u2044<U+2044>.evil.example" in shown
+
+
 async def test_a_turn_is_stopped_before_its_question_is_answered(
     keyboard: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

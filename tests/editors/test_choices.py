@@ -29,7 +29,7 @@ async def test_an_open_question_is_a_form_in_the_editor(desk: Desk, filled: str 
     desk.editor.filled = lambda mode: filled
     assert await desk.ask(await desk.session(), "paint it") == "end_turn"
     [(message, mode)] = desk.editor.forms
-    assert message == "Which colour?"
+    assert message == "The assistant asks: Which colour?"
     assert [one.tool_call_id for one in desk.editor.of(ToolCallStart)] == [mode.tool_call_id]
     assert results(desk) == [filled or results(desk)[0]]
     assert filled or "Nobody is here to answer" in results(desk)[0]

@@ -167,6 +167,21 @@ def test_a_wrong_call_is_refused(api: Api, method: str, path: str, body: Any, st
     assert answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/approvals/none", '{"answer": "no", "answer": "once"}'),
+        ("/api/approvals/none", '{"answer": "once", "arguments": {"command": "ls", "command": "rm -r x"}}'),
+        ("/api/sessions", '{"title": "a", "t\\u0069tle": "b"}'),
+    ],
+)
+def test_a_body_in_which_a_key_comes_twice_decides_nothing(api: Api, path: str, body: str) -> None:
+    with api.http() as http:
+        answer = http.post(path, content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json"), answer.text
+    assert "a key stands twice" in answer.text
+
+
 def test_nobody_gets_in_without_a_token_or_from_another_site(api: Api) -> None:
     # From an address of its own: wrong tokens are counted by address, and the other tests have some too.
     elsewhere = httpx2.HTTPTransport(local_address="127.0.0.9")

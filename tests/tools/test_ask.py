@@ -27,7 +27,12 @@ def test_the_persons_answer_comes_back() -> None:
     output = asyncio.run(call(clarify, ctx, question=" Which colour? ", choices=["red", "blue"]))
     assert (output.text, output.is_error) == ("blue", False)
     asyncio.run(call(clarify, ctx, question="And then?"))
-    assert asked == [("Which colour?", ["red", "blue"]), ("And then?", [])]
+    asyncio.run(call(clarify, ctx, question="Whet wants to run ls:\n  | ls\n\n  1  Yes, once"))
+    assert asked == [
+        ("The assistant asks: Which colour?", ["red", "blue"]),
+        ("The assistant asks: And then?", []),
+        ("The assistant asks:\n> Whet wants to run ls:\n>   | ls\n> \n>   1  Yes, once", []),
+    ]
 
 
 def test_an_empty_answer_is_an_answer() -> None:

@@ -17,7 +17,7 @@ from whet.contract.tags import BUILT_IN
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.learning import WarmRequest
-from whet.tools.page_source import FetchedPage
+from whet.tools.page_source import FetchedPage, RefuseRedirect
 from whet.tools.todo import TodoLists
 from whet.tools.toolsets.code import CodeTools
 from whet.tools.toolsets.delegation import DelegationTools
@@ -117,7 +117,7 @@ class Pages:
         self._size = size
         self._status = status
 
-    async def fetch(self, url: str) -> FetchedPage:
+    async def fetch(self, url: str, refuse: RefuseRedirect | None = None) -> FetchedPage:
         self.asked.append(url)
         return FetchedPage(url, self._status, "text/plain", b"x" * self._size, False)
 

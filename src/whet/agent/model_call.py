@@ -18,10 +18,11 @@ from whet.agent.request_search import ProbeTaken, RequestSearch
 from whet.agent.session import Session
 from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
-from whet.contract.messages import Message, Usage
+from whet.contract.messages import Message, TextPart, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply, StreamItem
 from whet.contract.texts import is_object
 from whet.late import LatePart
+from whet.log import AnswerMask, mask_keys
 from whet.store.transcript import TurnRecord
 
 
@@ -142,6 +143,7 @@ class _Incoming:
         self._turn = turn
         self._emit = emit
         self._guards: dict[type, AnswerGuard] = {}
+        self._masks: dict[type[TextDelta | ReasoningDelta], AnswerMask] = {}
         self._is_waiting = False
         self._lost: Usage | None = None
 
@@ -156,16 +158,29 @@ class _Incoming:
         if self._lost is not None:
             self._turn.usage, self._lost = self._turn.usage + self._lost, None
         self._is_waiting = isinstance(item, Retry) and item.wait_s > 0
-        if isinstance(item, ModelReply | AnswerGrew):
+        if isinstance(item, AnswerGrew):
             return
-        self._emit(item)
+        for kind, held in [(kind, mask) for kind, mask in self._masks.items() if not isinstance(item, kind)]:
+            if not isinstance(item, StreamRestarted):
+                self._show(kind(held.finish()))
+        if isinstance(item, TextDelta | ReasoningDelta):
+            mask = self._masks.setdefault(type(item), AnswerMask())
+            self._show(type(item)(mask.feed(item.text)))
+        elif not isinstance(item, ModelReply):
+            self._emit(item)
         if isinstance(item, StreamRestarted):
             self._guards.clear()
-        elif isinstance(item, TextDelta | ReasoningDelta):
-            guard = self._guards.get(type(item))
-            if guard is None:
-                guard = self._guards[type(item)] = AnswerGuard(self._session.limits.answer_chars)
-            guard.feed(item.text)
+            self._masks.clear()
+
+    def _show(self, piece: TextDelta | ReasoningDelta) -> None:
+        """Emit a piece of the answer, if any of it is left. Raises Rambled."""
+        if not piece.text:
+            return
+        self._emit(piece)
+        guard = self._guards.get(type(piece))
+        if guard is None:
+            guard = self._guards[type(piece)] = AnswerGuard(self._session.limits.answer_chars)
+        guard.feed(piece.text)
 
     async def keep(self, cut: BaseException) -> None:
         """Store the text that a person saw before `cut` ended the stream, and count what it cost."""
@@ -186,6 +201,19 @@ class _Incoming:
             self._emit(StepFinished(turn.steps, usage))
 
 
+def _mask_answer(message: Message) -> Message:
+    """Return an answer with the person's keys masked, as it was shown."""
+    if message.text == mask_keys(message.text):
+        return message
+    content = message.content
+    masked = (
+        mask_keys(content)
+        if isinstance(content, str)
+        else tuple(TextPart(mask_keys(part.text)) if isinstance(part, TextPart) else part for part in content)
+    )
+    return msgspec.structs.replace(message, content=masked)
+
+
 async def _stream(
     session: Session, turn: TurnRecord, view: Sequence[Message], search: LatePart[RequestSearch], emit: Emit
 ) -> ModelReply:
@@ -198,7 +226,7 @@ async def _stream(
                     search.get().look(item)
                 incoming.take(item)
                 if isinstance(item, ModelReply):
-                    return item
+                    return msgspec.structs.replace(item, message=_mask_answer(item.message))
         raise RuntimeError("a model link ended its stream without a reply")
     except (asyncio.CancelledError, BudgetReached, ProviderError) as cut:
         await incoming.keep(cut)

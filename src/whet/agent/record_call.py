@@ -14,6 +14,7 @@ from whet.agent.session import Session, StoppedCall
 from whet.contract.changes import FileEdit
 from whet.contract.events import Emit, Event, ToolFinished, ToolProgress, ToolStarted
 from whet.contract.messages import Message, TextPart
+from whet.contract.protocols import Gate
 from whet.contract.tools import Tool, ToolOutput, clip
 from whet.question import list_edits
 from whet.store.transcript import TurnRecord
@@ -31,6 +32,7 @@ class CallRecord:
 
     def __init__(self, session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit) -> None:
         self._session, self._turn, self._item = session, turn, item
+        self.gate: Gate = session.gate
         self._is_stored = False
         self._is_shown = False
         self._emit = emit

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from whet.agent.session import Session
 from whet.contract.changes import hash_call, hash_changes
 from whet.contract.errors import ToolError
 from whet.contract.events import Emit
+from whet.contract.protocols import Gate, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, error_output
 from whet.store.transcript import TurnRecord
 
@@ -57,7 +59,8 @@ async def _run_recorded(item: RunnableCall, record: CallRecord) -> ToolOutput:
     only reads, too) and needed no approval runs again after a crash in any case, so its start may be stored
     together with its result, in one commit, if it ends within `_AT_ONCE_S`."""
     shown = hash_changes(item.decision.changes)
-    context = msgspec.structs.replace(item.context, output=record.show_progress, shown=shown)
+    refusal = partial(refuse_further, record.gate, item.question)
+    context = msgspec.structs.replace(item.context, output=record.show_progress, shown=shown, refusal=refusal)
     tool = item.question.tool
     # A tool without a time limit may ask the person, who must see the call before the question.
     may_wait = tool.timeout_s is None
@@ -79,6 +82,19 @@ async def _run_recorded(item: RunnableCall, record: CallRecord) -> ToolOutput:
         for start in storing:
             start.cancel()
             start.add_done_callback(_retrieve_exception)
+
+
+async def refuse_further(gate: Gate, call: GateCall, arguments: dict[str, Any], is_same: bool) -> str:
+    """Return why a running call may not go on with other arguments without a question, or an empty string.
+    `is_same`: it reaches the same as what was allowed, so that only rules count."""
+    further = msgspec.structs.replace(call, arguments=dict(arguments), unasked="rules" if is_same else "all")
+    try:
+        decision = await gate.decide(further, lambda _event: None)
+    except ToolError as error:
+        return error.message
+    if further.arguments != arguments:
+        return "a plugin changes these arguments"
+    return "" if decision.verdict == "allow" else decision.reason or "denied"
 
 
 def _retrieve_exception(start: asyncio.Task[None]) -> None:

@@ -11,11 +11,11 @@ import json
 import os
 import re
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from whet.approval.addresses import canonical_host
+from whet.approval.addresses import plain_path, url_spellings
 from whet.approval.paths import (
     RUN_BY_OTHERS,
     WRITING,
@@ -30,6 +30,7 @@ from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
 from whet.approval.scopes import escape_pattern
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag, Tool
+from whet.internet import canonical_host
 from whet.log import mask
 from whet.sandbox.policy import Opening
 from whet.visible import WHOLE, visible
@@ -41,7 +42,7 @@ class ActionView(msgspec.Struct, frozen=True):
     `full_text` is the whole text, for deny and ask rules; a person sees `subject`. `typed` are the
     commands in text typed into a running program (`typed_text`); deny and ask rules for commands apply to
     them, allow rules don't. `needs` are the openings that a sandbox would require, `downloads` the files that
-    the call fetches from the network.
+    the call fetches from the network. `spellings` are other forms of `full_text` for deny and ask rules.
     """
 
     tool: str
@@ -53,6 +54,7 @@ class ActionView(msgspec.Struct, frozen=True):
     needs: tuple[Opening, ...] = ()
     downloads: frozenset[str] = frozenset()
     typed_text: str = ""
+    spellings: tuple[str, ...] = ()
 
     def as_command(self, tool: str) -> ActionView:
         """Return what is typed as a call of a command tool, for its rules."""
@@ -196,7 +198,11 @@ def _path(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
 
 
 def _fetch(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
-    url = _text(call, "url").strip()
+    return describe_url(call.tool.name, _text(call, "url").strip())
+
+
+def describe_url(tool: str, url: str) -> ActionView:
+    """Describe the fetch of an address. Raises ValueError if it is malformed."""
     parts = urlsplit(url)
     spelled = (parts.hostname or "").rstrip(".")
     host = canonical_host(spelled) if spelled else ""
@@ -208,7 +214,12 @@ def _fetch(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     # Rules for a whole address see it with the host that is connected to.
     netloc = parts.netloc.lower().replace(spelled, host, 1)
     whole = url if host == spelled else parts._replace(netloc=netloc).geturl()
-    return ActionView(call.tool.name, whole, visible(f"{call.tool.name} {url}", WHOLE), (piece,), reasons)
+    pieces = (piece,)
+    if program and (plain := plain_path(parts.path)).rstrip("/") != unquote(parts.path).rstrip("/"):
+        # A rule that allows a folder of a site must allow what `..` in the address leads to.
+        pieces = (piece, msgspec.structs.replace(piece, text=parts._replace(path=plain).geturl()))
+    subject = visible(f"{tool} {url}", WHOLE)
+    return ActionView(tool, whole, subject, pieces, reasons, spellings=url_spellings(url))
 
 
 def _learning(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:

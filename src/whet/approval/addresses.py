@@ -7,13 +7,15 @@ Recognises every notation of an address that resolvers accept.
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 import re
 import socket
 import unicodedata
 from collections.abc import Iterable
-from contextlib import suppress
+from urllib.parse import unquote, urlsplit
 
 from whet.approval.risk import RiskScope
+from whet.internet import canonical_host
 from whet.late import late_pattern
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -50,18 +52,28 @@ def find_forbidden_address(texts: Iterable[str], scope: RiskScope) -> str:
     return ""
 
 
-def canonical_host(host: str) -> str:
-    """Return the host as it is connected to: `127.1`, `2130706433` and a host with full-width letters or dots
-    are other spellings of it."""
-    name = unicodedata.normalize("NFKC", host).replace("\u3002", ".").rstrip(".").lower()
-    with suppress(UnicodeError):
-        name = name.encode("idna").decode("ascii") if not name.isascii() else name
-    with suppress(OSError, ValueError):
-        if ":" in name:
-            address = ipaddress.IPv6Address(name)
-            return str(address.ipv4_mapped or address)
-        return socket.inet_ntoa(socket.inet_aton(name)) if name[:1].isdigit() else name
-    return name
+def url_spellings(url: str) -> tuple[str, ...]:
+    """Return other addresses and hosts that mean the same as `url`, for deny and ask rules: without percent
+    signs and `..` in its path, with the host that is connected to, with a scheme. Raises ValueError."""
+    parts = urlsplit(url if ":" in url.split("/", 1)[0] else f"https://{url}")
+    if not parts.hostname:
+        return ()
+    hosts = [canonical_host(parts.hostname)]
+    hosts += ["127.0.0.1"] if f".{hosts[0]}".endswith((".localhost", ".ip6-localhost")) else []
+    hosts += ["localhost"] if hosts[0] in ("127.0.0.1", "::1") else []
+    paths = dict.fromkeys((parts.path or "/", plain_path(parts.path)))
+    queries = dict.fromkeys(f"?{query}" if query else "" for query in (parts.query, unquote(parts.query)))
+    port = "" if parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f":{parts.port}"
+    servers = [f"[{host}]{port}" if ":" in host else f"{host}{port}" for host in hosts]
+    whole = [f"{parts.scheme}://{s}{path}{query}" for s in servers for path in paths for query in queries]
+    return (*hosts, *whole)
+
+
+def plain_path(path: str) -> str:
+    """Return the path that a server reads: `/%70rivate` and `/a/../private` are `/private`."""
+    whole = unquote(path)
+    plain = "/" + posixpath.normpath(f"/{whole}").lstrip("/")
+    return f"{plain}/" if whole.endswith("/") and plain != "/" else plain
 
 
 def is_metadata(host: str) -> bool:

@@ -7,11 +7,9 @@ code is merely normal, which needs a question by default. Findings as in danger_
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 
-from whet.approval.risk import CommandSetting, Finding
+from whet.approval.risk import Finding, Irreversible
 from whet.late import late_pattern
-from whet.shell.words import Word
 
 _MAX_QUERY_CHARS = 20_000
 _SQL = late_pattern(
@@ -20,7 +18,7 @@ _SQL = late_pattern(
     r"|(^|;)\s*(system|tee|pager|source|edit)\s+\S|\\(o|g)\s*\||\\setenv\b|\bpg_(read|ls)_|\blo_(import|export)\b"
     r"|\b(writefile|load_extension|edit|fts3_tokenizer)\s*\(|^\s*\.load\b|attach\s+(database\s+)?'[/~.]"
     r"|^\s*\.(once|output|save|backup|clone|log|import|ar|archive|cd|excel)\s+[-\w ]*['\"]?([|/~]|\.\.)"
-    r"|dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|\bflush(all|db)\b|\\!|^\s*\.(shell|system)\b|into\s+(outfile|dumpfile)|copy\s[^;\n]{1,300}\sprogram\b",
+    r"|dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|\bflush(all|db)\b|\\!|^\s*\.(shell|system)\b|into\s+(outfile|dumpfile)|\\gexec\b|copy\s[^;\n]{1,300}\sprogram\b",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -28,12 +26,10 @@ _SQL = late_pattern(
 def judge_query(text: str) -> Finding | None:
     """Judge text for a database client: statements that destroy data or run programs."""
     if len(text) > _MAX_QUERY_CHARS:
-        return "dangerous", "a query too long to be looked through"
-    return ("dangerous", "deletes or overwrites data in a database") if _SQL.search(text) else None
-
-
-def judge_database(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
-    yield from filter(None, (judge_query(word.text) for word in words))
+        return "dangerous", Irreversible("a query too long to be looked through")
+    if _SQL.search(text):
+        return "dangerous", Irreversible("deletes or overwrites data in a database")
+    return None
 
 
 _CODE = late_pattern(

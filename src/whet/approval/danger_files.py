@@ -21,7 +21,7 @@ from whet.approval.paths import (
     within,
     zone_of,
 )
-from whet.approval.risk import CommandSetting, Finding, Lasting
+from whet.approval.risk import CommandSetting, Finding, Irreversible, Lasting
 from whet.late import late_pattern
 from whet.shell.options import has_option, operands
 from whet.shell.programs import by_name, program
@@ -143,6 +143,9 @@ def judge_disk_wipe(words: Sequence[Word], setting: CommandSetting) -> Iterator[
             yield "forbidden", f"destroys a disk: {word.plain}"
 
 
+_OPENS_TO_ALL = late_pattern(r"[0-7]?[0-7]?[0-7]?[2367]|(?:\S*,)?[ugoa]*[oa][ugoa]*[+=][rxXst]*w\S*")
+
+
 def _mode(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """chmod, chown, chgrp."""
     recursive = has_option(
@@ -153,6 +156,10 @@ def _mode(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     arguments = [w for w in words if not re.match(r"-[a-zA-Z]*[A-Zcfvh]|--", w.text)]
     if arguments and re.search(r"[ug]?\+[rwx]*s|^[2467]\d{3}$", arguments[0].text):
         yield "dangerous", "sets a program to run with its owner's rights"
+    # `find -exec` and xargs give it more files than its line names.
+    many = recursive or any("{}" in word.text for word in words) or len(arguments) == 1
+    if many and arguments and _OPENS_TO_ALL.fullmatch(arguments[0].text):
+        yield "dangerous", Irreversible("lets every user change whole folders")
     for word in arguments[1:]:
         if recursive and is_vital_target(word, setting):
             yield "forbidden", f"changes the permissions of {word.plain}"

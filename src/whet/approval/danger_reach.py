@@ -8,16 +8,18 @@ Findings as in danger_files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
-from whet.approval.danger_code import judge_database
 from whet.approval.danger_files import FILE_RULES, Rule, judge_disk_wipe, judge_write
 from whet.approval.danger_git import judge_git
+from whet.approval.danger_query import judge_database
 from whet.approval.possible_texts import OWN_CHILD, UNKNOWN, VariableValues, possible_texts
-from whet.approval.risk import CommandSetting, Finding
+from whet.approval.risk import CommandSetting, Finding, Irreversible
 from whet.late import late_pattern
 from whet.shell.options import operands
-from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program
+from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program, read_table
 from whet.shell.words import Word, in_line, literal
 
 
@@ -31,14 +33,15 @@ def judge_program(name: str, words: Sequence[Word], setting: CommandSetting) -> 
         yield "dangerous", f"{name} is told to run another program, or where to take programs from"
     for pattern, why in facts.told.items():
         if re.search(pattern, line) and not _asks_version(words):
-            yield "dangerous", f"{name}: {why}"
+            reason = f"{name}: {why}"
+            yield "dangerous", Irreversible(reason) if facts.spared and why == facts.why else reason
     yield from _judge_verbs(name, facts, words)
     if name.rstrip("0123456789.") == "python" and [word.text for word in words[:2]] == ["-m", "whet"]:
         yield from _judge_verbs("whet", program("whet"), words[2:])
     wipes = "wipes-disks" in facts.kinds or name.startswith("mkfs")
-    rule = _RULES.get(name) or (
-        judge_database if "database" in facts.kinds else judge_disk_wipe if wipes else None
-    )
+    if "database" in facts.kinds and not _asks_version(words):
+        yield from judge_database(name, words, setting)
+    rule = _RULES.get(name) or (judge_disk_wipe if wipes else None)
     if rule is not None and not _asks_version(words):
         yield from rule(words, setting)
 
@@ -106,22 +109,47 @@ def _judge_verbs(name: str, facts: ProgramFacts, words: Sequence[Word]) -> Itera
     parts = verb.split(" ")
     given_words = {parts[0], " ".join(parts[:2]), *(word.text for word in words if word.text.startswith("-"))}
     is_named = given_words & set(facts.verbs or ()) or (facts.alone and not parts[0])
-    if is_named or (facts.spared is not None and not re.match(rf"(?:{facts.spared})(?: |\Z)", verb)):
-        yield "dangerous", f"{' '.join((name, *parts[:2])).rstrip()}: {facts.why}"
+    is_unknown = facts.spared is not None and not re.match(rf"(?:{facts.spared})(?: |\Z)", verb)
+    if is_named or is_unknown:
+        reason = f"{' '.join((name, *parts[:2])).rstrip()}: {facts.why}"
+        yield "dangerous", Irreversible(reason) if is_unknown else reason
+
+
+@cache
+def read_verbs() -> Mapping[str, str]:
+    """Return the name of a high-risk action by the verb of a program that no table lists."""
+    table = read_table(
+        Path(__file__).with_name("tables").joinpath("verbs.toml").read_text("utf-8"), ProgramWords
+    )
+    return {verb: action for action, verbs in table.items() for verb in verbs}
+
+
+def judge_unknown(words: Sequence[Word]) -> Iterator[Finding]:
+    """Judge an installed program that no table lists by its verb, one of its first operands. A script of the
+    workspace is the project's own."""
+    if program(words[0].text) != ProgramFacts() or "/" in words[0].text:
+        return
+    verb = next((word.text for word in operands(words[1:])[:3] if word.text.lower() in read_verbs()), "")
+    if verb:
+        yield "dangerous", Irreversible(f"{words[0].text} {verb}: may change what nobody can bring back")
 
 
 def verb_of(name: str, words: Sequence[Word]) -> str:
     """Return the operands joined by spaces, for tools of the form `tool noun verb`."""
-    return " ".join(word.text for word in operands(words, program(name).values))
+    facts = program(name)
+    return " ".join(word.text for word in operands(words, facts.values, facts.valued))
 
 
 def _docker(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     parts = verb_of("docker", words).split(" ")
     verb = parts[1] if parts[0] in _DOCKER_NOUNS and len(parts) > 1 else parts[0]
     texts = [word.text for word in words]
-    if verb in ("rm", "rmi", "prune", "remove", "kill") or (parts[0] == "system" and verb != "df"):
+    builds = verb in ("build", "bake", "b")
+    if verb == "push" or (builds and any(re.search("^--push|push=true|=registry", text) for text in texts)):
+        yield "dangerous", Irreversible(f"docker {verb}: publishes to others")
+    elif verb in ("rm", "rmi", "prune", "remove", "kill") or (parts[0] == "system" and verb != "df"):
         yield "dangerous", f"docker {verb}: deletes or stops containers, images or data"
-    elif verb in ("push", "login", "logout"):
+    elif verb in ("login", "logout", "bake"):
         yield "dangerous", f"docker {verb}: publishes to others"
     elif verb == "down" and {"-v", "--volumes", "--rmi"} & set(texts):
         yield "dangerous", "docker compose down -v: deletes data"
@@ -130,8 +158,8 @@ def _docker(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]
         for a, b in zip(texts, [*texts[1:], ""], strict=True)
     ):
         yield "dangerous", "gives a container the run of this machine"
-    elif verb in ("swarm", "node", "service", "stack", "secret", "plugin"):
-        yield "dangerous", f"docker {verb}: changes things on remote machines"
+    elif verb and verb not in _DOCKER_VERBS | _DOCKER_NOUNS:
+        yield "dangerous", Irreversible(f"docker {verb}: changes things on remote machines")
 
 
 def _mounts_outside(option: str, setting: CommandSetting) -> bool:
@@ -141,7 +169,15 @@ def _mounts_outside(option: str, setting: CommandSetting) -> bool:
     return bool(re.match(r"[/~.$]", source)) and judge_write(literal(source), setting)[0] != "normal"
 
 
-_DOCKER_NOUNS = ProgramWords("container image volume network builder system compose buildx context")
+_DOCKER_NOUNS = ProgramWords(
+    "container image volume network builder system compose buildx context manifest trust pod"
+)
+_DOCKER_VERBS = ProgramWords(
+    "attach b build commit config cp create debug df diff down du events exec export generate health"
+    " healthcheck help history images import info init inspect list load logs ls mount pause play port"
+    " ps pull rename restart run save sbom scan scout search show start stats stop tag top unmount"
+    " unpause up update use version wait watch"
+)
 _ESCAPES = late_pattern(
     r"^--privileged|^--(pid|ipc|network|net|uts|userns)[= ]host|^--cap-add|^--device[= ]|docker\.sock"
     r"|^--security-opt"

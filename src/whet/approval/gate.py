@@ -23,6 +23,7 @@ from whet.approval.person_request import (
     NOBODY_NOTICE,
     GateCase,
     build_request,
+    decide_unasked,
     deny_for_person,
     digest_of,
     explain_absence,
@@ -49,7 +50,7 @@ from whet.contract.protocols import (
 from whet.contract.tools import ToolOutput
 from whet.question import list_edits
 from whet.sandbox.path_rules import read_path_rules
-from whet.visible import visible, visible_line
+from whet.visible import visible_line
 
 if TYPE_CHECKING:  # importing these takes time, and most turns run no command
     from whet.approval.confined import JailGate
@@ -183,9 +184,8 @@ class PolicyGate:
         except _ANALYSIS_FAILS as error:
             reason = f"The approval gate could not judge this call ({error}), so nothing was run."
             return _emit_decision(call, Decision("deny", "rule", reason), emit)
-        if ruling.verdict == "deny":
-            reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
-            return _emit_decision(call, Decision("deny", "rule", visible(reason)), emit)
+        if decision := decide_unasked(call, ruling, is_high_risk=confirm is not None):
+            return _emit_decision(call, decision, emit)
         if confirm is not None and self._service is not None:
             await self._held.stop(case, emit)
             decision = await _ask_service(self._service, confirm, emit)

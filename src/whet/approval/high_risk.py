@@ -15,12 +15,14 @@ from pathlib import Path
 import msgspec
 
 from whet.approval.actions import ActionView
+from whet.approval.danger_reach import read_verbs
 from whet.approval.patterns import PatternRule, matches, parse_rule
-from whet.approval.risk import Piece
+from whet.approval.risk import Irreversible, Piece
 from whet.contract.errors import ConfigError
 from whet.contract.forms import ACTION_RULE
 from whet.contract.tools import tags_of
 from whet.shell.programs import Phrases, program, read_table
+from whet.shell.spellings import find_operands
 
 # Launchers that may precede the program that really runs.
 _LAUNCHER = re.compile(
@@ -51,9 +53,36 @@ _STATEMENTS: tuple[tuple[str, re.Pattern[str]], ...] = (
 @cache
 def read_high_risk_table() -> Mapping[str, tuple[str, ...]]:
     """Return the patterns of high-risk commands by the name of their action, in the table's order."""
+    return {name: phrases for name, phrases in _read_table().items() if name not in ("same", "asked")}
+
+
+@cache
+def _read_table() -> Mapping[str, tuple[str, ...]]:
     return read_table(
         Path(__file__).with_name("tables").joinpath("high_risk.toml").read_text("utf-8"), Phrases
     )
+
+
+@cache
+def _same_programs() -> Mapping[str, str]:
+    """Return the program whose commands another program takes too."""
+    return dict(phrase.split() for phrase in _read_table()["same"])
+
+
+@cache
+def _riskiest(program_name: str) -> str:
+    """Return the first action that has a pattern of a program, or an empty string."""
+    names = {program_name, f"*{program_name}"}
+    for action, patterns in read_high_risk_table().items():
+        if any(pattern.split(maxsplit=1)[0] in names for pattern in patterns):
+            return action
+    return ""
+
+
+def _rename(text: str) -> str:
+    """Return a command with the program that takes the same commands."""
+    name, blank, others = text.partition(" ")
+    return f"{_same_programs().get(name, name)}{blank}{others}"
 
 
 @cache
@@ -95,7 +124,7 @@ class HighRisk:
 
         If an action has several pieces, the first high-risk one names it.
         """
-        action_name = self._by_rules(action, (action.full_text,))
+        action_name = self._by_rules(action, (action.full_text, *action.spellings))
         if (
             action_name and action_name != "none"
         ):  # a wildcard may span several commands, but an exemption must not
@@ -135,15 +164,40 @@ class HighRisk:
         if "sql" in program(piece.program).kinds:
             # The client's statements may come from a pipe or a here-document elsewhere in the command.
             texts = [_SQL_COMMENT.sub(" ", text) for text in (action.full_text, action.subject)]
-            return next((name for name, statement in _STATEMENTS if any(map(statement.search, texts))), "")
-        return self._by_table((piece.text, _LAUNCHER.sub("", piece.text, count=1)))
+            named = next((name for name, statement in _STATEMENTS if any(map(statement.search, texts))), "")
+            return named or ("delete_data" if _is_irreversible(piece) else "")
+        text = _LAUNCHER.sub("", piece.text, count=1)
+        return self._by_table((piece.text, text)) or (
+            _by_reason(piece, text) if _is_irreversible(piece) else ""
+        )
 
     def _by_table(self, texts: Sequence[str]) -> str:
+        texts = [*map(_rename, texts)]
         texts = [*texts, *(whole for text in texts for whole in _spell_out(text))]
         for name, patterns in read_high_risk_table().items() if self._defaults else ():
             if any(matches(pattern, text) for pattern in patterns for text in texts):
                 return name
         return ""
+
+
+def _is_irreversible(piece: Piece) -> bool:
+    return any(isinstance(reason, Irreversible) for reason in piece.reasons)
+
+
+def _by_reason(piece: Piece, text: str) -> str:
+    """Return the riskiest action of a piece's program: nobody knows what its subcommand does."""
+    text = _rename(text)
+    words = text.split()
+    if any(matches(pattern, line) for pattern in _read_table()["asked"] for line in _without_options(words)):
+        return ""
+    verbs = (read_verbs().get(word.lower(), "") for word in words[1:4])
+    unknown = "" if piece.program else "delete_data"  # the statements of a client somewhere in the command
+    return _riskiest(words[0].rpartition("/")[2]) or next(filter(None, verbs), unknown)
+
+
+def _without_options(words: Sequence[str]) -> list[str]:
+    """Return a command in each form without the options before its subcommand."""
+    return [" ".join((words[0], *words[1 + at :])) for at in find_operands(words[1:])]
 
 
 def _parse(text: str) -> ActionRule:

@@ -112,6 +112,23 @@ def explain_absence(mode: ApprovalMode, case: GateCase, reasons: Sequence[str]) 
     )
 
 
+def decide_unasked(call: GateCall, ruling: Ruling, *, is_high_risk: bool) -> Decision | None:
+    """Return the decision if no person is to be asked, else None. A call to which a running one leads is
+    never asked about."""
+    if ruling.verdict == "deny":
+        reason = f"Denied by policy, nobody was asked and nothing was run: {ruling.reason}."
+        return Decision("deny", "rule", visible(reason))
+    if not call.unasked:
+        return None
+    is_of_mode = ruling.verdict == "ask" and not ruling.by_rule and call.unasked == "rules"
+    if not is_high_risk and (ruling.verdict == "allow" or is_of_mode):
+        return Decision("allow", "rule")
+    why = f" ({ruling.reason})" if ruling.reason else ""
+    return Decision(
+        "deny", "rule", visible(f"it needs a decision of its own{why}: call {call.tool.name} with it")
+    )
+
+
 def deny_for_person(words: str) -> Decision:
     """Return the denial for a person's no. The model gets the person's words as theirs; the instructions for
     the model are not attributed to the person."""

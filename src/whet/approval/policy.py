@@ -113,7 +113,7 @@ class GatePolicy:
         typed = tuple(action.as_command(tool) for tool in _COMMAND_TOOLS if action.typed)
         denied = _first(self._deny, action, *typed)
         if denied is not None:
-            return Ruling("deny", f"the rule deny: {denied.source} forbids it")
+            return Ruling("deny", f"the rule deny: {denied.source} forbids it", by_rule=True)
         doubt = _find_doubt(action)
         if rule := _first_possible(self._deny, doubt, action, *typed):
             why = doubt or "can't tell what it runs"
@@ -143,7 +143,8 @@ class GatePolicy:
     def _needs_person(self, reason: str, lasting: bool, by_rule: bool = False) -> Ruling:
         if self.mode == "deny":
             why = f" ({reason})" if reason else ""
-            return Ruling("deny", f"the approval mode is deny, and this would need a person's decision{why}")
+            reason = f"the approval mode is deny, and this would need a person's decision{why}"
+            return Ruling("deny", reason, by_rule=by_rule)
         return Ruling("ask", reason, lasting, by_rule)
 
     def _is_covered(self, tool: str, piece: Piece, grants: tuple[PolicyGrant, ...]) -> bool:
@@ -173,7 +174,8 @@ def _first(rules: Sequence[PatternRule], *actions: ActionView) -> PatternRule | 
     """Return the first rule that matches one of the actions: the whole text, a piece, or one of its commands
     with the variables that it sets filled in, in each way that a program may take its words."""
     for action in actions if rules else ():
-        texts = [action.full_text, *(text for piece in action.pieces for text in (piece.text, *piece.also))]
+        texts = [action.full_text, *action.spellings]
+        texts += (text for piece in action.pieces for text in (piece.text, *piece.also))
         texts += (line for part in _parts(action) for line in part.lines)
         if rule := next((rule for rule in rules if rule.fits(action.tool, texts)), None):
             return rule

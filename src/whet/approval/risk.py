@@ -70,6 +70,13 @@ class UnknownProgram(str):
     __slots__ = ()
 
 
+class Irreversible(str):
+    """A reason that a program may change what nobody can bring back: at another machine, in a database or a
+    service."""
+
+    __slots__ = ()
+
+
 Finding = tuple[Level, str]
 
 

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from whet.approval.danger_code import judge_code, judge_query
+from whet.approval.danger_code import judge_code
 from whet.approval.danger_files import FILE_RULES, judge_write
-from whet.approval.danger_reach import judge_operands, judge_output_options, judge_program
+from whet.approval.danger_query import judge_client_input, judge_input_file
+from whet.approval.danger_reach import judge_operands, judge_output_options, judge_program, judge_unknown
 from whet.approval.exposure import Exposure
 from whet.approval.openings import Needs
 from whet.approval.paths import resolve_links, within
@@ -154,6 +155,8 @@ class _Judge:
                 for setting in self.settings_in(redirect.folders):
                     for level, reason in self.exposure.judge_shown_files("cat", [target], setting):
                         self.add_finding(level, reason)
+                    for level, reason in judge_input_file(script, target, setting):
+                        self.add_finding(level, reason)
             else:
                 findings = [judge_write(target, setting) for setting in self.settings_in(redirect.folders)]
                 self.needs.add_written_file(
@@ -262,6 +265,7 @@ class _Judge:
             self.needs.add_command(name, arguments, setting, reads=reads)
             yield from self.exposure.judge_shown_files(name, arguments, setting)
             yield from self.exposure.judge_download(name, words, setting)
+        yield from judge_unknown(words)
         yield from (*_judge_location(words, self.scope), *self.exposure.judge_addresses(name, arguments))
         yield from _judge_names(name, arguments)
         if "shell" in kinds and inside is not None and inside.fed:
@@ -277,19 +281,14 @@ class _Judge:
         self, name: str, arguments: Sequence[Word], invocation: Invocation
     ) -> Iterator[Finding]:
         """Judge code passed to a language or a database client on the line or as input."""
-        text_input = invocation.stdin
         if name in ("source", "."):
             if arguments and re.fullmatch(r"/dev/stdin|/dev/fd/0|/proc/self/fd/0", arguments[0].text):
                 self.judge_shell_input(invocation)
             elif arguments and (arguments[0].runs or (arguments[0].dynamic and not arguments[0].prefix)):
                 yield "dangerous", UnknownProgram("runs a script made at run time")
         elif "database" in program(name).kinds:
-            sources = (
-                [text_input]
-                if text_input is not None
-                else [w for i in invocation.piped_from for w in join_words(i.words)]
-            )
-            yield from filter(None, (judge_query(source.text) for source in sources))
+            for setting in self.settings_in(invocation.folders):
+                yield from judge_client_input(name, invocation, setting)
         yield from self.judge_codes(find_interpreter_code(name, arguments), invocation)
 
     def judge_codes(self, codes: list[Word] | None, invocation: Invocation) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from whet.store.export import iter_messages
 from whet.store.parts import list_parts
 from whet.store.session_states import AgentRow
 from whet.terminal.output import Column, age, emit, emit_rows, home_and_json
+from whet.terminal.wording import exact
 
 _DAYS = 2
 _SHOWN_MESSAGES, _SHOWN_ROWS = 8, 24
@@ -65,7 +66,7 @@ def show(home: Home, session: str, as_json: bool) -> None:
     row = _find(home, session)
     messages = stored.read(home, lambda db: list(iter_messages(db, row.id, last=_SHOWN_MESSAGES)))
     lines = [f"{row.state}{f': {row.detail}' if row.detail else ''}  {row.title or '(no title)'}"]
-    lines.append(f"in {row.workspace}" + (f", process {row.pid}" if row.pid else ""))
+    lines.append(f"in {exact(row.workspace)}" + (f", process {row.pid}" if row.pid else ""))
     past = begin_text(load_ui(home))
     past.add(list_parts(messages))
     lines.append(past.read_end(_SHOWN_ROWS).strip("\n"))

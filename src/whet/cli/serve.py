@@ -30,7 +30,7 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, WhetError
 from whet.serve import tokens
 from whet.terminal.output import Column, age, emit, emit_rows, home_and_json
-from whet.terminal.wording import printable
+from whet.terminal.wording import exact, printable
 
 if TYPE_CHECKING:
     from whet.app.conversations.hosted import SessionHost
@@ -222,7 +222,7 @@ def _ready(listening: Any, port: int, token_path: Path | None, workspace: Path) 
     click.echo(f"OpenAI base URL: http://{host}:{port}/v1   (model: whet)")
     if listening.has_web:
         click.echo(f"dashboard:       {listening.public_url or f'http://{host}:{port}'}")
-    click.echo(f"working in:      {workspace}")
+    click.echo(f"working in:      {exact(str(workspace))}")
     if token_path is not None:
         click.echo(f"made a first token: {token_path}")
     if listening.host not in _LOCAL:

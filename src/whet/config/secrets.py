@@ -19,7 +19,7 @@ from whet.config import paths
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.late import late_pattern
-from whet.log import protect
+from whet.log import protect, protect_keys
 
 _LINE = late_pattern(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
 _SECRET = late_pattern(r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS?)(?:_|\d|$)")
@@ -86,12 +86,14 @@ def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
     From now on, mask replaces every value whose name looks like a secret's. Raises ConfigError if a
     key is marked as in the system's keyring and can't be read from there.
     """
-    merged = {**read_env(home).values, **{name: value for name, value in environ.items() if value}}
+    own = read_env(home).values
+    merged = {**own, **{name: value for name, value in environ.items() if value}}
     if IN_KEYRING in merged.values():
         from whet.config.keychain import read_key  # noqa: PLC0415 - few keep keys there
 
         merged = {k: read_key(home, k) if value == IN_KEYRING else value for k, value in merged.items()}
     protect(value for name, value in merged.items() if is_secret_name(name))
+    protect_keys([merged[name] for name in own if is_secret_name(name)])
     return merged
 
 

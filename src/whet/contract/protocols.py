@@ -239,7 +239,8 @@ class GateCall(msgspec.Struct, frozen=True):
     `key` identifies the call in its session and is the same after a crash; models use call ids twice.
     `preview` None: its changes to files are not known before it runs. `asks`: why a person must be asked
     even if the policy would allow the call. `content` is what the tool's author said of it before the gate
-    decided.
+    decided. `unasked`: a running call leads to this one, and what would need a person's decision is denied;
+    with "rules", what only the mode would ask about is allowed.
     """
 
     session_id: str
@@ -252,6 +253,7 @@ class GateCall(msgspec.Struct, frozen=True):
     turn_id: str = ""
     asks: str = ""
     content: str = ""
+    unasked: Literal["", "rules", "all"] = ""
 
     def refuse_changed_tool(self) -> None:
         """Raise ToolDenied if the tool's author says something else of it than before the gate decided."""

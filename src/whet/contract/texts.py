@@ -75,6 +75,15 @@ def replace_escaped_surrogates(data: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], data)
 
 
+def name_asker(question: str) -> str:
+    """Return the question with who asks it, and each line of a long one marked: it may imitate a question of
+    Whet's own."""
+    lines = question.splitlines()
+    if len(lines) == 1:
+        return f"The assistant asks: {question}"
+    return "\n".join(("The assistant asks:", *(f"> {line}" for line in lines)))
+
+
 def to_json(value: object) -> str:
     """Write a value as JSON, on one line."""
     return msgspec.json.encode(value).decode()

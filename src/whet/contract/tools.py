@@ -91,6 +91,11 @@ class Buffers(Protocol):
         ...
 
 
+async def allow_all(_arguments: dict[str, Any], _is_same: bool) -> str:
+    """Refuse nothing: for a call that no gate decides on."""
+    return ""
+
+
 class ToolContext(msgspec.Struct, frozen=True):
     """The environment of a running call. `output` shows live text to the person and stores nothing.
 
@@ -98,7 +103,9 @@ class ToolContext(msgspec.Struct, frozen=True):
     are the files open in the person's editor, None if there is no editor. `paused` stops the clock of the
     turn while it is entered, for a call that runs a turn of its own in which a person is asked. `shown` is
     the hash of the changes that a person allowed, and no others may be made; it is empty if no person was
-    asked. `key` names the call within its session, also after a crash: turn, step and position.
+    asked. `key` names the call within its session, also after a crash: turn, step and position. `refusal`
+    returns why the call may not go on with other arguments, such as a redirect's address, or an empty
+    string; with True, what only the mode would ask about is allowed.
     """
 
     session_id: str
@@ -111,6 +118,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
     shown: str = ""
     key: str = ""
+    refusal: Callable[[dict[str, Any], bool], Awaitable[str]] = allow_all
 
 
 Handler = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, ToolOutput]]

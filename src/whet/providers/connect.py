@@ -310,7 +310,7 @@ def _codec(wire: WireFormat, dialect: ServerDialect, info: ModelInfo) -> WireCod
 def _keys(name: str, model: ModelSettings, secrets: Mapping[str, str]) -> tuple[Key, ...]:
     names = key_names(model)
     keys = find_keys(names, secrets)
-    log.protect(key.value for key in keys)
+    log.protect_keys([key.value for key in keys])
     missing = names or (() if model.base_url else list_withheld_names(model))
     if missing and not keys:
         raise ConfigError(

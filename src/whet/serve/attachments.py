@@ -21,7 +21,7 @@ from whet.lanes import ToolPool
 from whet.serve.content import IMAGE_LIMIT_BYTES
 from whet.serve.wire import ApiError
 from whet.tools.encoding import decode, may_be_document
-from whet.tools.page_source import FetchedPage, PageSource, WebLimits
+from whet.tools.page_source import FetchedPage, PageSource, RefuseRedirect, WebLimits
 
 MAX_ATTACHMENTS = 50
 MAX_TEXT_CHARS = 200_000
@@ -37,8 +37,10 @@ class Attachments:
     """Fetches and reads the attachments of requests. Keeps the last images that were fetched and the texts of
     the last documents, because clients send the whole conversation each time."""
 
-    def __init__(self, pool: ToolPool, limits: WebLimits) -> None:
+    def __init__(self, pool: ToolPool, limits: WebLimits, refuse: RefuseRedirect | None = None) -> None:
+        """Keep the settings. `refuse` returns why an address may not be fetched, or an empty string."""
         self._pool = pool
+        self._refuse = refuse
         self._limits = limits
         self._source: PageSource | None = None
         self._images: OrderedDict[str, str] = OrderedDict()
@@ -107,7 +109,9 @@ class Attachments:
             from whet.tools.fetch import Fetcher  # noqa: PLC0415 - few requests name a URL
 
             self._source = Fetcher(self._limits)
-        page = await self._source.fetch(url)
+        if self._refuse is not None and (why := await self._refuse(url, True)):
+            raise ToolError(f"{url} is not fetched: {why}")
+        page = await self._source.fetch(url, self._refuse)
         if page.status >= 400:
             raise ToolError(f"the URL answers with HTTP {page.status}")
         if page.is_cut:

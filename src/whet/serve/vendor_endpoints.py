@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from whet.app.parts import web_limits
 from whet.app.services import Services
+from whet.approval.url_rules import UrlRules
 from whet.clock import iso
 from whet.contract.events import TextDelta, TurnEnd
 from whet.contract.tools import ToolSpec
@@ -126,7 +127,8 @@ class Compat:
         self._door = auth
         self._talks = session_turns
         self._answering = answering
-        self._attachments = Attachments(services.pool, web_limits(services.settings.tools))
+        rules = UrlRules(services.settings.approval)
+        self._attachments = Attachments(services.pool, web_limits(services.settings.tools), rules.refusal)
 
     async def models(self, request: Request, caller: ApiCaller) -> Response:
         """List the models. There is one, `whet`."""

@@ -7,6 +7,7 @@ Independent of routes and sessions.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
@@ -163,7 +164,20 @@ async def read_json(request: Request, shape: type[T]) -> T:
     coding = request.headers.get("content-encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise ApiError(415, f"the body must not be compressed, and is {coding[:60]}")
-    return decode(await read_body(request), shape)
+    body = await read_body(request)
+    value = decode(body, shape)
+    if request.url.path.startswith("/api/"):  # Whet's own calls, which may decide something
+        try:
+            json.loads(body, object_pairs_hook=_check_members)
+        except (ValueError, RecursionError) as error:
+            raise ApiError(400, str(error), code="invalid_json") from error
+    return value
+
+
+def _check_members(pairs: list[tuple[str, object]]) -> None:
+    """Raise ValueError if a key comes twice: two programs may read two different answers in it."""
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError("a key stands twice in one object")
 
 
 def decode(body: bytes, shape: type[T]) -> T:

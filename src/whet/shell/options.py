@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from whet.shell.programs import ProgramOptions
 from whet.shell.words import Word
@@ -35,8 +35,9 @@ def has_any(words: Sequence[Word], options: ProgramOptions) -> bool:
     return has_option(words, options.short, *options.long)
 
 
-def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
-    """Return the words that are neither options nor values of the short options in `valued`."""
+def operands(words: Sequence[Word], valued: str = "", long: Collection[str] = ()) -> list[Word]:
+    """Return the words that are neither options nor values of options: the short ones in `valued`, and those
+    in `long`."""
     arguments: list[Word] = []
     at, is_open = 0, True
     while at < len(words):
@@ -44,7 +45,7 @@ def operands(words: Sequence[Word], valued: str = "") -> list[Word]:
         if is_open and text == "--":
             is_open = False
         elif is_open and len(text) > 1 and text[0] == "-":
-            if len(text) == 2 and text[1] in valued:
+            if (len(text) == 2 and text[1] in valued) or text in long:
                 at += 1
         else:
             arguments.append(words[at])

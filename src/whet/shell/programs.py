@@ -137,6 +137,7 @@ class ProgramFacts(_Strict, frozen=True):
     spared: str | None = msgspec.field(default=None, name="except")
     why: str = ""
     values: str = ""
+    valued: ProgramWords = ProgramWords()
     output: str = ""
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
-from whet.terminal.wording import printable
+from whet.terminal.wording import exact, printable
 from whet.typed_answer import AnswerOption, may_count, read_line
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ class LinePerson:
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask a question. A number picks a choice; returns None at the end of input."""
         async with self._turn:
-            _say(f"\n{printable(question)}\n")
+            _say(f"\n{exact(question)}\n")
             for number, choice in enumerate(choices, 1):
-                _say(f"  {number}. {printable(choice)}\n")
+                _say(f"  {number}. {exact(choice)}\n")
             line = await _ask_for_lines(answer_prompt(choices, has_keys=False), self._now_s)
             return resolve_choice(line.strip(), choices) if line else None
 

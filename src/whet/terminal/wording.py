@@ -34,6 +34,7 @@ _CONTROLS = late_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ERROR_WORDS = late_pattern(
     r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE
 )
+_SHORT_CHARS = 100  # no run of blanks in it is counted
 _STATUS = late_pattern(r"\[exit -?\d+[^\]]*\]")
 _EXCEPTION = late_pattern(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
 _ABOUT_COLUMNS = 120
@@ -59,6 +60,8 @@ def printable_styled(text: str) -> str:
 def exact(text: str) -> str:
     """Return `text` with look-alikes marked and with control and invisible characters escaped, as every other
     interface shows it. Tabs and newlines stay."""
+    if text.isascii() and text.isprintable() and len(text) < _SHORT_CHARS:
+        return text
     from whet.visible import escape_characters  # noqa: PLC0415 - 10 ms of tables, for what is rarely shown
 
     return escape_characters(text, keeps="\n\t")

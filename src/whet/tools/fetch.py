@@ -19,9 +19,9 @@ import httpx2
 
 from whet.config.secrets import find_proxy
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
-from whet.internet import is_public
+from whet.internet import canonical_host, is_public
 from whet.tools.addresses import private_address_error
-from whet.tools.page_source import FetchedPage, WebLimits
+from whet.tools.page_source import FetchedPage, RefuseRedirect, WebLimits
 
 MAX_BODY_BYTES = 5_000_000
 MAX_REDIRECTS = 5
@@ -56,8 +56,9 @@ class Fetcher:
         self._trust = trust
         self._is_open = is_open or (_any_address if limits.allow_private else is_public)
 
-    async def fetch(self, url: str) -> FetchedPage:
-        """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
+    async def fetch(self, url: str, refuse: RefuseRedirect | None = None) -> FetchedPage:
+        """Get `url`, following redirects that `refuse` allows. Raises BadInput, ToolDenied (address),
+        ToolTimeout, ToolError."""
         target = _parse_url(url)
         host = target.host
         silence_s = min(10.0, self._limits.timeout_s * 0.8)
@@ -70,7 +71,7 @@ class Fetcher:
                 asyncio.timeout(self._limits.timeout_s),
                 httpx2.AsyncClient(transport=guard, headers=headers, timeout=silence_s) as client,
             ):
-                return await _follow(client, target)
+                return await _follow(client, target, refuse)
         except (httpx2.TimeoutException, TimeoutError) as error:
             raise ToolTimeout(f"{host} did not answer in time", hint="try again later") from error
         except httpx2.UnsupportedProtocol as error:
@@ -199,13 +200,16 @@ def _parse_url(url: str) -> httpx2.URL:
     return target
 
 
-async def _follow(client: httpx2.AsyncClient, url: httpx2.URL) -> FetchedPage:
+async def _follow(client: httpx2.AsyncClient, url: httpx2.URL, refuse: RefuseRedirect | None) -> FetchedPage:
     request = client.build_request("GET", url)
     for _ in range(MAX_REDIRECTS + 1):
         async with aclosing(await client.send(request, stream=True, follow_redirects=False)) as response:
             if response.next_request is None:
                 return await _read_body(response)
+        is_same_host = canonical_host(response.next_request.url.host) == canonical_host(request.url.host)
         request = response.next_request
+        if refuse is not None and (why := await refuse(str(request.url), is_same_host)):
+            raise ToolDenied(f"{url.host} redirects to {request.url}, which was not fetched: {why}")
     raise ToolError(f"{url.host} redirected more than {MAX_REDIRECTS} times")
 
 

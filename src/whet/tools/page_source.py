@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -26,9 +27,15 @@ class FetchedPage(msgspec.Struct, frozen=True):
     is_cut: bool
 
 
+RefuseRedirect = Callable[[str, bool], Awaitable[str]]
+"""Returns why the address that a page redirects to may not be fetched, or an empty string. True: it is at the
+same host."""
+
+
 class PageSource(Protocol):
     """Fetches pages."""
 
-    async def fetch(self, url: str) -> FetchedPage:
-        """Get `url`, following redirects. Raises BadInput, ToolDenied (address), ToolTimeout, ToolError."""
+    async def fetch(self, url: str, refuse: RefuseRedirect | None = None) -> FetchedPage:
+        """Get `url`, following redirects that `refuse` allows. Raises BadInput, ToolDenied (address),
+        ToolTimeout, ToolError."""
         ...

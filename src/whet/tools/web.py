@@ -17,7 +17,7 @@ from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.encoding import may_be_document
 from whet.tools.page_charset import decode_page
-from whet.tools.page_source import FetchedPage, PageSource, WebLimits
+from whet.tools.page_source import FetchedPage, PageSource, RefuseRedirect, WebLimits
 from whet.tools.page_text import PageText, read_html, strip_invisible
 
 MAX_HTML_CHARS = 1_500_000
@@ -51,11 +51,14 @@ class WebReader:
         self._pool = pool
         self._kept: OrderedDict[str, Document] = OrderedDict()
 
-    async def read(self, url: str, max_chars: int, start: int) -> ToolOutput:
-        """Return a part of a page, from character `start` on. Raises ToolError."""
+    async def read(self, url: str, max_chars: int, start: int, refuse: RefuseRedirect) -> ToolOutput:
+        """Return a part of a page, from character `start` on. `refuse` decides on redirects. Raises
+        ToolError."""
         document = self._kept.get(url) if start > 0 else None
+        if document is not None and document.url != url and await refuse(document.url, False):
+            document = None  # another session was allowed to follow the redirect
         if document is None:
-            document = await self._parse(await self._source.fetch(url))
+            document = await self._parse(await self._source.fetch(url, refuse))
         output = _part(document, max(0, start), min(max(max_chars, 200), MAX_CHARS))
         if len(document.page.text) > max_chars:
             self._kept[url] = document

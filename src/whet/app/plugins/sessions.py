@@ -12,10 +12,12 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from whet.agent.run_call import refuse_further
 from whet.agent.session import Session, TurnObserver
 from whet.app.plugins import parts
 from whet.app.plugins.answer_check import PreVerify
@@ -155,6 +157,8 @@ async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> s
         if decision.verdict != "allow":
             return tool_error(decision.reason or "denied")
         question.refuse_changed_tool()
+        refusal = partial(refuse_further, session.gate, question)
+        context = msgspec.structs.replace(context, refusal=refusal)
         output = await tool.run(context, dict(decision.arguments or arguments))
     except ToolError as error:
         return tool_error(error.message)

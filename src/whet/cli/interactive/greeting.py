@@ -20,7 +20,7 @@ from whet.store.transcript import is_cut_off
 from whet.terminal.live import person_text
 from whet.terminal.past_turns import PastTurns
 from whet.terminal.pasted_text import fold_pastes
-from whet.terminal.wording import clip, columns, printable
+from whet.terminal.wording import clip, columns, exact, printable
 
 if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
@@ -89,5 +89,5 @@ def _fit(width: int, *variants: str) -> str:
 
 def _path_variants(path: Path, width: int) -> tuple[str, str]:
     """Return a path in full, with ~ for the home folder, and its end."""
-    text = printable(shorten(str(path)))
+    text = exact(shorten(str(path)))
     return text, "…" + text[-(width - 1) :]

@@ -19,7 +19,7 @@ from whet.cli.interactive import jobs
 from whet.contract.events import Event, ReviewFinished, ReviewQueued, StepFinished
 from whet.sandbox.policy import shorten
 from whet.terminal.plan import count_done
-from whet.terminal.wording import clip, columns, count, printable
+from whet.terminal.wording import clip, columns, count, exact, printable
 
 _BAR = 5
 _PRIORITY = ("mode", "jobs", "context", "model", "plan", "learning", "cost", "branch", "sandbox", "folder")
@@ -112,7 +112,7 @@ class StatusBoard:
         self._is_learned = False
         self._branch = read_branch(services.workspace)
         self._sandbox = "no sandbox" if services.settings.sandbox.mode == "off" else ""
-        self._folder = shorten(str(services.workspace))
+        self._folder = exact(shorten(str(services.workspace)))
 
     def record_event(self, event: Event) -> None:
         """Record the tokens that a step used, and the reviews that were queued and have ended."""

@@ -49,7 +49,11 @@ class WebTools(Toolset, frozen=True):
 
         if not self.readers:  # it keeps the last pages, so there is one for all calls
             self.readers.append(WebReader(self.pool, self.limits, self.fetcher))
-        return await self.readers[0].read(url, max_chars, start)
+
+        async def refuse(address: str, is_same_host: bool) -> str:
+            return await ctx.refusal({"url": address, "max_chars": max_chars, "start": start}, is_same_host)
+
+        return await self.readers[0].read(url, max_chars, start, refuse)
 
 
 class SearchTools(Toolset, frozen=True):
