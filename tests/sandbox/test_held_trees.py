@@ -11,6 +11,7 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.jails import made_jail, run
+from whet.sandbox.hardlinks import links_of
 from whet.sandbox.jail import Jail
 
 _FILES = 240
@@ -36,6 +37,10 @@ def cached_texts(jail: Jail) -> set[tuple[str, int]]:
     """Return the content and mode of every file in the cache."""
     cache = jail.policy.workspace.parent / "cache"
     return {(path.read_text(), path.stat().st_mode & 0o777) for path in cache.iterdir()}
+
+
+def paths_of(jail: Jail) -> set[str]:
+    return {str(path) for path in (jail.policy.workspace / _PACKAGES).rglob("*")}
 
 
 def linked_files(jail: Jail) -> int:
@@ -193,3 +198,19 @@ def test_where_only_landlock_holds_files_are_copied_first(tmp_path: Path) -> Non
         assert run(plain, "echo x >> lib/1.py") == (0, "")
         assert linked_files(plain) == 0
         assert cached_texts(plain) == {("safe\n", 0o644)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", WAYS)
+def test_folders_are_recorded_before_a_command_changes_them(jail: Jail, text: str) -> None:
+    records: list[tuple[frozenset[str], set[str]]] = []
+    before = paths_of(jail)
+    links = links_of(jail.policy)
+    held = links.hold_trees(lambda held: records.append((held, paths_of(jail))))
+    assert held == {_PACKAGES}
+    run(jail, "echo elsewhere > own; mkdir -p env/lib; cat env/lib/site/p1/1.py")
+    assert {held for held, _ in records} == {frozenset({_PACKAGES})}
+    run(jail, text)
+    first = next(paths for held, paths in records if not held)
+    assert before <= first and linked_files(jail) < _FILES
+    links.hold_trees(lambda _: None)

@@ -259,7 +259,12 @@ def _create_recordings(
 
         return guards_links(confinement.get(), workspace)
 
-    return Recordings(launch.home, launch.settings.rewind, clock, pool, guards)
+    def hold(workspace: Path, record: Callable[[frozenset[str]], None]) -> frozenset[str]:
+        from whet.app.confining import hold_folders  # noqa: PLC0415 - as above
+
+        return hold_folders(confinement.get(), workspace, record)
+
+    return Recordings(launch.home, launch.settings.rewind, clock, pool, guards, hold)
 
 
 def _create_contexts(

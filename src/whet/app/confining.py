@@ -6,7 +6,7 @@ How a sandbox is enforced and who is asked for more openings is decided elsewher
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,18 @@ def guards_links(confinement: Confinement, workspace: Path) -> bool:
 
     links_of(confinement.policy(workspace)).expect_changes()
     return True
+
+
+def hold_folders(
+    confinement: Confinement, workspace: Path, record: Callable[[frozenset[str]], None]
+) -> frozenset[str]:
+    """Return the folders of linked packages in a workspace. Before a command writes in one, `record` is
+    called with those in which none can write still."""
+    if not confinement.is_local or not confinement.status().holds:
+        return frozenset()
+    from whet.sandbox.hardlinks import links_of  # noqa: PLC0415 - as above
+
+    return links_of(confinement.policy(workspace)).hold_trees(record)
 
 
 def named_by(server: McpServerSettings) -> list[Opening]:

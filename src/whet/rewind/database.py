@@ -197,7 +197,7 @@ def read_fact(connection: apsw.Connection, name: str) -> str:
     return str(row[0]) if row else ""
 
 
-def set_fact(connection: apsw.Connection, name: str, value: str | int) -> None:
+def set_fact(connection: apsw.Connection, name: str, value: str | int | bytes) -> None:
     """Store a fact about the file."""
     connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
@@ -221,13 +221,42 @@ def advance(
     """Begin a version with these changed and deleted paths, and return its number. The entries that end keep
     no stamp: only current ones are compared, and a page then holds a quarter more of them."""
     number = read_version(connection) + 1
-    changes = {os.fsencode(path): known for path, known in changed}
-    ended = [*((path, number, 0) for path in changes), *((os.fsencode(path), number, 1) for path in gone)]
+    changes = [(os.fsencode(path), known) for path, known in changed]
+    ended = [*((path, number, 0) for path, _ in changes), *((os.fsencode(path), number, 1) for path in gone)]
     connection.executemany(
         "UPDATE entries SET until = ?2, is_gone = ?3, mtime_ns = 0, ctime_ns = 0, inode = 0"
         f" WHERE {_CURRENT}",
         ended if number > 1 else (),
     )
+    _insert_entries(connection, number, changes)
+    return number
+
+
+def add_deferred(
+    connection: apsw.Connection, states: Iterable[tuple[str, KnownState]], deferred: Iterable[str]
+) -> int:
+    """Add paths as they were before the first version, and store which folders are still recorded later.
+    Returns the new version number, which makes every process load them."""
+    _insert_entries(connection, 0, [(os.fsencode(path), known) for path, known in states])
+    defer_folders(connection, deferred)
+    set_fact(connection, "version", number := read_version(connection) + 1)
+    return number
+
+
+def defer_folders(connection: apsw.Connection, folders: Iterable[str]) -> None:
+    """Store which folders are recorded only before something may change them."""
+    set_fact(connection, "deferred", b"\0".join(map(os.fsencode, sorted(folders))))
+
+
+def read_deferred(connection: apsw.Connection) -> frozenset[str]:
+    """Return the folders that are recorded only before something may change them."""
+    row = connection.execute("SELECT value FROM facts WHERE name = 'deferred'").fetchone()
+    return frozenset(map(os.fsdecode, row[0].split(b"\0"))) if row and row[0] else frozenset()
+
+
+def _insert_entries(
+    connection: apsw.Connection, number: int, changes: Iterable[tuple[bytes, KnownState]]
+) -> None:
     connection.executemany(
         "INSERT INTO entries (path, since, until, kind, mode, size, content, mtime_ns, ctime_ns, inode)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -236,10 +265,9 @@ def advance(
                 *(path, number, OPEN, known.state.kind, known.state.mode, known.state.size),
                 *(known.state.content, *_stamp_columns(known.stamp)),
             )
-            for path, known in sorted(changes.items(), key=itemgetter(0))
+            for path, known in sorted(changes, key=itemgetter(0))
         ],
     )
-    return number
 
 
 def restamp(connection: apsw.Connection, stamps: Iterable[tuple[str, Stamp | None]]) -> None:

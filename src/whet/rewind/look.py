@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
-from whet.contract.errors import WhetError
-from whet.rewind.folders import open_folder, open_for_listing, unlock
+from whet.contract.errors import NotFound, WhetError
+from whet.rewind.folders import lock, open_folder, open_for_listing, open_root, unlock
 from whet.rewind.states import KnownState, PathState, Tree, join_path, make_left_out, read_mode, split_path
 from whet.rewind.watching import FolderChanges, FolderWatch
 
@@ -40,14 +41,15 @@ class Look(msgspec.Struct):
 
 
 class Looker:
-    """Looks at one workspace. `skipped` are folders to leave out, by path: Whet's home. The first look leaves
-    files with other names unwatched: they are watched when they are read."""
+    """Looks at one workspace. `skipped` are folders to leave out, by path: Whet's home, and those that are
+    recorded later. The first look leaves files with other names unwatched: they are watched when they are
+    read."""
 
     def __init__(
         self, root_fd: int, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
     ) -> None:
         self.is_first: bool = not tree
-        self._root_fd = root_fd
+        self.root_fd = root_fd
         self._watch = watch
         self._is_short = False
         self._made: set[str] = set()
@@ -66,6 +68,17 @@ class Looker:
         self._list_pending()
         return self._found
 
+    def look_below(self, folders: Iterable[str]) -> Look:
+        """Return what these folders hold, of which no state is known yet, and the folders themselves."""
+        self.is_first = True
+        for folder in folders:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                status = os.stat(folder, dir_fd=self.root_fd, follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    self._handle_folder(folder, status, None, is_new=True)
+        self._list_pending()
+        return self._found
+
     def _list_pending(self) -> None:
         while self._pending:
             folder = self._pending.pop()
@@ -79,7 +92,7 @@ class Looker:
     def _unlock_and_list(self, folder: str) -> None:
         """List a folder whose mode denies its owner access. It stays open until the look's contents are
         read."""
-        mode = unlock(self._root_fd, folder, stat.S_IRWXU)
+        mode = unlock(self.root_fd, folder, stat.S_IRWXU)
         if mode is None:
             return self._keep_known(folder)
         self.unlocked[folder] = mode
@@ -110,7 +123,7 @@ class Looker:
     def _list(self, folder: str, *, is_new: bool = False) -> None:
         known_states, result = self._tree.get(folder, {}), self._found
         opens = open_folder if self._is_short else open_for_listing
-        handle = opens(self._root_fd, folder)
+        handle = opens(self.root_fd, folder)
         names: list[str] = []
         try:
             if is_new:
@@ -207,6 +220,24 @@ class Looker:
         if state is not None and (old is None or old.state.kind != "folder"):
             reason = b"unreadable|" + oct(state.mode).encode()
             self._found.settled[folder] = PathState("left_out", state.mode, 0, reason)
+
+
+@contextmanager
+def open_looker(
+    root: str, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
+) -> Generator[Looker]:
+    """Open a workspace for a look, and what the look unlocks until then. Raises NotFound."""
+    try:
+        root_fd = open_root(root)
+    except OSError as error:
+        raise NotFound(f"the workspace {root} can't be opened: {error.strerror}") from error
+    looker = Looker(root_fd, tree, skipped, most_paths, watch)
+    try:
+        yield looker
+    finally:
+        for path, mode in reversed(looker.unlocked.items()):
+            lock(root_fd, path, mode)
+        os.close(root_fd)
 
 
 def find_known_below(tree: Tree, folder: str) -> Iterator[str]:

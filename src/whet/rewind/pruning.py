@@ -77,6 +77,7 @@ def _drop(connection: apsw.Connection, where: str, value: int | str) -> int:
 def _clear_without_records(connection: apsw.Connection) -> None:
     if connection.execute("SELECT 1 FROM records LIMIT 1").fetchone() is None:
         database.set_fact(connection, "version", database.read_version(connection) + 1)
+        database.defer_folders(connection, ())
         for table in ("entries", "parts", "blobs"):
             connection.execute(f"DELETE FROM {table}")
 

@@ -10,21 +10,21 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import apsw
 import msgspec
 
 from whet.clock import Clock
-from whet.contract.errors import NotFound, StoreBusy
+from whet.contract.errors import StoreBusy
 from whet.rewind import database
 from whet.rewind.contents import Contents
 from whet.rewind.database import Record, RecordFile
-from whet.rewind.folders import lock, open_root
 from whet.rewind.linked import LinkedFiles
-from whet.rewind.look import Look, Looker, LookIsShort
+from whet.rewind.look import Look, Looker, LookIsShort, open_looker
 from whet.rewind.pruning import prune, prune_old
 from whet.rewind.record_path import record_path
 from whet.rewind.states import (
@@ -45,6 +45,9 @@ _NAMED = 3
 _WHOLE_AFTER_S = 600.0
 _ROOM = 0.9
 _FILL_BYTES = 4_000_000
+
+
+_Store = Callable[[dict[str, KnownState], Sequence[str], Work[None]], int]
 
 
 class Unrecorded(msgspec.Struct, frozen=True):
@@ -76,6 +79,10 @@ class Workspace:
         self.limits = limits
         self.clock = clock
         self._guards_links = guards_links
+        self.deferred = frozenset[str]()
+        """Folders that are recorded only before something may change them."""
+        self.failure: Exception | None = None
+        """Why they could not be recorded. The next look raises it."""
         self._path = record_path(home, self.root)
         self._folder = self._path.parent
         self._skipped = _inside(self.root, os.path.realpath(home))
@@ -144,6 +151,26 @@ class Workspace:
         self._ended_step = (*self._open_steps.pop(record, ("", 0)), after)
         return before
 
+    @property
+    def may_defer(self) -> bool:
+        """Whether folders are unrecorded, or nothing was recorded yet. Read it while `exclusive`."""
+        self._refresh()
+        return self._version == 0 or bool(self.deferred)
+
+    def defer(self, folders: frozenset[str]) -> None:
+        """Leave only these folders unrecorded, while `exclusive`. A new record leaves them out; an older one
+        records the others as they have been since its first version. Raises as `look`."""
+        self._refresh()
+        if self._version == 0:
+            self.deferred = folders
+        elif below := self.deferred - folders:
+            began_ns, left = time.time_ns(), self.deferred & folders
+            store = partial(_store_deferred, self.file, self._tree, left)
+            with self._open_looker(left) as looker:
+                look = looker.look_below(below)
+                self._version = self._read_and_store(looker, look, began_ns, store, is_new=True)
+            self.deferred = left
+
     def look(self, *, short: bool = False) -> int:
         """Update the record while `exclusive`, and return the current version. A power cut may undo it until
         the next record begins that is synced: before anything but the turn's steps changes the workspace.
@@ -152,6 +179,9 @@ class Workspace:
         WorkspaceTooLarge, NotFound if there is no workspace, StoreError.
         """
         try:
+            if self.failure is not None:
+                failure, self.failure = self.failure, None
+                raise failure
             return self._look_and_store(short=short)
         except BaseException:
             self._watch.close()  # its reports were not stored
@@ -189,36 +219,37 @@ class Workspace:
     def _look_and_store(self, *, short: bool) -> int:
         is_known = self._refresh()
         began_ns = time.time_ns()
-        try:
-            root_fd = open_root(self.root)
-        except OSError as error:
-            raise NotFound(f"the workspace {self.root} can't be opened: {error.strerror}") from error
-        looker = Looker(root_fd, self._tree, self._skipped, self.limits.paths, self._watch)
-        try:
+        with self._open_looker(self.deferred) as looker:
             look = self._look(looker, short=short and is_known)
             if not (look.to_read or look.settled or look.gone):
                 return self._version
-            budget_bytes = self._budget()
-            is_filled = self._version == 0 and sum(item[1].st_size for item in look.to_read) > _FILL_BYTES
-            linked = self._links(look) if is_filled else None
-            watch = self._watch if looker.is_first else None
-            with (
-                self.file.without_log() if is_filled else nullcontext(),
-                closing(Contents(self.file, root_fd, began_ns, budget_bytes, linked, watch)) as contents,
-            ):
-                states = self._read(contents, look, budget_bytes)
-                self._linked |= contents.unwatched
-                return self._store(states, look.gone, contents.take())
-        finally:
-            for path, mode in reversed(looker.unlocked.items()):
-                lock(root_fd, path, mode)
-            os.close(root_fd)
+            is_new = self._version == 0
+            with self.file.without_log() if is_new and _is_large(look) else nullcontext():
+                return self._read_and_store(looker, look, began_ns, self._store, is_new=is_new)
+
+    def _open_looker(self, deferred: frozenset[str]) -> AbstractContextManager[Looker]:
+        return open_looker(self.root, self._tree, self._skipped | deferred, self.limits.paths, self._watch)
+
+    def _read_and_store(
+        self, looker: Looker, look: Look, began_ns: int, store: _Store, *, is_new: bool
+    ) -> int:
+        """Read what a look lists, and store it. Files that `is_new` lists are linked if there are many."""
+        budget_bytes = self._budget()
+        linked = None
+        if is_new and _is_large(look) and _has_links(look) and self._guards_links():
+            linked = LinkedFiles(self._folder, (status for _, status in look.to_read))
+        watch = self._watch if looker.is_first else None
+        with closing(Contents(self.file, looker.root_fd, began_ns, budget_bytes, linked, watch)) as contents:
+            states = self._read(contents, look, budget_bytes)
+            self._linked |= contents.unwatched
+            return store(states, look.gone, contents.take())
 
     def _refresh(self) -> bool:
         """Load changes recorded by another process. Returns True if there were none."""
         if self._version == self.file.read_now(database.read_version):
             return True
         self._version, self._tree = self.file.read_now(database.load_tree)
+        self.deferred = self.file.read_now(database.read_deferred)
         return False
 
     def _look(self, looker: Looker, *, short: bool) -> Look:
@@ -234,13 +265,6 @@ class Workspace:
         result = looker.look()
         self._looked_s, self._linked = now_s, result.linked
         return result
-
-    def _links(self, look: Look) -> LinkedFiles | None:
-        """Return what links files into a new record; None if no file has another name, or if commands can
-        write through it."""
-        if not any(status.st_nlink > 1 for _, status in look.to_read) or not self._guards_links():
-            return None
-        return LinkedFiles(self._folder, (status for _, status in look.to_read))
 
     def _budget(self) -> int:
         """Return how many bytes may be added. Old records are pruned first, and more of them if space is
@@ -284,25 +308,17 @@ class Workspace:
 
         def work(db: apsw.Connection) -> int:
             store_contents(db)
+            if self._version == 0 and self.deferred:
+                database.defer_folders(db, self.deferred)
             if same:
                 database.restamp(db, [(path, new.stamp) for path, new in same])
             return database.advance(db, changed, gone) if changed or gone else self._version
 
-        for path, new in same:
-            folder, name = split_path(path)
-            self._tree[folder][name] = (
-                new  # also if nothing is stored: the next comparison needs the current stamp
-            )
+        _keep_states(self._tree, same)  # also if nothing is stored: the next look compares current stamps
         if not changed and not gone and not any(new.stamp for _, new in same):
             return self._version  # only files that are too new to be certain
         number = self.file.write_unsynced(work)
-        for path in gone:
-            folder, name = split_path(path)
-            self._tree.get(folder, {}).pop(name, None)
-            self._tree.pop(path, None)
-        for path, new in (*changed, *same):
-            folder, name = split_path(path)
-            self._tree.setdefault(folder, {})[name] = new
+        _keep_states(self._tree, changed, gone)
         self._version = number
         return number
 
@@ -331,6 +347,44 @@ def describe_left_out(unrecorded: Sequence[Unrecorded]) -> str:
     names = ", ".join(f"{one.path} ({one.why})" for one in largest[:_NAMED])
     more = f" and {len(unrecorded) - _NAMED} more" if len(unrecorded) > _NAMED else ""
     return f"left out of what a rewind brings back: {names}{more}"
+
+
+def _store_deferred(
+    file: RecordFile,
+    tree: Tree,
+    deferred: frozenset[str],
+    states: dict[str, KnownState],
+    _gone: Sequence[str],
+    store_contents: Work[None],
+) -> int:
+    """Store paths as they have been since the first version. Durable on return: a command changes them
+    next."""
+
+    def work(db: apsw.Connection) -> int:
+        store_contents(db)
+        return database.add_deferred(db, states.items(), deferred)
+
+    number = file.write_now(work)
+    _keep_states(tree, states.items())
+    return number
+
+
+def _keep_states(tree: Tree, states: Iterable[tuple[str, KnownState]], gone: Iterable[str] = ()) -> None:
+    for path in gone:
+        folder, name = split_path(path)
+        tree.get(folder, {}).pop(name, None)
+        tree.pop(path, None)
+    for path, new in states:
+        folder, name = split_path(path)
+        tree.setdefault(folder, {})[name] = new
+
+
+def _has_links(look: Look) -> bool:
+    return any(status.st_nlink > 1 for _, status in look.to_read)
+
+
+def _is_large(look: Look) -> bool:
+    return sum(status.st_size for _, status in look.to_read) > _FILL_BYTES
 
 
 def _inside(root: str, home: str) -> frozenset[str]:

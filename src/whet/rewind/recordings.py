@@ -33,6 +33,7 @@ from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.transcript import TurnRecord
 
 if TYPE_CHECKING:
+    from whet.rewind.deferred import HoldFolders, RecordFolders
     from whet.rewind.recorder import Workspace
 
 _CHANGING = {"write", "execute"}
@@ -60,7 +61,8 @@ def may_change_files(tool: Tool) -> bool:
 
 
 class Recordings:
-    """The records of the workspaces that one process works in. `guards_links`: see `Workspace`."""
+    """The records of the workspaces that one process works in. `guards_links`: see `Workspace`;
+    `hold_folders`: see `deferred.HoldFolders`."""
 
     def __init__(
         self,
@@ -69,12 +71,14 @@ class Recordings:
         clock: Clock,
         pool: ToolPool,
         guards_links: Callable[[Path], bool] = lambda _: False,
+        hold_folders: Callable[[Path, RecordFolders], frozenset[str]] = lambda _, __: frozenset(),
     ) -> None:
         self.home = home
         self.settings = settings
         self.pool = pool
         self._clock = clock
         self._guards_links = guards_links
+        self._hold_folders = hold_folders
         self._open: dict[Path, Workspace] = {}
         self._too_large: set[Path] = set()
         self._looked_ahead: dict[Path, asyncio.Task[None]] = {}
@@ -119,24 +123,33 @@ class Recordings:
         except WorkspaceTooLarge:
             return {}
 
-    def look_ahead(self, folder: Path) -> None:
+    def holder(self, folder: Path, tools: Sequence[Tool]) -> HoldFolders | None:
+        """Return what says which folders no call of `tools` changes before they are recorded; None if another
+        one than commands may change files."""
+        if all("command" in tool.tags for tool in tools if may_change_files(tool)):
+            return partial(self._hold_folders, folder)
+        return None
+
+    def look_ahead(self, folder: Path, tools: Sequence[Tool]) -> None:
         """Begin to record a workspace, once, so that the first step that changes files waits for the rest
         only."""
         if folder not in self._looked_ahead:
-            self._looked_ahead[folder] = asyncio.create_task(self._look_ahead(folder))
+            self._looked_ahead[folder] = asyncio.create_task(self._look_ahead(folder, tools))
 
     def may_be_recorded(self, folder: Path) -> bool:
         """Return whether a workspace has a record that is not just being begun."""
         looking = self._looked_ahead.get(folder)
         return record_path(self.home.root, folder).exists() and (looking is None or looking.done())
 
-    async def _look_ahead(self, folder: Path) -> None:
-        workspace = self.workspace_of(folder)
+    async def _look_ahead(self, folder: Path, tools: Sequence[Tool]) -> None:
+        workspace, hold = self.workspace_of(folder), self.holder(folder, tools)
+        from whet.rewind.deferred import hold_folders  # noqa: PLC0415 - as above
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
         from whet.rewind.recorder import LookStopped  # noqa: PLC0415
 
         def look() -> None:
             with workspace.exclusive():
+                hold_folders(workspace, hold)
                 workspace.look()
 
         try:
@@ -217,7 +230,8 @@ class RecordingObserver(TurnObserver):
         self._cancel_expected()
         if not self._given_up and any(map(may_change_files, tools)):
             loop = asyncio.get_running_loop()
-            self._expected = loop.call_later(_ASKED_S, self._recordings.look_ahead, session.workspace)
+            look_ahead = self._recordings.look_ahead
+            self._expected = loop.call_later(_ASKED_S, look_ahead, session.workspace, tools)
 
     def _cancel_expected(self) -> None:
         if self._expected is not None:
@@ -237,6 +251,7 @@ class RecordingObserver(TurnObserver):
         if not self._may_record(session, step):
             return None
         workspace = self._recordings.workspace_of(session.workspace)
+        hold = self._recordings.holder(session.workspace, step.tools)
         from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.recorder import describe_left_out  # noqa: PLC0415
         from whet.rewind.steps import begin_step  # noqa: PLC0415
@@ -244,7 +259,7 @@ class RecordingObserver(TurnObserver):
         def begin() -> tuple[int, str, bool] | None:
             if step.only_reads and not workspace.is_recorded:
                 return None
-            number, finished = begin_step(workspace, session.id, step.turn, step.step)
+            number, finished = begin_step(workspace, session.id, step.turn, step.step, hold)
             return number, describe_left_out(workspace.left_out()), finished is not None
 
         late = asyncio.get_running_loop().call_later(_SILENT_S, self._notify_once, emit, _RECORDING)

@@ -12,6 +12,7 @@ import apsw
 
 from whet.rewind import database
 from whet.rewind.database import Record
+from whet.rewind.deferred import HoldFolders, hold_folders
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import is_work_file, printable_path
 
@@ -22,13 +23,17 @@ _MAX_COUNTED = 100
 _MAX_NAMED = 1_000
 
 
-def begin_step(workspace: Workspace, session: str, turn: int, step: int) -> tuple[int, RewindResult | None]:
-    """Record the workspace before a step.
+def begin_step(
+    workspace: Workspace, session: str, turn: int, step: int, hold: HoldFolders | None = None
+) -> tuple[int, RewindResult | None]:
+    """Record the workspace before a step. `hold` returns the folders that nothing in it
+    writes before the record has them.
 
     Returns the record's number, and the result of an interrupted rewind that was finished first, or None.
     """
     with workspace.exclusive():
         finished = _finish_rewind(workspace)
+        hold_folders(workspace, hold)
         before = workspace.look(short=True)
         new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
         return workspace.begin_record(new), finished

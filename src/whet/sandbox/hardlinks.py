@@ -71,6 +71,7 @@ class WorkspaceLinks:
         `held` folders stay as they are: no command can write there.
 
         Raises ToolError if a file can't be copied."""
+        self._expect_writes(held)
         with self._lock:
             is_due = self._look_again() or self._is_pending or not self._held <= held
             self._held, self._is_pending = held, False
@@ -88,12 +89,31 @@ class WorkspaceLinks:
 
     def release(self, tree: str) -> None:
         """Replace the linked files of a folder, in which a command is about to write. Raises ToolError."""
+        self.expect_write(tree)
         with self._lock:
             self._trees = tuple(path for path in self._trees or () if path != tree)
             self._next_at = float("-inf")  # another program may have linked more
             self._look_again()
             self._held -= {tree}
             self._replace_shared(self._held)
+
+    def hold_trees(self, record: Callable[[frozenset[str]], None]) -> frozenset[str]:
+        """Return the folders of `find_trees` below the workspace. Before a command writes in one or removes
+        a name in it, `record` is called with those in which none can write still."""
+        _recorders[self._roots[0]] = record
+        return self._below(self.find_trees())
+
+    def expect_write(self, tree: str) -> None:
+        """Have a folder of `find_trees` recorded: a command changes something in it next."""
+        self._expect_writes(frozenset(self._trees or ()) - {tree})
+
+    def _expect_writes(self, held: frozenset[str]) -> None:
+        record = _recorders.get(self._roots[0])
+        if record is not None:
+            record(self._below(held))
+
+    def _below(self, trees: Iterable[str]) -> frozenset[str]:
+        return frozenset(tree.removeprefix(f"{self._roots[0]}/") for tree in trees)
 
     def _look_again(self) -> bool:
         """Look at what may have changed, if it is time to; return whether anything has."""
@@ -250,6 +270,8 @@ def links_of(policy: SandboxPolicy) -> WorkspaceLinks:
         return _known[key]
 
 
+_recorders: dict[str, Callable[[frozenset[str]], None]] = {}
+"""By workspace: what records folders before a command may write in them."""
 _known: dict[tuple[tuple[str, ...], frozenset[str]], WorkspaceLinks] = {}
 _lock = threading.Lock()
 

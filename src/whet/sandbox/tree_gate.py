@@ -133,6 +133,7 @@ class TreeGate:
         """Remove a name for a command, which changes no file; return an error number or 0."""
         tree = next(tree for tree in self._trees if f"{path}/".startswith(f"{tree}/"))
         above = os.path.dirname(path)
+        self._links.expect_write(tree)
         try:
             with parent_of(path, os.path.dirname(tree)) as (folder, name):
                 state, seen = os.fstat(folder), os.stat(f"/proc/{pid}/root{above}")
