@@ -251,6 +251,7 @@ def _result(
         kind,
         process.exit_code,
         folder=folder,
+        pipeline=process.end_folder.pipeline if process.end_folder is not None else (),
         received=received,
         runs_on=leftover_id,
         cpu_s=process.cpu_s if passed_s is None else None,  # a killed command's children are not counted

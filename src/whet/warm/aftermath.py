@@ -17,9 +17,10 @@ from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
 from whet.store.calls import StoredCall, UserWords
+from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
 from whet.warm.outcome import Outcome, is_showing, judge_alone, programs_of
-from whet.warm.retry import find_vain_try
+from whet.warm.retry import find_vain_try, is_again
 from whet.warm.takeback import drops_path_of, replaces_text, restores_content, undoes
 
 _MAX_CALLS_BETWEEN = 2
@@ -151,14 +152,16 @@ class OutcomeJudge:
         name, step, tags = new.call.name, new.call.step, tags_of(new.call.name)
         compared = 0
         between = ""
+        acted = False
         for old in reversed(self._turn) if "aside" not in tags else ():
             if old.call.step == step:
                 continue
             compared += 1
             if compared > _MAX_CALLS_BETWEEN:
                 break
-            if old.call.name == name:
+            if old.call.name == name and (acted or old.call.arguments != new.call.arguments):
                 self._relate(old, new, between)
+            acted = acted or _acts(old)
             between = old.call.result or ""
         if new.changes:
             self._find_undone(new)
@@ -167,8 +170,6 @@ class OutcomeJudge:
 
     def _relate(self, old: JudgedCall, new: JudgedCall, between: str) -> None:
         """Compare two calls of a tool; `between` is the result of a call between them."""
-        if old.call.arguments == new.call.arguments:
-            return
         if old.outcome in ("ok", "corrected") and (reason := _find_vain_command(old, new)):
             old.outcome, old.reason = "failed", f"exit 0, but {reason}"
         if old.outcome == "failed":
@@ -181,12 +182,19 @@ class OutcomeJudge:
 
     def _find_undone(self, new: JudgedCall) -> None:
         """Find the calls that this call undoes, in its own turn and the previous one."""
+        near = self._turn[-_MAX_EARLIER:]
+        past = {
+            judged.call.seq: judged for judged in (*reversed(near), *reversed(self._previous[-_MAX_EARLIER:]))
+        }
+        for call in find_returned(new.call, (judged.call for judged in past.values())):
+            if past[call.seq].outcome in ("ok", "corrected", "objected"):
+                past[call.seq].outcome = "undone"
+                past[call.seq].reason = "its files have their former contents again"
         command = str(new.arguments.get("command", ""))
         if command and not may_undo(command):
             return
-        near = self._turn[-_MAX_EARLIER:]
         between: list[dict[str, Any]] = []
-        for old in (*reversed(near), *reversed(self._previous[-_MAX_EARLIER:])):
+        for old in past.values():
             earlier = old.changes and old.outcome in ("ok", "corrected", "objected")
             if earlier and undoes((old.call.name, old.arguments), (new.call.name, new.arguments), between):
                 old.outcome, old.reason = "undone", "a later call took it back"
@@ -216,11 +224,13 @@ class OutcomeJudge:
                 old.outcome, old.reason = "objected", "the person had it replaced"
 
     def _find_redone_call(self, new: JudgedCall) -> None:
-        """Find an objection: after a message with a negation, the turn's first call does earlier work in
-        another way."""
-        if self._turn or not self._complains:
+        """Find an objection: after a message with a negation, or one that names what it should not have been, the
+        turn's first call does earlier work in another way."""
+        if self._turn or not self._request:
             return
         for old in self._previous[-_MAX_EARLIER:]:
+            if not self._complains and not _names_replaced(old, new, self._request):
+                continue
             is_redone = old.call.name == new.call.name and _is_redone(old, new)
             is_redone = is_redone or drops_path_of(old.arguments, new.arguments)
             if old.outcome == "ok" and is_redone:
@@ -320,12 +330,34 @@ def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
     )
 
 
+def _acts(judged: JudgedCall) -> bool:
+    """Return whether a call was a command that does more than show data or wait."""
+    command = str(judged.arguments.get("command", ""))
+    program = next(programs_of(command), "sleep")
+    return judged.outcome == "ok" and program != "sleep" and not is_showing(program, command)
+
+
+def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
+    """Return whether a command is an earlier one with another word in one place, and the message between them names
+    only the word that was replaced."""
+    first, second = (
+        re.findall(r"[\w.-]+", str(judged.arguments.get("command", "")).lower()) for judged in (old, new)
+    )
+    gone, put = set(first) - set(second), set(second) - set(first)
+    if len(first) != len(second) or len(gone) != 1 or len(put) != 1:
+        return False
+    named = set(re.findall(r"[\w.-]*\w", request.lower()))
+    return gone <= named and named.isdisjoint(put)
+
+
 def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
     """Return why a command did nothing although it ended with 0, by the next try of it."""
     done, again = (str(judged.arguments.get("command", "")) for judged in (old, new))
     program = next(programs_of(done), "")
     if not done or not again or is_showing(program, done):
         return ""
+    if is_again(done, again) and left_alone(old.call, new.call, done):
+        return "it changed no file, and the next try changed one that it names"
     return find_vain_try((done, old.call.result or ""), (again, new.call.result or ""))
 
 

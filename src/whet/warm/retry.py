@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from typing import Any
 
+from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.late import late_pattern
 
 _MAX_LINES = 6
 _MIN_SHARED_WORDS = 0.25
 _MIN_LIKENESS = 0.6
+_MAX_MESSAGE_FIELDS = 3
+_EMPTY = ("[]", "{}", "null", "None", "0")
+_MIN_SPELLING = 0.75
 _NO_OUTPUT = ("", "(no output)")
 _INLINE = (["-c"], ["-e"], ["-"])
 _TOKEN = late_pattern(r"[\w./@:=-]+")
@@ -23,10 +28,13 @@ _COUNT = late_pattern(r"(?<![\w.:-])\d+(?![\w:-]|\.\d)")
 _ANSWERS = ("curl", "http", "https", "wget", "xh", "xhs")
 _SAVES = late_pattern(r"(?i)\s(?:-\w*o|--output|>|-X\s*(?!get|post)\w)")
 _ASKS = late_pattern(r"(?i)[\"']\s*select\b|\b(?:wc|count)\b")
+_COMPLAINT = late_pattern(r"(?m)^\D{2,60}?(?::\s|：)\s*\D|(?<!\w)['\"«„“‘`「][^\n]{1,60}['\"»“”’`」]|!")
 _NOTHING = late_pattern(r"(?i)\b(?:no|not|none|nothing|nichts|rien|nada|ничего)\b|[无没無]")
 _PROBLEMS = late_pattern(
     r"(?i)\b(?:0|no) [\w ]{0,20}?(?:errors?|fail\w*|problems?|warnings?|issues?|broken|offen[cs]es)\b"
 )
+
+_object_decoder = shared_decoder(dict[str, Any])
 
 
 def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
@@ -34,13 +42,19 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     (command, text), (again, result) = first, second
     before, after = _TOKEN.findall(command), _TOKEN.findall(again)
     is_part = set(before) < set(after)
-    if not (is_part or _is_again(before, after)):
+    if before == after:
+        is_mended = text.strip().count("\n") <= 1 and _share_words(text, result, {*before}) < _MIN_SHARED_WORDS
+        is_mended = is_mended and _is_complaint(text, set()) and not _is_complaint(result, set())
+        return "it ended with a message, and worked after another command" if is_mended else ""
+    if not (is_part or _runs_again(before, after)):
         return ""
     if text.count("\n") >= _MAX_LINES or result.strip() in _NO_OUTPUT:
         return ""
     if text.strip() in _NO_OUTPUT:
         is_answer = before[0] in _ANSWERS and not _SAVES.search(command)
         return "the answer was empty, and the next try's was not" if is_answer else ""
+    if is_part and (reason := _compare_answers(text, result)):
+        return reason
     is_alike = _share_words(text, result, {*before, *after}) >= _MIN_SHARED_WORDS
     is_countable = before[1:2] not in _INLINE or (is_alike and _WORD.search(text))
     if is_countable and _counts_nothing(command, text) and _counts(again, result)[:1] not in ([], ["0"]):
@@ -54,10 +68,65 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     if any(word.endswith(f"/{name}") for word in new for name in named):
         return "it named a file, and the next try gave its path"
     is_option = len(gone) == len(new) == 1 and _is_option_value(command, *gone) and gone <= set(named)
-    return "it named an option's value, and the next try had another" if is_option else ""
+    if is_option:
+        return "it named an option's value, and the next try had another"
+    is_near = is_part or (len(gone) == len(new) == 1 and len(before) == len(after))
+    if not is_near or text.strip().count("\n") > 1:
+        return ""
+    is_counted = is_part and not _counts(command, text) and any(map(int, _counts(again, result)))
+    is_message = _is_complaint(text, gone) and not _is_complaint(result, new)
+    is_respelled = not is_part and _is_respelled(*gone, *new)
+    return (
+        "it ended with a message, and the next try did the work"
+        if is_counted or is_message or is_respelled
+        else ""
+    )
 
 
-def _is_again(before: list[str], after: list[str]) -> bool:
+def _is_respelled(old: str, new: str) -> bool:
+    """Return whether a word is another one with a few letters more or fewer; file2 after file1 is not."""
+    likeness = SequenceMatcher(None, old, new, autojunk=False).ratio()
+    return len(old) != len(new) and likeness >= _MIN_SPELLING and not re.search(r"\d", old + new)
+
+
+def _compare_answers(text: str, result: str) -> str:
+    """Return why a program that got more arguments had not done its work before, or an empty string: its data was
+    empty, its answer was an object without the fields of the next one, or it counted nothing where the next try
+    counted something in the same words."""
+    if text.strip() in _EMPTY and result.strip() not in _EMPTY:
+        return "its data was empty, and the next try's was not"
+    first, second = (_fields(output) for output in (text, result))
+    if first and second and first.isdisjoint(second) and len(first) <= _MAX_MESSAGE_FIELDS:
+        return "its answer had none of the fields of the next try's"
+    counts = [_COUNT.findall(output) for output in (text, result)]
+    is_same = _COUNT.sub("#", text.strip()) == _COUNT.sub("#", result.strip())
+    pairs = zip(*counts, strict=True) if is_same else ()
+    is_vain = any(old == "0" != new for old, new in pairs) and not _PROBLEMS.search(text)
+    return "it counted nothing, and the next try did" if is_vain else ""
+
+
+def _fields(output: str) -> set[str]:
+    try:
+        return set(_object_decoder.decode(output.strip()))
+    except NOT_JSON:
+        return set()
+
+
+def _is_complaint(text: str, gone: set[str]) -> bool:
+    """Return whether a short output has the form of a complaint in any language: a prefix with a colon, a name in
+    quotation marks, or a word of the command that the next try no longer has."""
+    return _COMPLAINT.search(text) is not None or any(len(word) > 2 and word in text for word in gone)
+
+
+def is_again(command: str, later: str) -> bool:
+    """Return whether the later command runs the earlier one's program again, and not only in another mode: more
+    than its options differ."""
+    before, after = _TOKEN.findall(command), _TOKEN.findall(later)
+    differ = set(before) ^ set(after)
+    return _runs_again(before, after) and any(not word.startswith("-") for word in differ)
+
+
+def _runs_again(before: list[str], after: list[str]) -> bool:
     """Return whether a command runs a program again: the same script, or similar inline code."""
     if before[1:2] in _INLINE:
         likeness = SequenceMatcher(None, before, after, autojunk=False).ratio()
