@@ -35,8 +35,8 @@ class OutcomeCase(msgspec.Struct, frozen=True):
 
 
 class StepRecord(msgspec.Struct, frozen=True):
-    """What was recorded of a call besides its output: the text of each changed file before and after it (None: there
-    was no file), and the exit codes of its last pipeline."""
+    """What was recorded of a call besides its output: the text of each changed file before and after it
+    (None: there was no file), and the exit codes of its last pipeline."""
 
     files: dict[str, tuple[str | None, str | None]] = {}
     pipeline: tuple[int, ...] = ()
@@ -79,8 +79,8 @@ def judged(case: OutcomeCase) -> list[tuple[str, str]]:
 
 
 def _effects(step: list[Any], *, recorded: bool) -> CallEffects | None:
-    """Build what the program recorded of a call: the last item of a step, if it is an object. `recorded`: other
-    steps of the session name files, so a command that names none changed none."""
+    """Build what the program recorded of a call: the last item of a step, if it is an object. `recorded`:
+    other steps of the session name files, so a command that names none changed none."""
     if not isinstance(step[-1], dict):
         return CallEffects() if recorded and step[0] == "run" else None
     record = msgspec.convert(step[-1], StepRecord)

@@ -20,8 +20,8 @@ HASH_CHARS = 12
 
 class FileLines(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that changed, with the number of lines added and removed, and the diff that was shown if the
-    call's arguments don't hold it. `before` and `after` begin the hashes of its contents, empty if there was no file
-    or if they are unknown."""
+    call's arguments don't hold it. `before` and `after` begin the hashes of its contents, empty if there
+    was no file or if they are unknown."""
 
     path: str
     added: int

@@ -1,5 +1,5 @@
-"""Find the folder a shell is in when it ends, and the exit codes of its last pipeline, which the shell's own exit
-code hides: the shell reports both over a pipe that only this module reads.
+"""Find the folder a shell is in when it ends, and the exit codes of its last pipeline, which the shell's
+own exit code hides: the shell reports both over a pipe that only this module reads.
 
 A shell that execs another program, or whose exit trap the command sets, reports nothing.
 """
@@ -21,11 +21,16 @@ def may_move(text: str) -> bool:
     return _MOVES.search(text) is not None
 
 
+def has_report(text: str) -> bool:
+    """Return whether a command's end is worth a report: it may move, or has a pipe."""
+    return "|" in text or may_move(text)
+
+
 def report_end_folder(text: str) -> str:
-    """Return shell text that runs the command and then writes two lines to the descriptor in `$1`: the exit codes of
-    the last pipeline, and the folder."""
+    """Return shell text that runs the command and then writes two lines to the descriptor in `$1`: the exit
+    codes of the last pipeline, and the folder."""
     # Added to the first line, so that line numbers in the shell's errors stay the same.
-    report = r'builtin echo \"\${PIPESTATUS[*]}\"; builtin pwd -P'
+    report = r"builtin echo \"\${PIPESTATUS[*]}\"; builtin pwd -P"
     return f'trap "{{ {{ {report}; }} >&$1; }} 2>/dev/null" EXIT; shift; {text}'
 
 

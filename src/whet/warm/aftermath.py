@@ -224,8 +224,8 @@ class OutcomeJudge:
                 old.outcome, old.reason = "objected", "the person had it replaced"
 
     def _find_redone_call(self, new: JudgedCall) -> None:
-        """Find an objection: after a message with a negation, or one that names what it should not have been, the
-        turn's first call does earlier work in another way."""
+        """Find an objection: after a message with a negation, or one that names what it should not have
+        been, the turn's first call does earlier work in another way."""
         if self._turn or not self._request:
             return
         for old in self._previous[-_MAX_EARLIER:]:
@@ -338,8 +338,8 @@ def _acts(judged: JudgedCall) -> bool:
 
 
 def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
-    """Return whether a command is an earlier one with another word in one place, and the message between them names
-    only the word that was replaced."""
+    """Return whether a command is an earlier one with another word in one place, and the message between
+    them names only the word that was replaced."""
     first, second = (
         re.findall(r"[\w.-]+", str(judged.arguments.get("command", "")).lower()) for judged in (old, new)
     )

@@ -1,8 +1,8 @@
-"""Decide by the recorded contents of files what a call did: whether it brought them back to what they were before
-an earlier call, and whether a command that ran again changed what the first run had left alone.
+"""Decide by the recorded contents of files what a call did: whether it brought them back to what they were
+before an earlier call, and whether a command that ran again changed what the first run had left alone.
 
-The contents are the hashes that the record of the workspace took before and after each step. What a command is
-called, and what it prints, decides nothing here.
+The contents are the hashes that the record of the workspace took before and after each step. What a command
+is called, and what it prints, decides nothing here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def changed_contents(call: StoredCall) -> Contents:
 def find_returned(new: StoredCall, earlier: Iterable[StoredCall]) -> Iterator[StoredCall]:
     """Yield the calls whose files all have their former contents again after `new`. `earlier`: newest first.
 
-    A file that was created, named by a call between and removed was a tool of the work: its creation is not undone.
+    A file that was created, named by a call between and removed was a tool of the work: its creation is not
+    undone.
     """
     changed = changed_contents(new)
     now = {path: after for path, (_, after) in changed.items()}

@@ -130,7 +130,8 @@ def _takes_back(old: _Part, new: _Part, was_used: bool) -> bool:
 
 
 def _stem(verb: str) -> frozenset[str]:
-    """Return the verb that one with a prefix of reversal takes back: `unblock`, `disable`, `detach`, `umount`."""
+    """Return the verb that one with a prefix of reversal takes back: `unblock`, `disable`, `detach`,
+    `umount`."""
     match = _PREFIX.match(verb)
     return frozenset((match[1], f"at{match[1]}", f"en{match[1]}")) if match else frozenset()
 

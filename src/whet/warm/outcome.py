@@ -131,8 +131,11 @@ def _judge_command(call: StoredCall, arguments: dict[str, Any], request: str) ->
         return _judge_exit(command, call.exit_code, text)
     if call.effects is not None and call.effects.pipeline:
         return _judge_pipeline(command, call.effects.pipeline, text)
-    if not text:
-        return "ok", "exit 0"
+    return _judge_output(command, text, request) if text else ("ok", "exit 0")
+
+
+def _judge_output(command: str, text: str, request: str) -> tuple[Outcome, str]:
+    """Judge a command that ended with 0 by its output."""
     if (hidden := find_hidden_exit(command, text)) is not None:
         outcome, reason = _judge_exit(hidden.command, hidden.code, text)
         return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
@@ -243,13 +246,19 @@ def find_json_error(text: str) -> str:
         return f"status is {status[:40]}"
     if True in verdict or values.get("data") or values.get("result"):
         return ""
-    for key, name in names.items():
-        value = values[key]
-        # A text in the plural is a heading, and a number counts.
-        kinds = (dict, list) if key.endswith("s") else (dict, list, str)
-        if _ERROR_FIELD.search(key) and value and (value is True or isinstance(value, kinds)):
-            return f"{name[:40]} is {'true' if value is True else 'set'}"
-    return ""
+    return next(
+        (f"{name[:40]} is {word}" for key, name in names.items() if (word := _judge_field(key, values[key]))),
+        "",
+    )
+
+
+def _judge_field(key: str, value: object) -> str:
+    """Return "set" or "true" if a field of a JSON object reports an error, else an empty string."""
+    # A text in the plural is a heading, and a number counts.
+    kinds = (dict, list) if key.endswith("s") else (dict, list, str)
+    if not value or not _ERROR_FIELD.search(key):
+        return ""
+    return "true" if value is True else "set" if isinstance(value, kinds) else ""
 
 
 def find_error_line(text: str) -> str:

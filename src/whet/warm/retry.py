@@ -43,7 +43,9 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     before, after = _TOKEN.findall(command), _TOKEN.findall(again)
     is_part = set(before) < set(after)
     if before == after:
-        is_mended = text.strip().count("\n") <= 1 and _share_words(text, result, {*before}) < _MIN_SHARED_WORDS
+        is_mended = (
+            text.strip().count("\n") <= 1 and _share_words(text, result, {*before}) < _MIN_SHARED_WORDS
+        )
         is_mended = is_mended and _is_complaint(text, set()) and not _is_complaint(result, set())
         return "it ended with a message, and worked after another command" if is_mended else ""
     if not (is_part or _runs_again(before, after)):
@@ -55,25 +57,29 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
         return "the answer was empty, and the next try's was not" if is_answer else ""
     if is_part and (reason := _compare_answers(text, result)):
         return reason
+    return _compare_outputs((command, text, before), (again, result, after))
+
+
+def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, list[str]]) -> str:
+    """Return why the first of two near calls (command, output, words) did nothing, or an empty string."""
+    (command, text, before), (again, result, after) = first, second
+    is_part = set(before) < set(after)
     is_alike = _share_words(text, result, {*before, *after}) >= _MIN_SHARED_WORDS
     is_countable = before[1:2] not in _INLINE or (is_alike and _WORD.search(text))
     if is_countable and _counts_nothing(command, text) and _counts(again, result)[:1] not in ([], ["0"]):
         return "it counted nothing, and the next try did"
     if is_alike or text.lstrip()[:1] in ("{", "["):
         return ""
-    if is_part and _NOTHING.search(text) and not _PROBLEMS.search(text):
-        return "there was nothing to do, and the next try did it"
     gone, new = set(before) - set(after), set(after) - set(before)
     named = [word for word in _TOKEN.findall(text) if len(word) > 2]
     if any(word.endswith(f"/{name}") for word in new for name in named):
         return "it named a file, and the next try gave its path"
-    is_option = len(gone) == len(new) == 1 and _is_option_value(command, *gone) and gone <= set(named)
-    if is_option:
+    is_swap = len(gone) == len(new) == 1
+    if is_swap and _is_option_value(command, *gone) and gone <= set(named):
         return "it named an option's value, and the next try had another"
-    is_near = is_part or (len(gone) == len(new) == 1 and len(before) == len(after))
-    if not is_near or text.strip().count("\n") > 1:
+    if text.strip().count("\n") > 1 or not (is_part or (is_swap and len(before) == len(after))):
         return ""
-    is_counted = is_part and not _counts(command, text) and any(map(int, _counts(again, result)))
+    is_counted = is_part and not _counts(command, text) and any(count.strip("0") for count in _counts(again, result))
     is_message = _is_complaint(text, gone) and not _is_complaint(result, new)
     is_respelled = not is_part and _is_respelled(*gone, *new)
     return (
@@ -90,9 +96,9 @@ def _is_respelled(old: str, new: str) -> bool:
 
 
 def _compare_answers(text: str, result: str) -> str:
-    """Return why a program that got more arguments had not done its work before, or an empty string: its data was
-    empty, its answer was an object without the fields of the next one, or it counted nothing where the next try
-    counted something in the same words."""
+    """Return why a program that got more arguments had not done its work before, or an empty string: its
+    data was empty, its answer was an object without the fields of the next one, or it counted nothing where
+    the next try counted something in the same words."""
     if text.strip() in _EMPTY and result.strip() not in _EMPTY:
         return "its data was empty, and the next try's was not"
     first, second = (_fields(output) for output in (text, result))
@@ -113,14 +119,14 @@ def _fields(output: str) -> set[str]:
 
 
 def _is_complaint(text: str, gone: set[str]) -> bool:
-    """Return whether a short output has the form of a complaint in any language: a prefix with a colon, a name in
-    quotation marks, or a word of the command that the next try no longer has."""
+    """Return whether a short output has the form of a complaint in any language: a prefix with a colon, a
+    name in quotation marks, or a word of the command that the next try no longer has."""
     return _COMPLAINT.search(text) is not None or any(len(word) > 2 and word in text for word in gone)
 
 
 def is_again(command: str, later: str) -> bool:
-    """Return whether the later command runs the earlier one's program again, and not only in another mode: more
-    than its options differ."""
+    """Return whether the later command runs the earlier one's program again, and not only in another mode:
+    more than its options differ."""
     before, after = _TOKEN.findall(command), _TOKEN.findall(later)
     differ = set(before) ^ set(after)
     return _runs_again(before, after) and any(not word.startswith("-") for word in differ)
