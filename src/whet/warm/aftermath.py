@@ -20,8 +20,8 @@ from whet.store.calls import StoredCall, UserWords
 from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
 from whet.warm.outcome import Outcome, is_showing, judge_alone, programs_of
-from whet.warm.retry import find_vain_try, is_again
-from whet.warm.takeback import drops_path_of, replaces_text, restores_content, undoes
+from whet.warm.retry import find_vain_try, is_again, is_alike
+from whet.warm.takeback import drops_path_of, ends_or_amends, replaces_text, restores_content, undoes
 
 _MAX_CALLS_BETWEEN = 2
 _MAX_PENDING = 2_000
@@ -44,12 +44,17 @@ _REJECTION = (
 """The beginning of a sentence that rejects what was done."""
 _OBJECTION = (
     r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:[aeou]h+|h?m+)\W+)?"
-    r"(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
-    r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more|other|further|extra))[,.!:; ]"
-    # With an object these begin the next task: "stop the timer", "wait for the build".
-    r"|(?:stop|wrong|wait|hey|argh|ugh)\b\s*(?:[,.!:;-]|(?:no|not|that|nein|non)\b|$)"
-    rf"|{_REJECTION})|[.!?]\s+(?:{_REJECTION})"
+    rf"(?:{_REJECTION})|[.!?]\s+(?:{_REJECTION})"
 )
+_NO = (
+    r"^(?!\W*no\s[^.!?\n]*\?|[^\n!]*\?\s*$)\W*(?:(?:[aeou]h+|h?m+)\W+)?"
+    r"(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
+    r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more|other|further|extra))(?:[,.!:; ]|$)"
+    # With an object these begin the next task: "stop the timer", "wait for the build".
+    r"|(?:stop|wrong|wait|hey|argh|ugh)\b\s*(?:[,.!:;-]|(?:no|not|that|nein|non)\b|$))"
+)
+"""The beginning of a message that says no, to what was done or to something else."""
+
 _COMPLAINT = late_pattern(
     r"(?i)\b(?:no|not|never|nope|cannot|\w+n[’']t|wrong|instead|still|nicht|kein\w*|falsch"
     r"|immer noch|non|pas|faux|sigue|mal|não|нет|не|nic|furt|ne)\b(?!-)"
@@ -100,6 +105,7 @@ class OutcomeJudge:
         self._settled: list[JudgedCall] = []
         self._complains = False
         self._request = ""
+        self._doubted: list[JudgedCall] = []
 
     def add(self, item: StoredCall | UserWords) -> None:
         """Add the next call, or the next message of the person."""
@@ -141,10 +147,13 @@ class OutcomeJudge:
             return
         self._complains = _COMPLAINT.search(message.text[:_COMPLAINT_CHARS]) is not None
         is_rejected = is_objection(message.text)
+        doubted: list[JudgedCall] = []
         for judged in self._turn:
             if judged.outcome == "ok" and (is_rejected or _is_forbidden(judged.arguments, message.text)):
                 judged.outcome, judged.reason = "objected", "the person objected"
+                doubted.append(judged)
         self._end_turn()
+        self._doubted = [] if re.search(_OBJECTION, message.text[:300], re.I) else doubted
 
     def _compare(self, new: JudgedCall) -> None:
         if new.outcome != "ok":
@@ -161,7 +170,7 @@ class OutcomeJudge:
                 break
             if old.call.name == name and (acted or old.call.arguments != new.call.arguments):
                 self._relate(old, new, between)
-            acted = acted or _acts(old)
+            acted = acted or (old.outcome == "ok" and "command" in old.arguments and _acts(old))
             between = old.call.result or ""
         if new.changes:
             self._find_undone(new)
@@ -226,17 +235,24 @@ class OutcomeJudge:
     def _find_redone_call(self, new: JudgedCall) -> None:
         """Find an objection: after a message with a negation, or one that names what it should not have
         been, the turn's first call does earlier work in another way."""
-        if self._turn or not self._request:
+        if self._turn or not self._request or self._request.rstrip().endswith(("?", "？", "؟")):
             return
         for old in self._previous[-_MAX_EARLIER:]:
-            if not self._complains and not _names_replaced(old, new, self._request):
+            is_ended = ends_or_amends(old.arguments, new.arguments)
+            if not self._complains and not is_ended and not _names_replaced(old, new, self._request):
                 continue
-            is_redone = old.call.name == new.call.name and _is_redone(old, new)
-            is_redone = is_redone or drops_path_of(old.arguments, new.arguments)
+            is_redone = is_ended or drops_path_of(old.arguments, new.arguments)
+            is_redone = is_redone or (old.call.name == new.call.name and _is_redone(old, new))
             if old.outcome == "ok" and is_redone:
                 old.outcome, old.reason = "objected", "the person had it done in another way"
 
     def _end_turn(self) -> None:
+        if self._turn and not any(map(_acts, self._turn)):
+            # A "no" after which nothing is done rejects a question or an offer.
+            for judged in self._doubted:
+                if judged.outcome == "objected":
+                    judged.outcome, judged.reason = "ok", "no error flag"
+        self._doubted = []
         self._settled += self._previous
         self._previous, self._turn = self._turn, []
 
@@ -249,7 +265,7 @@ class OutcomeJudge:
 
 def is_objection(text: str) -> bool:
     """Return whether a message rejects what was done before it, in how it or one of its sentences begins."""
-    return re.search(_OBJECTION, text[:300], re.I) is not None
+    return any(re.search(pattern, text[:300], re.I) is not None for pattern in (_OBJECTION, _NO))
 
 
 def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
@@ -331,10 +347,12 @@ def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
 
 
 def _acts(judged: JudgedCall) -> bool:
-    """Return whether a call was a command that does more than show data or wait."""
-    command = str(judged.arguments.get("command", ""))
+    """Return whether a call was an edit, or a command that does more than show data or wait."""
+    command = judged.arguments.get("command")
+    if not judged.changes or not isinstance(command, str):
+        return judged.changes
     program = next(programs_of(command), "sleep")
-    return judged.outcome == "ok" and program != "sleep" and not is_showing(program, command)
+    return program != "sleep" and not is_showing(program, command)
 
 
 def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
@@ -356,9 +374,11 @@ def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
     program = next(programs_of(done), "")
     if not done or not again or is_showing(program, done):
         return ""
-    if is_again(done, again) and left_alone(old.call, new.call, done):
-        return "it changed no file, and the next try changed one that it names"
-    return find_vain_try((done, old.call.result or ""), (again, new.call.result or ""))
+    first, second = (done, old.call.result or ""), (again, new.call.result or "")
+    is_named = left_alone(old.call, new.call)
+    if is_named is not None and is_again(done, again) and (is_named or not is_alike(first, second)):
+        return "it changed no file, and the next try changed one"
+    return find_vain_try(first, second)
 
 
 def _is_forbidden(arguments: dict[str, Any], message: str) -> bool:

@@ -40,15 +40,19 @@ def find_returned(new: StoredCall, earlier: Iterable[StoredCall]) -> Iterator[St
             was_used = any(
                 not before and PurePosixPath(path).name in between for path, (before, _) in files.items()
             )
-            if is_back and not was_used:
+            # What a turn removes and then makes again, as by `make clean`, is not undone.
+            is_made_again = old.turn == new.turn and not any(after for _, after in files.values())
+            if is_back and not was_used and not is_made_again:
                 yield old
         for path, (_, after) in files.items():
             now.setdefault(path, after)
         between += old.arguments
 
 
-def left_alone(first: StoredCall, second: StoredCall, command: str) -> bool:
-    """Return whether `second` changed a file that `command`, the first call's, names and did not change."""
-    if first.effects is None or changed_contents(first):
-        return False
-    return any(PurePosixPath(path).name in command for path in changed_contents(second))
+def left_alone(first: StoredCall, second: StoredCall) -> bool | None:
+    """Return whether `second` changed a file that the arguments of `first` name, or None if it changed no file or if
+    `first` changed one, too."""
+    changed = changed_contents(second)
+    if not changed or first.effects is None or changed_contents(first):
+        return None
+    return any(PurePosixPath(path).name in first.arguments for path in changed)

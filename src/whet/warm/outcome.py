@@ -17,6 +17,7 @@ from whet.contract.tools import tags_of
 from whet.late import late_pattern
 from whet.store.calls import StoredCall
 from whet.warm.masking import (
+    find_empty_file,
     find_hidden_exit,
     find_http_error,
     find_masked_error,
@@ -139,6 +140,8 @@ def _judge_output(command: str, text: str, request: str) -> tuple[Outcome, str]:
     if (hidden := find_hidden_exit(command, text)) is not None:
         outcome, reason = _judge_exit(hidden.command, hidden.code, text)
         return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
+    if path := find_empty_file(command, text):
+        return "failed", f"exit 0, but {path[:80]} has 0 bytes"
     first = next(programs_of(command), "")
     shows = is_showing(first, command)
     if shows:

@@ -19,9 +19,11 @@ _MIN_SHARED_WORDS = 0.25
 _MIN_LIKENESS = 0.6
 _MAX_MESSAGE_FIELDS = 3
 _EMPTY = ("[]", "{}", "null", "None", "0")
+_MAX_MESSAGE_LINES = 2
 _MIN_SPELLING = 0.75
 _NO_OUTPUT = ("", "(no output)")
 _INLINE = (["-c"], ["-e"], ["-"])
+_MASK = late_pattern(r"^\s*sleep\s+\S+\s*(?:;|&&)|(?:\s*(?:\|\||;)\s*(?:true|:|echo\b[^;&|]*))+\s*$")
 _TOKEN = late_pattern(r"[\w./@:=-]+")
 _WORD = late_pattern(r"[^\W\d_]{2,}")
 _COUNT = late_pattern(r"(?<![\w.:-])\d+(?![\w:-]|\.\d)")
@@ -40,14 +42,10 @@ _object_decoder = shared_decoder(dict[str, Any])
 def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     """Return why the first call (command, output) did nothing, or an empty string. Both ended with 0."""
     (command, text), (again, result) = first, second
-    before, after = _TOKEN.findall(command), _TOKEN.findall(again)
+    before, after = (_TOKEN.findall(_MASK.sub("", line)) for line in (command, again))
     is_part = set(before) < set(after)
     if before == after:
-        is_mended = (
-            text.strip().count("\n") <= 1 and _share_words(text, result, {*before}) < _MIN_SHARED_WORDS
-        )
-        is_mended = is_mended and _is_complaint(text, set()) and not _is_complaint(result, set())
-        return "it ended with a message, and worked after another command" if is_mended else ""
+        return _compare_runs(text, result, {*before}) if command == again else ""
     if not (is_part or _runs_again(before, after)):
         return ""
     if text.count("\n") >= _MAX_LINES or result.strip() in _NO_OUTPUT:
@@ -60,15 +58,24 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     return _compare_outputs((command, text, before), (again, result, after))
 
 
+def _compare_runs(text: str, result: str, words: set[str]) -> str:
+    """Return why a command did nothing that ran again unchanged after another one had mended something."""
+    if _counts_flip(text, result):
+        return "it counted nothing, and did so after another command"
+    is_short = text.strip().count("\n") <= _MAX_MESSAGE_LINES and text.strip() not in _NO_OUTPUT
+    is_mended = is_short and _share_words(text, result, words) < _MIN_SHARED_WORDS
+    return "it ended with a message, and worked after another command" if is_mended else ""
+
+
 def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, list[str]]) -> str:
     """Return why the first of two near calls (command, output, words) did nothing, or an empty string."""
     (command, text, before), (again, result, after) = first, second
     is_part = set(before) < set(after)
-    is_alike = _share_words(text, result, {*before, *after}) >= _MIN_SHARED_WORDS
-    is_countable = before[1:2] not in _INLINE or (is_alike and _WORD.search(text))
+    is_same = is_alike((command, text), (again, result))
+    is_countable = before[1:2] not in _INLINE or (is_same and _WORD.search(text))
     if is_countable and _counts_nothing(command, text) and _counts(again, result)[:1] not in ([], ["0"]):
         return "it counted nothing, and the next try did"
-    if is_alike or text.lstrip()[:1] in ("{", "["):
+    if is_same or text.lstrip()[:1] in ("{", "["):
         return ""
     gone, new = set(before) - set(after), set(after) - set(before)
     named = [word for word in _TOKEN.findall(text) if len(word) > 2]
@@ -79,6 +86,8 @@ def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, 
         return "it named an option's value, and the next try had another"
     if text.strip().count("\n") > 1 or not (is_part or (is_swap and len(before) == len(after))):
         return ""
+    if is_part and any(_is_value(word) for word in new):
+        return "it ended with a message, and the next try with more to go on did the work"
     is_counted = is_part and not _counts(command, text) and any(count.strip("0") for count in _counts(again, result))
     is_message = _is_complaint(text, gone) and not _is_complaint(result, new)
     is_respelled = not is_part and _is_respelled(*gone, *new)
@@ -87,6 +96,12 @@ def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, 
         if is_counted or is_message or is_respelled
         else ""
     )
+
+
+def _is_value(word: str) -> bool:
+    """Return whether a word is a value, such as a path, a setting or a name with a digit, and not a mode of the
+    program (a flag, a verb)."""
+    return word == "sudo" or (not word.startswith("-") and re.search(r"[\d/.=:@]", word) is not None)
 
 
 def _is_respelled(old: str, new: str) -> bool:
@@ -104,11 +119,14 @@ def _compare_answers(text: str, result: str) -> str:
     first, second = (_fields(output) for output in (text, result))
     if first and second and first.isdisjoint(second) and len(first) <= _MAX_MESSAGE_FIELDS:
         return "its answer had none of the fields of the next try's"
-    counts = [_COUNT.findall(output) for output in (text, result)]
-    is_same = _COUNT.sub("#", text.strip()) == _COUNT.sub("#", result.strip())
-    pairs = zip(*counts, strict=True) if is_same else ()
-    is_vain = any(old == "0" != new for old, new in pairs) and not _PROBLEMS.search(text)
-    return "it counted nothing, and the next try did" if is_vain else ""
+    return "it counted nothing, and the next try did" if _counts_flip(text, result) else ""
+
+
+def _counts_flip(text: str, result: str) -> bool:
+    """Return whether two outputs have the same words, and one of the counts is no longer zero."""
+    if _COUNT.sub("#", text.strip()) != _COUNT.sub("#", result.strip()) or _PROBLEMS.search(text):
+        return False
+    return any(old == "0" != new for old, new in zip(_COUNT.findall(text), _COUNT.findall(result), strict=True))
 
 
 def _fields(output: str) -> set[str]:
@@ -122,6 +140,12 @@ def _is_complaint(text: str, gone: set[str]) -> bool:
     """Return whether a short output has the form of a complaint in any language: a prefix with a colon, a
     name in quotation marks, or a word of the command that the next try no longer has."""
     return _COMPLAINT.search(text) is not None or any(len(word) > 2 and word in text for word in gone)
+
+
+def is_alike(first: tuple[str, str], second: tuple[str, str]) -> bool:
+    """Return whether the outputs of two calls (command, output) share words other than those of the commands."""
+    words = {*_TOKEN.findall(first[0]), *_TOKEN.findall(second[0])}
+    return _share_words(first[1], second[1], words) >= _MIN_SHARED_WORDS
 
 
 def is_again(command: str, later: str) -> bool:
