@@ -2,8 +2,9 @@
 
 Each line of `cases.jsonl` is a session of a few steps: what the person said, commands with their output and
 exit code, edits and written files. `at` is the call that its kind is about (-1: nothing of it happened).
-`unseen.jsonl` was written from public transcripts and tools' own messages before its writer read the judge. A
-call that the person objected to and that was then taken back counts for both kinds.
+`strangers.jsonl` is by somebody who knew only the format and the kinds; half of it was then read to mend
+the judge. `unseen.jsonl` was written from public transcripts and tools' own messages before its writer read
+the judge. A call that the person objected to and that was then taken back counts for both kinds.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from whet.warm.aftermath import OutcomeJudge
 
 KINDS = {"soft": ("failed",), "undone": ("undone",), "objected": ("objected", "undone")}
 HALVES = ("cases", "unseen")
-_UNSEEN = ", written before their writer read the judge, which was mended on them since"
+STRANGERS = "strangers"
+_NOTES = {
+    "unseen": ", written before their writer read the judge, which was mended on them since",
+    "strangers": ", by a writer who knew only the format (at the first run 48 %, 85 %, 72 %;
+    11 %), partly mended on", }
 _TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
 
 
@@ -82,6 +87,8 @@ def _effects(step: list[Any], *, recorded: bool) -> CallEffects | None:
     """Build what the program recorded of a call: the last item of a step, if it is an object. `recorded`:
     other steps of the session name files, so a command that names none changed none."""
     if not isinstance(step[-1], dict):
+        if recorded and step[0] == "write":
+            return CallEffects(edits=(FileLines(step[1], 0, 0, after=_hash(step[2])),))
         return CallEffects() if recorded and step[0] == "run" else None
     record = msgspec.convert(step[-1], StepRecord)
     touched = [
@@ -143,7 +150,7 @@ def run_all(half: str = "cases") -> OutcomeTally:
 
 def run(runs: int, full: bool) -> list[Row]:
     """The corpus is fixed, so one run is enough."""
-    return [_row(half) for half in HALVES]
+    return [_row(half) for half in (*HALVES, STRANGERS)]
 
 
 def _row(half: str) -> Row:
@@ -152,7 +159,7 @@ def _row(half: str) -> Row:
     return Row(
         "outcomes" if half == "cases" else f"outcomes-{half}",
         f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions"
-        f"{_UNSEEN if half == 'unseen' else ''}: soft failures, undone, objected recognised;"
+        f"{_NOTES.get(half, '')}: soft failures, undone, objected recognised;"
         f" false alarms among {tally.calls} calls",
         "≥ 90 % each; ≤ 2 %",
         f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",

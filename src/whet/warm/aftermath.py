@@ -19,11 +19,12 @@ from whet.late import late_pattern
 from whet.store.calls import StoredCall, UserWords
 from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
-from whet.warm.outcome import Outcome, is_showing, judge_alone, programs_of
-from whet.warm.retry import find_vain_try, is_again, is_alike
+from whet.warm.outcome import EDITS_IN_PLACE, Outcome, is_showing, judge_alone, programs_of
+from whet.warm.retry import NO_OUTPUT, find_vain_run, find_vain_try, is_again, is_alike, is_same_run
 from whet.warm.takeback import drops_path_of, ends_or_amends, replaces_text, restores_content, undoes
 
 _MAX_CALLS_BETWEEN = 2
+_MAX_RUNS_BACK = 6
 _MAX_PENDING = 2_000
 _MAX_EARLIER = 50
 _PAGING_ARGUMENTS = frozenset(
@@ -55,6 +56,7 @@ _NO = (
 )
 """The beginning of a message that says no, to what was done or to something else."""
 
+_BARE_NO = late_pattern(r"(?i)\W*(?:(?:[aeou]h+|h?m+)\W+)?\w+\s*(?:[,.!:;-]|$)|[^\n]*!\s*$")
 _COMPLAINT = late_pattern(
     r"(?i)\b(?:no|not|never|nope|cannot|\w+n[’']t|wrong|instead|still|nicht|kein\w*|falsch"
     r"|immer noch|non|pas|faux|sigue|mal|não|нет|не|nic|furt|ne)\b(?!-)"
@@ -161,17 +163,17 @@ class OutcomeJudge:
         name, step, tags = new.call.name, new.call.step, tags_of(new.call.name)
         compared = 0
         between = ""
-        acted = False
         for old in reversed(self._turn) if "aside" not in tags else ():
             if old.call.step == step:
                 continue
             compared += 1
             if compared > _MAX_CALLS_BETWEEN:
                 break
-            if old.call.name == name and (acted or old.call.arguments != new.call.arguments):
+            if old.call.name == name and old.call.arguments != new.call.arguments:
                 self._relate(old, new, between)
-            acted = acted or (old.outcome == "ok" and "command" in old.arguments and _acts(old))
             between = old.call.result or ""
+        if "command" in new.arguments:
+            self._find_vain_run(new)
         if new.changes:
             self._find_undone(new)
             self._find_replaced_edit(new)
@@ -188,6 +190,22 @@ class OutcomeJudge:
                 new.reason = f"mends a call that failed ({old.reason})"
         elif old.outcome == "ok" and is_correction(old, new):
             old.outcome, old.reason = "corrected", "made again with mended arguments"
+
+    def _find_vain_run(self, new: JudgedCall) -> None:
+        """Find the run of the same command that did nothing until other calls had mended something."""
+        command = str(new.arguments["command"])
+        acting: list[JudgedCall] = []
+        for old in reversed(self._turn[-_MAX_RUNS_BACK:]):
+            done = str(old.arguments.get("command", ""))
+            if old.outcome in ("ok", "corrected") and acting and done and is_same_run(done, command):
+                runs = (done, old.call.result or ""), (command, new.call.result or "")
+                if reason := find_vain_run(
+                    *runs, by_command=any("command" in call.arguments for call in acting)
+                ):
+                    old.outcome, old.reason = "failed", f"exit 0, but {reason}"
+                return
+            if old.outcome == "ok" and _acts(old):
+                acting.append(old)
 
     def _find_undone(self, new: JudgedCall) -> None:
         """Find the calls that this call undoes, in its own turn and the previous one."""
@@ -247,10 +265,11 @@ class OutcomeJudge:
                 old.outcome, old.reason = "objected", "the person had it done in another way"
 
     def _end_turn(self) -> None:
-        if self._turn and not any(map(_acts, self._turn)):
-            # A "no" after which nothing is done rejects a question or an offer.
+        if not any(map(_acts, self._turn)) and (self._turn or not _BARE_NO.match(self._request)):
+            # A "no" after which nothing is done, and nothing done again, rejects a question or an offer.
+            again = {_subject(judged) for judged in self._turn}
             for judged in self._doubted:
-                if judged.outcome == "objected":
+                if judged.outcome == "objected" and _subject(judged) not in again:
                     judged.outcome, judged.reason = "ok", "no error flag"
         self._doubted = []
         self._settled += self._previous
@@ -355,6 +374,11 @@ def _acts(judged: JudgedCall) -> bool:
     return program != "sleep" and not is_showing(program, command)
 
 
+def _subject(judged: JudgedCall) -> tuple[str, str]:
+    """Return a call's tool, and the program if it is a command."""
+    return judged.call.name, next(programs_of(str(judged.arguments.get("command", ""))), "")
+
+
 def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
     """Return whether a command is an earlier one with another word in one place, and the message between
     them names only the word that was replaced."""
@@ -376,7 +400,9 @@ def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
         return ""
     first, second = (done, old.call.result or ""), (again, new.call.result or "")
     is_named = left_alone(old.call, new.call)
-    if is_named is not None and is_again(done, again) and (is_named or not is_alike(first, second)):
+    is_silent = old.call.result in NO_OUTPUT and re.search(EDITS_IN_PLACE, done) is not None
+    is_clear = is_named or is_silent or not is_alike(first, second)
+    if is_named is not None and is_again(done, again) and is_clear:
         return "it changed no file, and the next try changed one"
     return find_vain_try(first, second)
 

@@ -120,7 +120,8 @@ def _system_errors() -> frozenset[str]:
 
 
 def find_empty_file(command: str, text: str) -> str:
-    """Return the file that a command line was to write, by its own listing of it with 0 bytes, or an empty string."""
+    """Return the file that a command line was to write, by its own listing of it with 0 bytes, or an empty
+    string."""
     done, _, _ = command.rpartition("ls -l")
     files = _EMPTY_FILE.findall(text) if done else ()
     return next((path for path in files if re.search(rf"(?<!\S){re.escape(path)}(?!\w)", done)), "")

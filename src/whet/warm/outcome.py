@@ -59,7 +59,7 @@ _SHOWING_VERBS = {
     "docker": _words("logs ps inspect images image exec top events run"),
     "kubectl": _words("logs get describe exec explain top events config"),
 }
-_EDITS_IN_PLACE = r"\bsed\s+-i\b"
+EDITS_IN_PLACE = r"\bsed\s+-i\b"
 # A command that names failures was run to show them.
 _ABOUT_FAILURES = r"(?i)(?<![a-z])(?:error|failed|failure)s?(?![a-z])"
 _WRAPPERS = _words("sudo env time nice nohup command exec stdbuf timeout then do")
@@ -199,7 +199,7 @@ def is_showing(program: str, command: str) -> bool:
     """Return whether a command shows data: its program does, and so does the verb if that decides."""
     verbs = _SHOWING_VERBS.get(program)
     if verbs is None:
-        return program in _SHOWS and not re.search(_EDITS_IN_PLACE, command)
+        return program in _SHOWS and not re.search(EDITS_IN_PLACE, command)
     return not verbs.isdisjoint(_SEPARATORS.split(command, maxsplit=1)[0].split())
 
 

@@ -13,15 +13,16 @@ from typing import Any
 
 from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.late import late_pattern
+from whet.warm.outcome import is_showing, programs_of
 
 _MAX_LINES = 6
 _MIN_SHARED_WORDS = 0.25
 _MIN_LIKENESS = 0.6
 _MAX_MESSAGE_FIELDS = 3
 _EMPTY = ("[]", "{}", "null", "None", "0")
-_MAX_MESSAGE_LINES = 2
+_MAX_MESSAGE_LINES = 3
 _MIN_SPELLING = 0.75
-_NO_OUTPUT = ("", "(no output)")
+NO_OUTPUT = ("", "(no output)")
 _INLINE = (["-c"], ["-e"], ["-"])
 _MASK = late_pattern(r"^\s*sleep\s+\S+\s*(?:;|&&)|(?:\s*(?:\|\||;)\s*(?:true|:|echo\b[^;&|]*))+\s*$")
 _TOKEN = late_pattern(r"[\w./@:=-]+")
@@ -44,13 +45,11 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     (command, text), (again, result) = first, second
     before, after = (_TOKEN.findall(_MASK.sub("", line)) for line in (command, again))
     is_part = set(before) < set(after)
-    if before == after:
-        return _compare_runs(text, result, {*before}) if command == again else ""
-    if not (is_part or _runs_again(before, after)):
+    if before == after or not (is_part or _runs_again(before, after)):
         return ""
-    if text.count("\n") >= _MAX_LINES or result.strip() in _NO_OUTPUT:
+    if text.count("\n") >= _MAX_LINES or result.strip() in NO_OUTPUT:
         return ""
-    if text.strip() in _NO_OUTPUT:
+    if text.strip() in NO_OUTPUT:
         is_answer = before[0] in _ANSWERS and not _SAVES.search(command)
         return "the answer was empty, and the next try's was not" if is_answer else ""
     if is_part and (reason := _compare_answers(text, result)):
@@ -58,13 +57,21 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     return _compare_outputs((command, text, before), (again, result, after))
 
 
-def _compare_runs(text: str, result: str, words: set[str]) -> str:
-    """Return why a command did nothing that ran again unchanged after another one had mended something."""
+def is_same_run(command: str, later: str) -> bool:
+    """Return whether two commands are the same but for what hides an exit code, and show no data."""
+    program = next(programs_of(command), "")
+    return _MASK.sub("", command) == _MASK.sub("", later) and not is_showing(program, command)
+
+
+def find_vain_run(first: tuple[str, str], second: tuple[str, str], *, by_command: bool) -> str:
+    """Return why a command (command, output) did nothing that ran again unchanged after other calls.
+    `by_command`: one of those was a command; an edit changes what a program prints without mending it."""
+    text, result = first[1], second[1]
     if _counts_flip(text, result):
-        return "it counted nothing, and did so after another command"
-    is_short = text.strip().count("\n") <= _MAX_MESSAGE_LINES and text.strip() not in _NO_OUTPUT
-    is_mended = is_short and _share_words(text, result, words) < _MIN_SHARED_WORDS
-    return "it ended with a message, and worked after another command" if is_mended else ""
+        return "it counted nothing, and did so after other calls"
+    is_short = text.strip().count("\n") < _MAX_MESSAGE_LINES and text.strip() not in NO_OUTPUT
+    is_mended = by_command and is_short and not is_alike(first, second)
+    return "it ended with a message, and worked after other calls" if is_mended else ""
 
 
 def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, list[str]]) -> str:
@@ -84,11 +91,15 @@ def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, 
     is_swap = len(gone) == len(new) == 1
     if is_swap and _is_option_value(command, *gone) and gone <= set(named):
         return "it named an option's value, and the next try had another"
-    if text.strip().count("\n") > 1 or not (is_part or (is_swap and len(before) == len(after))):
+    most = _MAX_MESSAGE_LINES if is_part else 1
+    if text.strip().count("\n") >= most or not (is_part or (is_swap and len(before) == len(after))):
         return ""
     if is_part and any(_is_value(word) for word in new):
         return "it ended with a message, and the next try with more to go on did the work"
-    is_counted = is_part and not _counts(command, text) and any(count.strip("0") for count in _counts(again, result))
+    is_tried = is_part or _is_option_value(command, *gone)
+    is_counted = (
+        is_tried and not _counts(command, text) and any(count.strip("0") for count in _counts(again, result))
+    )
     is_message = _is_complaint(text, gone) and not _is_complaint(result, new)
     is_respelled = not is_part and _is_respelled(*gone, *new)
     return (
@@ -99,8 +110,8 @@ def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, 
 
 
 def _is_value(word: str) -> bool:
-    """Return whether a word is a value, such as a path, a setting or a name with a digit, and not a mode of the
-    program (a flag, a verb)."""
+    """Return whether a word is a value, such as a path, a setting or a name with a digit, and not a mode of
+    the program (a flag, a verb)."""
     return word == "sudo" or (not word.startswith("-") and re.search(r"[\d/.=:@]", word) is not None)
 
 
@@ -126,7 +137,9 @@ def _counts_flip(text: str, result: str) -> bool:
     """Return whether two outputs have the same words, and one of the counts is no longer zero."""
     if _COUNT.sub("#", text.strip()) != _COUNT.sub("#", result.strip()) or _PROBLEMS.search(text):
         return False
-    return any(old == "0" != new for old, new in zip(_COUNT.findall(text), _COUNT.findall(result), strict=True))
+    return any(
+        old == "0" != new for old, new in zip(_COUNT.findall(text), _COUNT.findall(result), strict=True)
+    )
 
 
 def _fields(output: str) -> set[str]:
@@ -143,7 +156,8 @@ def _is_complaint(text: str, gone: set[str]) -> bool:
 
 
 def is_alike(first: tuple[str, str], second: tuple[str, str]) -> bool:
-    """Return whether the outputs of two calls (command, output) share words other than those of the commands."""
+    """Return whether the outputs of two calls (command, output) share words other than those of the
+    commands."""
     words = {*_TOKEN.findall(first[0]), *_TOKEN.findall(second[0])}
     return _share_words(first[1], second[1], words) >= _MIN_SHARED_WORDS
 

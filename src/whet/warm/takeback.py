@@ -80,7 +80,8 @@ def replaces_text(before: Arguments, after: Arguments) -> bool:
 
 
 def ends_or_amends(before: Arguments, after: Arguments) -> bool:
-    """Return whether a command ends the process of an earlier one by its words, or writes its commit again."""
+    """Return whether a command ends the process of an earlier one by its words, or writes its commit
+    again."""
     done, command = (str(arguments.get("command", "")).strip(" &") for arguments in (before, after))
     is_ended = len(done) >= _MIN_COMMAND and done in command and _ENDS_PROCESS.match(command) is not None
     return is_ended or (_COMMITS.search(done) is not None and _AMENDS.search(command) is not None)
