@@ -26,8 +26,9 @@ HALVES = ("cases", "unseen")
 STRANGERS = "strangers"
 _NOTES = {
     "unseen": ", written before their writer read the judge, which was mended on them since",
-    "strangers": ", by a writer who knew only the format (at the first run 48 %, 85 %, 72 %;
-    11 %), partly mended on", }
+    "strangers": ", by a writer who knew only the format (at the first run 48 %, 85 %, 72 %; 11 %),"
+    " partly mended on",
+}
 _TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
 
 
