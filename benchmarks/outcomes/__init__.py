@@ -2,8 +2,9 @@
 
 Each line of `cases.jsonl` is a session of a few steps: what the person said, commands with their output and
 exit code, edits and written files. `at` is the call that its kind is about (-1: nothing of it happened).
-`unseen.jsonl` was written from public transcripts and tools' own messages before its writer read the judge. A
-call that the person objected to and that was then taken back counts for both kinds.
+`strangers.jsonl` is by somebody who knew only the format and the kinds; half of it was then read to mend
+the judge. `unseen.jsonl` was written from public transcripts and tools' own messages before its writer read
+the judge. A call that the person objected to and that was then taken back counts for both kinds.
 """
 
 from __future__ import annotations
@@ -15,12 +16,19 @@ from typing import Any
 import msgspec
 
 from benchmarks.table import Row
+from whet.contract.changes import hash_bytes
+from whet.contract.receipts import HASH_CHARS, CallEffects, FileLines
 from whet.store.calls import StoredCall, UserWords
 from whet.warm.aftermath import OutcomeJudge
 
 KINDS = {"soft": ("failed",), "undone": ("undone",), "objected": ("objected", "undone")}
 HALVES = ("cases", "unseen")
-_UNSEEN = ", written before their writer read the judge, which was mended on them since"
+STRANGERS = "strangers"
+_NOTES = {
+    "unseen": ", written before their writer read the judge, which was mended on them since",
+    "strangers": ", by a writer who knew only the format (at the first run 48 %, 85 %, 72 %; 11 %),"
+    " partly mended on",
+}
 _TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
 
 
@@ -32,15 +40,25 @@ class OutcomeCase(msgspec.Struct, frozen=True):
     steps: list[list[Any]]
 
 
+class StepRecord(msgspec.Struct, frozen=True):
+    """What was recorded of a call besides its output: the text of each changed file before and after it
+    (None: there was no file), and the exit codes of its last pipeline."""
+
+    files: dict[str, tuple[str | None, str | None]] = {}
+    pipeline: tuple[int, ...] = ()
+
+
 def cases(half: str = "cases") -> list[OutcomeCase]:
-    """Read one half of the corpus."""
-    lines = (Path(__file__).parent / f"{half}.jsonl").read_text("utf-8").splitlines()
-    return [msgspec.json.decode(line, type=OutcomeCase) for line in lines]
+    """Read one half of the corpus, or the cases of a file."""
+    path = Path(half) if half.endswith(".jsonl") else Path(__file__).parent / f"{half}.jsonl"
+    lines = path.read_text("utf-8").splitlines()
+    return [msgspec.json.decode(line, type=OutcomeCase) for line in lines if line.strip()]
 
 
 def judged(case: OutcomeCase) -> list[tuple[str, str]]:
     """Give the outcome and the reason of each call of a case."""
     judge = OutcomeJudge(tools=_TOOLS)
+    is_recorded = any(isinstance(part, dict) and "files" in part for step in case.steps for part in step)
     turn = seq = 0
     for step in case.steps:
         seq += 2
@@ -60,13 +78,33 @@ def judged(case: OutcomeCase) -> list[tuple[str, str]]:
                 result,
                 error_kind="exit" if code else "",
                 exit_code=code,
+                effects=_effects(step, recorded=is_recorded),
             )
         )
     return [(one.outcome, one.reason) for one in judge.finish()]
 
 
+def _effects(step: list[Any], *, recorded: bool) -> CallEffects | None:
+    """Build what the program recorded of a call: the last item of a step, if it is an object. `recorded`:
+    other steps of the session name files, so a command that names none changed none."""
+    if not isinstance(step[-1], dict):
+        if recorded and step[0] == "write":
+            return CallEffects(edits=(FileLines(step[1], 0, 0, after=_hash(step[2])),))
+        return CallEffects() if recorded and step[0] == "run" else None
+    record = msgspec.convert(step[-1], StepRecord)
+    touched = [
+        FileLines(path, 0, 0, before=_hash(before), after=_hash(after))
+        for path, (before, after) in record.files.items()
+    ]
+    return CallEffects(touched=tuple(touched), pipeline=record.pipeline)
+
+
+def _hash(text: str | None) -> str:
+    return "" if text is None else hash_bytes(text.encode())[:HASH_CHARS]
+
+
 def _call(step: list[Any]) -> tuple[str, dict[str, str], str, int | None]:
-    kind, *rest = step
+    kind, *rest = (part for part in step if not isinstance(part, dict))
     if kind == "run":
         return "terminal", {"command": rest[0]}, rest[1] or "(no output)", rest[2]
     if kind == "edit":
@@ -113,7 +151,7 @@ def run_all(half: str = "cases") -> OutcomeTally:
 
 def run(runs: int, full: bool) -> list[Row]:
     """The corpus is fixed, so one run is enough."""
-    return [_row(half) for half in HALVES]
+    return [_row(half) for half in (*HALVES, STRANGERS)]
 
 
 def _row(half: str) -> Row:
@@ -122,7 +160,7 @@ def _row(half: str) -> Row:
     return Row(
         "outcomes" if half == "cases" else f"outcomes-{half}",
         f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions"
-        f"{_UNSEEN if half == 'unseen' else ''}: soft failures, undone, objected recognised;"
+        f"{_NOTES.get(half, '')}: soft failures, undone, objected recognised;"
         f" false alarms among {tally.calls} calls",
         "≥ 90 % each; ≤ 2 %",
         f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",

@@ -65,6 +65,27 @@ def test_a_mere_no_takes_the_statement_back(reply: str) -> None:
     assert "took that back" in str(verdict([User(said), Say("Noted."), User(reply), *LATER], "x", said))
 
 
+@pytest.mark.parametrize(
+    ("said", "reply"),
+    [
+        ("No emojis in commit messages.", "No, do not do that."),
+        ("Do not use emojis.", "No, do not do that."),
+        ("Always do a review first.", "No, don't do that."),
+        ("No uses emojis.", "No, no hagas eso."),
+        ("Ne lance pas les tests ici.", "Non, ne fais pas ça."),
+    ],
+)
+def test_a_mere_no_takes_back_a_rule_that_shares_only_small_words_with_it(said: str, reply: str) -> None:
+    given = str(verdict([User(said), Say("Noted."), User(reply), *LATER], "x", said))
+    assert "took that back" in given, given
+
+
+def test_a_no_that_names_the_rules_own_subject_stays_with_it() -> None:
+    said, reply = "No meetings before 10.", "no, no meetings before 9"
+    given = verdict([User(said), Say("Noted."), User(reply), *LATER], "x", said)
+    assert isinstance(given, GateVerdict) and reply in given.text, given
+
+
 def test_a_conversation_without_work_does_not_become_part_of_a_statement_in_it() -> None:
     said = "The reports of this team go to Ines Huber every Friday."
     talk: list[Step] = []

@@ -97,7 +97,9 @@ def assert_goes_on(folder: Path, steps: Sequence[str]) -> None:
         number, _ = begin_step(workspace, "s", 2, 1)
         assert number == 9
         (work / "b").unlink()
-        assert end_step(workspace, number) == [("b", 0, 1)]
+        assert [(file.path, file.added, file.removed) for file in end_step(workspace, number)] == [
+            ("b", 0, 1)
+        ]
         assert [item.path for item in workspace.left_out()] == ["large"]
 
 

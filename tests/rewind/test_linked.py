@@ -72,7 +72,9 @@ def test_a_step_that_writes_through_a_name_outside_is_recorded(tmp_path: Path) -
         record, _ = begin_step(made, "s", 1, number)
         with (cache / "f5").open("a") as file:
             file.write("more")
-        assert end_step(made, record) == [("lib1/f5", 1, 1)]
+        assert [(file.path, file.added, file.removed) for file in end_step(made, record)] == [
+            ("lib1/f5", 1, 1)
+        ]
     made.close()
 
 
@@ -85,7 +87,7 @@ def test_a_step_that_removes_the_name_through_which_it_wrote_is_recorded(tmp_pat
     record, _ = begin_step(made, "s", 1, 2)
     (tmp_path / "work/lib2/second").write_text("more")
     (tmp_path / "work/lib2/second").unlink()
-    assert {path for path, _, _ in end_step(made, record)} == {"lib1/f5", "lib2/second"}
+    assert {file.path for file in end_step(made, record)} == {"lib1/f5", "lib2/second"}
     made.close()
 
 
@@ -99,7 +101,7 @@ def test_a_file_that_loses_its_other_name_is_still_followed(tmp_path: Path) -> N
     record, _ = begin_step(made, "s", 1, 3)
     (tmp_path / "work/lib1/f5").write_text("more")
     (cache / "renamed").write_text("more")
-    assert {path for path, _, _ in end_step(made, record)} == {"lib1/f5", "lib2/f6"}
+    assert {file.path for file in end_step(made, record)} == {"lib1/f5", "lib2/f6"}
     made.close()
 
 

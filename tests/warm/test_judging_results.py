@@ -129,7 +129,7 @@ def test_a_result_of_another_tool_is_judged_by_its_fields_alone() -> None:
         ('{"status": "Error"}', "status is Error"),
         ('{"status": "fine"}', ""),
         ('{"isError": true}', "isError is true"),
-        ('{"is_error": true}', "isError is true"),
+        ('{"is_error": true}', "is_error is true"),
         ('{"isError": false}', ""),
         (' {"error": "x"}\n', "error is set"),
         ('{"error": "x", "success": true}', ""),

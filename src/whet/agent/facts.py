@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from whet.agent.test_runs import test_counts
-from whet.contract.changes import FileEdit, TextChange
-from whet.contract.receipts import CallEffects, FileLines
+from whet.contract.changes import FileEdit, TextChange, hash_bytes
+from whet.contract.receipts import HASH_CHARS, CallEffects, FileLines
 from whet.contract.texts import subject_of
 from whet.contract.tools import Tool, ToolOutput
 
@@ -32,7 +32,14 @@ def call_facts(
         return ""
     is_new_file = len(output.changes) == 1 and output.changes[0].old is None
     lines = tuple(
-        FileLines(display_name(change, workspace), edit.added, edit.removed, "" if is_new_file else edit.diff)
+        FileLines(
+            display_name(change, workspace),
+            edit.added,
+            edit.removed,
+            "" if is_new_file else edit.diff,
+            change.before[:HASH_CHARS],
+            "" if change.new is None else hash_bytes(change.new.encode())[:HASH_CHARS],
+        )
         for change, edit in zip(output.changes, edits, strict=True)
     )
     argument = arguments.get("command") if "command" in tool.tags else ""
@@ -50,6 +57,7 @@ def call_facts(
         tests=test_counts(command, output.text) if command else None,
         sent=sent,
         folder=output.folder,
+        pipeline=output.pipeline,
         received=output.received,
         runs_on=output.runs_on,
         over=output.over,

@@ -14,16 +14,21 @@ from whet.contract.texts import plural
 
 ReceiptState = Literal["fresh", "stale", "mixed", "never", "none"]
 _MAX_PATH_CHARS = 40
+HASH_CHARS = 12
+"""The length of the beginning of a hash that is stored for a changed file."""
 
 
 class FileLines(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that changed, with the number of lines added and removed, and the diff that was shown if the
-    call's arguments don't hold it."""
+    call's arguments don't hold it. `before` and `after` begin the hashes of its contents, empty if there
+    was no file or if they are unknown."""
 
     path: str
     added: int
     removed: int
     diff: str = ""
+    before: str = ""
+    after: str = ""
 
 
 class TestCounts(msgspec.Struct, frozen=True):
@@ -57,6 +62,7 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     - `later`: files that changed after its tests and before its turn ended, other than by a call
     - `marked`: sentences of the answer that the receipt does not support; `unmarked`: why that is unknown
     - `folder`: where the next command begins, below the workspace; None if the call did not change it
+    - `pipeline`: the exit codes of its command's last pipeline, if they were read
     - `received`: whether it received bytes from the network; None if they were not counted
     - `runs_on`: the process that it left in the background (`received` then says whether bytes can reach it)
     - `over`: the process whose end it saw
@@ -71,6 +77,7 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
     marked: tuple[str, ...] = ()
     unmarked: str = ""
     folder: str | None = None
+    pipeline: tuple[int, ...] = ()
     received: bool | None = None
     runs_on: str = ""
     over: str = ""

@@ -46,6 +46,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     - `exit_code`: a command's, None otherwise
     - `changes`: its changes to files
     - `folder`: where its shell is now, below the workspace
+    - `pipeline`: the exit codes of its command's last pipeline, if they were read
     - `received`: whether it received bytes from the network, as counted by the sandbox; None if not counted
     - `runs_on`: the process that it left in the background; `over`: the process whose end it saw
     - `facts`: what is kept of the call, as JSON; `agent/record_call.py` sets it
@@ -58,6 +59,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     images: tuple[ImagePart, ...] = ()
     changes: tuple[TextChange, ...] = ()
     folder: str | None = None
+    pipeline: tuple[int, ...] = ()
     received: bool | None = None
     runs_on: str = ""
     over: str = ""

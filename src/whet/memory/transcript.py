@@ -356,7 +356,10 @@ def _adds_to(old: str, new: str, claim: str) -> bool:
     """Return whether a reply says more than that a statement is wrong: a whole sentence that begins like it,
     other words in a part of it, or another value if the claim is not about the older one."""
     before, after = join_words(old).split(), join_words(new).split()
-    if (len(after) > _BARE_REPLY and before[:1] == after[:1]) or _changes_part(old, new):
+    is_like = len(after) > _BARE_REPLY and before[:1] == after[:1]
+    if is_like and is_rejection(new):  # a rule and an objection may both begin with a "no"
+        is_like = not set(content_words(old)).isdisjoint(content_words(new))
+    if is_like or _changes_part(old, new):
         return True
     if _names_other_value(fold(new), old):
         return not _means_older(claim, old, new)
@@ -371,7 +374,8 @@ def _changes_part(old: str, new: str) -> bool:
     folded = fold(new).strip(" .!,")
     no = _NO.match(folded)
     before, after = set(join_words(old).split()), set(join_words(folded[no.end() :] if no else "").split())
-    return bool(before & after and after - before)
+    is_shared = any(not _NO.fullmatch(word) for word in before & after)
+    return is_shared and bool(content_words(" ".join(after - before)))
 
 
 def _says_only_no(old: str, new: str) -> bool:
@@ -379,8 +383,8 @@ def _says_only_no(old: str, new: str) -> bool:
     word with it, and names no value or name. "No, do not do that." is one."""
     folded = fold(new).strip(" .!,")
     no = _NO.match(folded)
-    rest = set(join_words(folded[no.end() :] if no else folded).split())
-    is_empty = rest.isdisjoint(join_words(old).split()) and not _find_names(new) and not units.is_packed(new)
+    rest = set(content_words(folded[no.end() :] if no else folded))
+    is_empty = rest.isdisjoint(content_words(old)) and not _find_names(new) and not units.is_packed(new)
     return no is not None and is_empty
 
 

@@ -28,8 +28,10 @@ _NOTATION = re.compile(
     r"|[^\n;\t]*[;\t](?=\S)[^\n]*\n[^\n;\t]*[;\t](?=\S))[^\n]*(?:\n(?!\n)[^\n]*)*"
 )
 _ITEM = r"[ \t]*(?:[-*+•◦▪·–—]|\d{1,2}[.)])[ \t]+(?![\"\w.-]+[:=]\s)\S[^\n]*"
-# People type lists of short lines, and then at most one line more. Indented lines and keys are notation.
-_LIST = rf"\s*^{_ITEM}(?:\n{_ITEM})+(?:\n+[^\s-][^\n]*)?\s*\Z"
+# People type lists of short lines, also with blank lines between, then at most one line more, and one in
+# each further paragraph. Indented lines and keys are notation.
+_LINE = r"[^\s-][^\n]*"
+_LIST = rf"\s*^{_ITEM}(?:\n\s*^{_ITEM})+(?:\n{_LINE})?(?:\n[ \t]*\n+{_LINE}){{0,2}}\s*\Z"
 _BELOW_COLON = re.compile(rf"(?m)[:：][ \t]*\n(?!{_LIST})")
 # "The customer wrote this: All of it goes to ...": a long introduction, then a complete sentence.
 _AFTER_COLON = re.compile(

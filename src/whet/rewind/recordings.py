@@ -298,7 +298,7 @@ class RecordingObserver(TurnObserver):
         try:
             changed = await self._recordings.pool.run(end_step, workspace, token.record)
             if token.tools:
-                await self._store_changes(session, token, [FileLines(*lines) for lines in changed])
+                await self._store_changes(session, token, changed)
         except (WhetError, OSError) as error:
             text = f"what this step changed could not be recorded: {_error_line(error)}"
             self._notify_once(emit, text, must_show=True)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from whet.contract.receipts import HASH_CHARS, FileLines
 from whet.rewind import database
 from whet.rewind.database import Record
 from whet.rewind.deferred import HoldFolders, hold_folders
 from whet.rewind.recorder import Workspace
-from whet.rewind.states import is_work_file, printable_path
+from whet.rewind.states import PathState, is_work_file, printable_path
 
 if TYPE_CHECKING:
     from whet.rewind.taking_back import RewindResult
@@ -47,8 +48,8 @@ def _finish_rewind(workspace: Workspace) -> RewindResult | None:
     return finish_under_lock(workspace)
 
 
-def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
-    """Record the workspace after a step, and return the files that it changed, with lines added and removed.
+def end_step(workspace: Workspace, record: int) -> list[FileLines]:
+    """Record the workspace after a step, and return the files that it changed.
 
     Folders are left out.
     """
@@ -59,17 +60,22 @@ def end_step(workspace: Workspace, record: int) -> list[tuple[str, int, int]]:
         return []
     from whet.rewind.differences import diff_states  # noqa: PLC0415  most steps change nothing
 
-    def work(connection: apsw.Connection) -> list[tuple[str, int, int]]:
+    def work(connection: apsw.Connection) -> list[FileLines]:
         paths = sorted(filter(is_work_file, database.find_changed_paths(connection, before, after)))
-        results: list[tuple[str, int, int]] = []
+        results: list[FileLines] = []
         for at, path in enumerate(paths[:_MAX_NAMED]):
             old, new = (database.state_at(connection, path, number) for number in (before, after))
+            hashes = {"before": _hash(old), "after": _hash(new)}
             if at >= _MAX_COUNTED:
-                results.append((printable_path(path), 0, 0))
+                results.append(FileLines(printable_path(path), 0, 0, **hashes))
                 continue
             diff = diff_states(connection, path, old, new)
             if diff.note != "folder":
-                results.append((diff.path, diff.added, diff.removed))
+                results.append(FileLines(diff.path, diff.added, diff.removed, **hashes))
         return results
 
     return workspace.file.read_now(work)
+
+
+def _hash(state: PathState | None) -> str:
+    return state.content.hex()[:HASH_CHARS] if state is not None and state.kind == "file" else ""

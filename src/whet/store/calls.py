@@ -29,7 +29,7 @@ _RESULT = (
 )
 _ROWS = (
     f"SELECT m.id, m.turn, m.role, {_RESULT}, m.extra, c.step, c.error_kind, c.exit_code, c.decided_by,"
-    " m.at FROM messages m"
+    " m.at, c.facts FROM messages m"
     " LEFT JOIN tool_calls c ON m.role = 2 AND c.session = ?1 AND c.seq = m.id & ?2"
     # What was before the turn is found backwards, so that a long past costs nothing.
     " WHERE m.id > coalesce((SELECT b.id FROM messages b WHERE ?3 > 0 AND b.turn < ?3"
@@ -55,7 +55,7 @@ class StoredCall(msgspec.Struct, gc=False):
     """A call with its result, None if there is none. Long results lack their middle.
 
     `seq` numbers the result's message, `asked_seq` the call's. `error_kind`, `exit_code` and `decided_by`
-    are as in `tool_calls`.
+    are as in `tool_calls`, `effects` are None if none are stored.
     """
 
     seq: int
@@ -69,6 +69,7 @@ class StoredCall(msgspec.Struct, gc=False):
     error_kind: str = ""
     exit_code: int | None = None
     decided_by: str = ""
+    effects: CallEffects | None = None
 
 
 class UserWords(msgspec.Struct, frozen=True, gc=False):
@@ -131,9 +132,8 @@ def stream_calls(
     """
     pending: dict[str, StoredCall] = {}
     parameters = (key, rows.SEQ_LIMIT - 1, from_turn)
-    for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms in connection.execute(
-        _ROWS, parameters
-    ):
+    cursor = connection.execute(_ROWS, parameters)
+    for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms, facts in cursor:
         seq = id_ & (rows.SEQ_LIMIT - 1)
         if role == rows.TOOL:
             call = _pair_result(pending, extra)
@@ -141,6 +141,7 @@ def stream_calls(
                 call.seq, call.result, call.at_ms = seq, content, at_ms
                 if step is not None:
                     call.error_kind, call.exit_code, call.decided_by = kind, exit_code, decided_by
+                    call.effects = _facts.decode(facts) if facts else None
                 yield call
             continue
         if pending:

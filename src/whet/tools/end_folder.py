@@ -1,4 +1,5 @@
-"""Find the folder a shell is in when it ends: the shell reports it over a pipe that only this module reads.
+"""Find the folder a shell is in when it ends, and the exit codes of its last pipeline, which the shell's
+own exit code hides: the shell reports both over a pipe that only this module reads.
 
 A shell that execs another program, or whose exit trap the command sets, reports nothing.
 """
@@ -20,16 +21,27 @@ def may_move(text: str) -> bool:
     return _MOVES.search(text) is not None
 
 
+def has_report(text: str) -> bool:
+    """Return whether a command's end is worth a report: it may move, or has a pipe."""
+    return "|" in text or may_move(text)
+
+
 def report_end_folder(text: str) -> str:
-    """Return shell text that runs the command and then writes its folder to the descriptor in `$1`."""
+    """Return shell text that runs the command and then writes two lines to the descriptor in `$1`: the exit
+    codes of the last pipeline, and the folder."""
     # Added to the first line, so that line numbers in the shell's errors stay the same.
-    return f'trap "{{ builtin pwd -P >&$1; }} 2>/dev/null" EXIT; shift; {text}'
+    report = r"builtin echo \"\${PIPESTATUS[*]}\"; builtin pwd -P"
+    return f'trap "{{ {{ {report}; }} >&$1; }} 2>/dev/null" EXIT; shift; {text}'
 
 
 class EndFolder:
-    """One command's pipe. `write_fd` is for the command; this side closes it once the command has started."""
+    """One command's pipe. `write_fd` is for the command; this side closes it once the command has started.
+
+    `pipeline` holds the exit codes of its last pipeline after `take`, empty for a command without a pipe.
+    """
 
     def __init__(self) -> None:
+        self.pipeline: tuple[int, ...] = ()
         self._read_fd, write_fd = os.pipe()
         self.write_fd: int = write_fd
         os.set_blocking(self._read_fd, False)
@@ -48,6 +60,9 @@ class EndFolder:
                 data = os.read(self._read_fd, _MAX_BYTES)
         self.close()
         lines = os.fsdecode(data).splitlines()
+        codes = lines[-2].split() if len(lines) > 1 else []
+        if len(codes) > 1 and all(code.isdecimal() for code in codes):
+            self.pipeline = tuple(map(int, codes))
         return Path(lines[-1]) if lines and lines[-1].startswith("/") else None
 
     def close(self) -> None:

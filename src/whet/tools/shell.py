@@ -23,7 +23,7 @@ import msgspec
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
 from whet.searchpath import find_shell
-from whet.tools.end_folder import may_move
+from whet.tools.end_folder import has_report, may_move
 from whet.tools.output import is_binary, strip_terminal_control
 from whet.tools.process import Process, Processes
 from whet.tools.secret_variables import is_secret
@@ -141,7 +141,7 @@ def command_spec(
         stdin=stdin.encode("utf-8", "replace") if stdin or waits_for_input else None,
         keep_stdin=background,
         output_cap_bytes=4 * limits.output_cap_chars,
-        workspace=workspace.resolve() if not background and may_move(command) else None,
+        workspace=workspace.resolve() if not background and has_report(command) else None,
         shell=find_shell(workspace),
     )
 
@@ -251,6 +251,7 @@ def _result(
         kind,
         process.exit_code,
         folder=folder,
+        pipeline=process.end_folder.pipeline if process.end_folder is not None else (),
         received=received,
         runs_on=leftover_id,
         cpu_s=process.cpu_s if passed_s is None else None,  # a killed command's children are not counted
@@ -278,7 +279,7 @@ def _find_end_folder(process: Process) -> tuple[str | None, str]:
     """Return the folder below the workspace that a command moved to, or None, and a line that reports it."""
     root = process.command.workspace
     ended = process.end_folder.take() if process.end_folder is not None else None
-    if root is None or ended is None or ended == process.command.workdir:
+    if root is None or ended in (None, process.command.workdir) or not may_move(process.command.text):
         return None, ""
     if not ended.is_relative_to(root):
         return None, f"[cd to {ended} held for this command only: it is outside the workspace]"

@@ -17,12 +17,14 @@ from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
 from whet.store.calls import StoredCall, UserWords
+from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
-from whet.warm.outcome import Outcome, is_showing, judge_alone, programs_of
-from whet.warm.retry import find_vain_try
-from whet.warm.takeback import drops_path_of, replaces_text, restores_content, undoes
+from whet.warm.outcome import EDITS_IN_PLACE, Outcome, is_showing, judge_alone, programs_of
+from whet.warm.retry import NO_OUTPUT, find_vain_run, find_vain_try, is_again, is_alike, is_same_run
+from whet.warm.takeback import drops_path_of, ends_or_amends, replaces_text, restores_content, undoes
 
 _MAX_CALLS_BETWEEN = 2
+_MAX_RUNS_BACK = 6
 _MAX_PENDING = 2_000
 _MAX_EARLIER = 50
 _PAGING_ARGUMENTS = frozenset(
@@ -43,12 +45,18 @@ _REJECTION = (
 """The beginning of a sentence that rejects what was done."""
 _OBJECTION = (
     r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:[aeou]h+|h?m+)\W+)?"
-    r"(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
-    r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more|other|further|extra))[,.!:; ]"
-    # With an object these begin the next task: "stop the timer", "wait for the build".
-    r"|(?:stop|wrong|wait|hey|argh|ugh)\b\s*(?:[,.!:;-]|(?:no|not|that|nein|non)\b|$)"
-    rf"|{_REJECTION})|[.!?]\s+(?:{_REJECTION})"
+    rf"(?:{_REJECTION})|[.!?]\s+(?:{_REJECTION})"
 )
+_NO = (
+    r"^(?!\W*no\s[^.!?\n]*\?|[^\n!]*\?\s*$)\W*(?:(?:[aeou]h+|h?m+)\W+)?"
+    r"(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
+    r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more|other|further|extra))(?:[,.!:; ]|$)"
+    # With an object these begin the next task: "stop the timer", "wait for the build".
+    r"|(?:stop|wrong|wait|hey|argh|ugh)\b\s*(?:[,.!:;-]|(?:no|not|that|nein|non)\b|$))"
+)
+"""The beginning of a message that says no, to what was done or to something else."""
+
+_BARE_NO = late_pattern(r"(?i)\W*(?:(?:[aeou]h+|h?m+)\W+)?\w+\s*(?:[,.!:;-]|$)|[^\n]*!\s*$")
 _COMPLAINT = late_pattern(
     r"(?i)\b(?:no|not|never|nope|cannot|\w+n[’']t|wrong|instead|still|nicht|kein\w*|falsch"
     r"|immer noch|non|pas|faux|sigue|mal|não|нет|не|nic|furt|ne)\b(?!-)"
@@ -99,6 +107,7 @@ class OutcomeJudge:
         self._settled: list[JudgedCall] = []
         self._complains = False
         self._request = ""
+        self._doubted: list[JudgedCall] = []
 
     def add(self, item: StoredCall | UserWords) -> None:
         """Add the next call, or the next message of the person."""
@@ -140,10 +149,13 @@ class OutcomeJudge:
             return
         self._complains = _COMPLAINT.search(message.text[:_COMPLAINT_CHARS]) is not None
         is_rejected = is_objection(message.text)
+        doubted: list[JudgedCall] = []
         for judged in self._turn:
             if judged.outcome == "ok" and (is_rejected or _is_forbidden(judged.arguments, message.text)):
                 judged.outcome, judged.reason = "objected", "the person objected"
+                doubted.append(judged)
         self._end_turn()
+        self._doubted = [] if re.search(_OBJECTION, message.text[:300], re.I) else doubted
 
     def _compare(self, new: JudgedCall) -> None:
         if new.outcome != "ok":
@@ -157,9 +169,11 @@ class OutcomeJudge:
             compared += 1
             if compared > _MAX_CALLS_BETWEEN:
                 break
-            if old.call.name == name:
+            if old.call.name == name and old.call.arguments != new.call.arguments:
                 self._relate(old, new, between)
             between = old.call.result or ""
+        if "command" in new.arguments:
+            self._find_vain_run(new)
         if new.changes:
             self._find_undone(new)
             self._find_replaced_edit(new)
@@ -167,8 +181,6 @@ class OutcomeJudge:
 
     def _relate(self, old: JudgedCall, new: JudgedCall, between: str) -> None:
         """Compare two calls of a tool; `between` is the result of a call between them."""
-        if old.call.arguments == new.call.arguments:
-            return
         if old.outcome in ("ok", "corrected") and (reason := _find_vain_command(old, new)):
             old.outcome, old.reason = "failed", f"exit 0, but {reason}"
         if old.outcome == "failed":
@@ -179,14 +191,37 @@ class OutcomeJudge:
         elif old.outcome == "ok" and is_correction(old, new):
             old.outcome, old.reason = "corrected", "made again with mended arguments"
 
+    def _find_vain_run(self, new: JudgedCall) -> None:
+        """Find the run of the same command that did nothing until other calls had mended something."""
+        command = str(new.arguments["command"])
+        acting: list[JudgedCall] = []
+        for old in reversed(self._turn[-_MAX_RUNS_BACK:]):
+            done = str(old.arguments.get("command", ""))
+            if old.outcome in ("ok", "corrected") and acting and done and is_same_run(done, command):
+                runs = (done, old.call.result or ""), (command, new.call.result or "")
+                if reason := find_vain_run(
+                    *runs, by_command=any("command" in call.arguments for call in acting)
+                ):
+                    old.outcome, old.reason = "failed", f"exit 0, but {reason}"
+                return
+            if old.outcome == "ok" and _acts(old):
+                acting.append(old)
+
     def _find_undone(self, new: JudgedCall) -> None:
         """Find the calls that this call undoes, in its own turn and the previous one."""
+        near = self._turn[-_MAX_EARLIER:]
+        past = {
+            judged.call.seq: judged for judged in (*reversed(near), *reversed(self._previous[-_MAX_EARLIER:]))
+        }
+        for call in find_returned(new.call, (judged.call for judged in past.values())):
+            if past[call.seq].outcome in ("ok", "corrected", "objected"):
+                past[call.seq].outcome = "undone"
+                past[call.seq].reason = "its files have their former contents again"
         command = str(new.arguments.get("command", ""))
         if command and not may_undo(command):
             return
-        near = self._turn[-_MAX_EARLIER:]
         between: list[dict[str, Any]] = []
-        for old in (*reversed(near), *reversed(self._previous[-_MAX_EARLIER:])):
+        for old in past.values():
             earlier = old.changes and old.outcome in ("ok", "corrected", "objected")
             if earlier and undoes((old.call.name, old.arguments), (new.call.name, new.arguments), between):
                 old.outcome, old.reason = "undone", "a later call took it back"
@@ -216,17 +251,27 @@ class OutcomeJudge:
                 old.outcome, old.reason = "objected", "the person had it replaced"
 
     def _find_redone_call(self, new: JudgedCall) -> None:
-        """Find an objection: after a message with a negation, the turn's first call does earlier work in
-        another way."""
-        if self._turn or not self._complains:
+        """Find an objection: after a message with a negation, or one that names what it should not have
+        been, the turn's first call does earlier work in another way."""
+        if self._turn or not self._request or self._request.rstrip().endswith(("?", "？", "؟")):
             return
         for old in self._previous[-_MAX_EARLIER:]:
-            is_redone = old.call.name == new.call.name and _is_redone(old, new)
-            is_redone = is_redone or drops_path_of(old.arguments, new.arguments)
+            is_ended = ends_or_amends(old.arguments, new.arguments)
+            if not self._complains and not is_ended and not _names_replaced(old, new, self._request):
+                continue
+            is_redone = is_ended or drops_path_of(old.arguments, new.arguments)
+            is_redone = is_redone or (old.call.name == new.call.name and _is_redone(old, new))
             if old.outcome == "ok" and is_redone:
                 old.outcome, old.reason = "objected", "the person had it done in another way"
 
     def _end_turn(self) -> None:
+        if not any(map(_acts, self._turn)) and (self._turn or not _BARE_NO.match(self._request)):
+            # A "no" after which nothing is done, and nothing done again, rejects a question or an offer.
+            again = {_subject(judged) for judged in self._turn}
+            for judged in self._doubted:
+                if judged.outcome == "objected" and _subject(judged) not in again:
+                    judged.outcome, judged.reason = "ok", "no error flag"
+        self._doubted = []
         self._settled += self._previous
         self._previous, self._turn = self._turn, []
 
@@ -239,7 +284,7 @@ class OutcomeJudge:
 
 def is_objection(text: str) -> bool:
     """Return whether a message rejects what was done before it, in how it or one of its sentences begins."""
-    return re.search(_OBJECTION, text[:300], re.I) is not None
+    return any(re.search(pattern, text[:300], re.I) is not None for pattern in (_OBJECTION, _NO))
 
 
 def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
@@ -320,13 +365,46 @@ def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
     )
 
 
+def _acts(judged: JudgedCall) -> bool:
+    """Return whether a call was an edit, or a command that does more than show data or wait."""
+    command = judged.arguments.get("command")
+    if not judged.changes or not isinstance(command, str):
+        return judged.changes
+    program = next(programs_of(command), "sleep")
+    return program != "sleep" and not is_showing(program, command)
+
+
+def _subject(judged: JudgedCall) -> tuple[str, str]:
+    """Return a call's tool, and the program if it is a command."""
+    return judged.call.name, next(programs_of(str(judged.arguments.get("command", ""))), "")
+
+
+def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
+    """Return whether a command is an earlier one with another word in one place, and the message between
+    them names only the word that was replaced."""
+    first, second = (
+        re.findall(r"[\w.-]+", str(judged.arguments.get("command", "")).lower()) for judged in (old, new)
+    )
+    gone, put = set(first) - set(second), set(second) - set(first)
+    if len(first) != len(second) or len(gone) != 1 or len(put) != 1:
+        return False
+    named = set(re.findall(r"[\w.-]*\w", request.lower()))
+    return gone <= named and named.isdisjoint(put)
+
+
 def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
     """Return why a command did nothing although it ended with 0, by the next try of it."""
     done, again = (str(judged.arguments.get("command", "")) for judged in (old, new))
     program = next(programs_of(done), "")
     if not done or not again or is_showing(program, done):
         return ""
-    return find_vain_try((done, old.call.result or ""), (again, new.call.result or ""))
+    first, second = (done, old.call.result or ""), (again, new.call.result or "")
+    is_named = left_alone(old.call, new.call)
+    is_silent = old.call.result in NO_OUTPUT and re.search(EDITS_IN_PLACE, done) is not None
+    is_clear = is_named or is_silent or not is_alike(first, second)
+    if is_named is not None and is_again(done, again) and is_clear:
+        return "it changed no file, and the next try changed one"
+    return find_vain_try(first, second)
 
 
 def _is_forbidden(arguments: dict[str, Any], message: str) -> bool:

@@ -27,7 +27,7 @@ _MASKED = late_pattern(
 _ANSWERS = frozenset(("curl", "http", "https", "wget", "xh", "xhs"))
 _STATUS = late_pattern(r"(?m)^HTTP/\d(?:\.\d)? (\d{3})\b")
 _TITLE = late_pattern(r"(?i)<title>\s*([45]\d\d)\b")
-_SAVED = late_pattern(r"\s(?:-\w*[oO]|--output(?:-document)?)[ =]?([\w./-]+)")
+_EMPTY_FILE = late_pattern(r"(?m)^-[rwxst-]{9}.? .* 0 .*?(\S+)$")
 _WRITES_CODE = late_pattern(r"-w\s|--write-out")
 # A diagnostic with its location or its usual prefix, and counts of failures.
 _DIAGNOSTIC = late_pattern(
@@ -119,15 +119,18 @@ def _system_errors() -> frozenset[str]:
     return frozenset(os.strerror(code).lower() for code in errno.errorcode)
 
 
+def find_empty_file(command: str, text: str) -> str:
+    """Return the file that a command line was to write, by its own listing of it with 0 bytes, or an empty
+    string."""
+    done, _, _ = command.rpartition("ls -l")
+    files = _EMPTY_FILE.findall(text) if done else ()
+    return next((path for path in files if re.search(rf"(?<!\S){re.escape(path)}(?!\w)", done)), "")
+
+
 def find_http_error(program: str, command: str, text: str) -> str:
-    """Return the last HTTP status in an answer if it is an error, or that a saved file has 0 bytes, else an
-    empty string."""
+    """Return the last HTTP status in an answer if it is an error, else an empty string."""
     if program not in _ANSWERS:
         return ""
-    if (saved := _SAVED.search(command)) and re.search(
-        rf"(?m)^-[rwx-]{{9}}.* 0 .*{re.escape(saved[1])}$", text
-    ):
-        return f"{saved[1]} has 0 bytes"
     codes = _STATUS.findall(text) or _TITLE.findall(text)
     if not codes and _WRITES_CODE.search(command):
         codes = re.findall(r"(?:^|\s)(\d{3})$", text.rstrip())

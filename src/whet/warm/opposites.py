@@ -27,7 +27,6 @@ _BACK: dict[str, frozenset[str]] = {
     **dict.fromkeys(("kill", "stop", "revoke", "withdraw"), frozenset(("new", "start", "run", "grant"))),
     "close": frozenset(("create", "open", "reopen")),
     "reopen": frozenset(("close",)),
-    "disable": frozenset(("enable",)),
     "downgrade": frozenset(("upgrade",)),
     "rollback": frozenset(("migrate", "upgrade", "apply")),
     "undo": frozenset(("set", "apply", "scale", "restart")),
@@ -38,9 +37,10 @@ _BACK: dict[str, frozenset[str]] = {
 """A verb that takes back, and the verbs that it takes back."""
 _HINT = late_pattern(
     r"\b(?:git|rm|rmdir|mv|unlink|sed|perl|" + "|".join(_BACK) + r")\b|\b(?:drop|del)[a-z]|[a-z](?:del)\b"
-    r"|\s-\w\b|--(?:reverse|unset|abort|delete)\b"
+    r"|\s-\w\b|--(?:reverse|unset|abort|delete)\b|\b(?:un|um|dis|de)-?[a-z]{3}"
 )
-_WHOLE = frozenset(("down", "destroy", "downgrade", "rollback", "reset"))
+_PREFIX = late_pattern(r"(?:un|dis|de|u(?=m))-?([a-z]{3,})$")
+_WHOLE = frozenset(("down", "destroy", "downgrade", "rollback", "reset", "stop"))
 """These may name no object: they take back the last work of their program."""
 _FLAGS = frozenset(("-R", "--reverse", "--unset", "--abort", "--delete", "-d", "-D"))
 _RUNNING = frozenset(("run", "up", "start", "new"))
@@ -108,9 +108,11 @@ def _takes_back(old: _Part, new: _Part, was_used: bool) -> bool:
     if _flips_option(old.words, new.words) or _swaps_words(old, new):
         return True
     for verb in new.names[: 2 * _VERBS]:
-        forward = _BACK.get(verb)
-        if forward is None or verb in old.names:
+        forward = _BACK.get(verb) or _stem(verb)
+        if not forward or verb in old.names:
             continue
+        if len(old.plain) > 1 and [word for word in new.plain if word.lower() != verb] == old.plain:
+            return True  # the same words after a verb that takes back: `ufw delete allow 80`
         made = forward & set(old.names[: 2 * _VERBS])
         if not made or (was_used and made <= _RUNNING):
             continue
@@ -125,6 +127,13 @@ def _takes_back(old: _Part, new: _Part, was_used: bool) -> bool:
         is_named = set(objects[-1].split("/")) <= set(old.plain)
         return is_named or objects[-1] in old.plain or objects[-1].lower() in old.names
     return False
+
+
+def _stem(verb: str) -> frozenset[str]:
+    """Return the verb that one with a prefix of reversal takes back: `unblock`, `disable`, `detach`,
+    `umount`."""
+    match = _PREFIX.match(verb)
+    return frozenset((match[1], f"at{match[1]}", f"en{match[1]}")) if match else frozenset()
 
 
 def _flips_option(old: list[str], new: list[str]) -> bool:

@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import msgspec
-
 from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
 from whet.store.calls import StoredCall
 from whet.warm.masking import (
+    find_empty_file,
     find_hidden_exit,
     find_http_error,
     find_masked_error,
@@ -60,7 +59,7 @@ _SHOWING_VERBS = {
     "docker": _words("logs ps inspect images image exec top events run"),
     "kubectl": _words("logs get describe exec explain top events config"),
 }
-_EDITS_IN_PLACE = r"\bsed\s+-i\b"
+EDITS_IN_PLACE = r"\bsed\s+-i\b"
 # A command that names failures was run to show them.
 _ABOUT_FAILURES = r"(?i)(?<![a-z])(?:error|failed|failure)s?(?![a-z])"
 _WRAPPERS = _words("sudo env time nice nohup command exec stdbuf timeout then do")
@@ -98,7 +97,11 @@ _HINTS = (
 _FRAME = late_pattern(r'^  File "[^"\n]+", line \d+', re.M)
 _RAISED = late_pattern(r"^[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b(?::.*)?$")
 _CALM = late_pattern(r"(?i)\bwarning\b|\b0 errors?\b|no errors?\b|without errors?\b|errors?: 0\b")
+_ERROR_FIELD = late_pattern(r"(?:error|errors|errormessage|errortype|errorcode|iserror|exception|fault)$")
+_FAILED_STATUS = late_pattern(r"(?i)(?:error|fail(?:ed|ure)?)$")
 _EDGES_CHARS = 4_000
+_ENDED_EARLY = (0, 141)
+"""Success, and the signal that a writer gets whose reader has ended."""
 _SEPARATORS = late_pattern(r"\|\||&&|;|\n|\|&?|&(?![>\d])")
 _QUOTED = late_pattern(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
@@ -127,11 +130,18 @@ def _judge_command(call: StoredCall, arguments: dict[str, Any], request: str) ->
         command = ""
     if call.exit_code:
         return _judge_exit(command, call.exit_code, text)
-    if not text:
-        return "ok", "exit 0"
+    if call.effects is not None and call.effects.pipeline:
+        return _judge_pipeline(command, call.effects.pipeline, text)
+    return _judge_output(command, text, request) if text else ("ok", "exit 0")
+
+
+def _judge_output(command: str, text: str, request: str) -> tuple[Outcome, str]:
+    """Judge a command that ended with 0 by its output."""
     if (hidden := find_hidden_exit(command, text)) is not None:
         outcome, reason = _judge_exit(hidden.command, hidden.code, text)
         return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
+    if path := find_empty_file(command, text):
+        return "failed", f"exit 0, but {path[:80]} has 0 bytes"
     first = next(programs_of(command), "")
     shows = is_showing(first, command)
     if shows:
@@ -148,6 +158,17 @@ def _judge_command(call: StoredCall, arguments: dict[str, Any], request: str) ->
         trouble = status if status.rpartition(" ")[2] not in request else ""
         trouble = trouble or _find_said_failure(command, text[-_EDGES_CHARS:])
     return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
+
+
+def _judge_pipeline(command: str, codes: tuple[int, ...], text: str) -> tuple[Outcome, str]:
+    """Judge a pipeline by the exit codes of its parts. A reader that ends early ends the writer before it."""
+    parts = re.split(r"(?<!\|)\|&?(?!\|)", _QUOTED.sub("_", command))[-len(codes) :]
+    for part, code in zip(parts, codes, strict=False):
+        outcome, reason = _judge_exit(part, code, text) if code not in _ENDED_EARLY else ("ok", "")
+        if outcome == "failed":
+            program = next(programs_of(part), "")
+            return outcome, f"exit 0, but {program} ended with {reason}"
+    return "ok", "each part of the pipe ended with 0"
 
 
 def _find_said_failure(command: str, text: str) -> str:
@@ -178,7 +199,7 @@ def is_showing(program: str, command: str) -> bool:
     """Return whether a command shows data: its program does, and so does the verb if that decides."""
     verbs = _SHOWING_VERBS.get(program)
     if verbs is None:
-        return program in _SHOWS and not re.search(_EDITS_IN_PLACE, command)
+        return program in _SHOWS and not re.search(EDITS_IN_PLACE, command)
     return not verbs.isdisjoint(_SEPARATORS.split(command, maxsplit=1)[0].split())
 
 
@@ -202,44 +223,45 @@ def _judge_exit(command: str, code: int, text: str) -> tuple[Outcome, str]:
     return "failed", f"exit {code}"
 
 
-class _StatusFields(msgspec.Struct):
-    success: object = None
-    ok: object = None
-    status: object = None
-    statusCode: object = None
-    code: object = None
-    data: object = None
-    errors: object = None
-    isError: object = None
-    is_error: object = None
-    error: object = None
-
-
-_status_decoder = shared_decoder(_StatusFields)
+_json_decoder = shared_decoder(dict[str, Any])
 
 
 def find_json_error(text: str) -> str:
     """Return the error that a JSON object reports, in a few words, or an empty string."""
+    if text.lstrip()[:1] != "{":
+        return ""
     try:
-        fields = _status_decoder.decode(text.strip())
+        fields = _json_decoder.decode(text.strip())
     except NOT_JSON:
         return ""
-    for name, value in (("success", fields.success), ("ok", fields.ok)):
+    names = {re.sub(r"[^a-z]", "", name.lower()): name for name in fields}
+    values = {key: fields[name] for key, name in names.items()}
+    verdict = [values.get(name) for name in ("success", "succeeded", "ok")]
+    for name, value in zip(("success", "succeeded", "ok"), verdict, strict=True):
         if value is False or (isinstance(value, str) and value.lower() == "false"):
             return f"{name} is false"
-    for value in (fields.status, fields.statusCode, fields.code):
-        if isinstance(value, str) and len(value) == 3 and value.isdecimal():
-            value = int(value)
-        if isinstance(value, int) and 400 <= value < 600:
-            return f"its status is {value}"
-    if str(fields.errors)[:1] == "[" and fields.errors != [] and not fields.data:
-        return "errors is set"
-    if isinstance(fields.status, str) and fields.status.lower() in ("error", "failed", "failure", "fail"):
-        return f"status is {fields.status}"
-    if fields.isError is True or fields.is_error is True:
-        return "isError is true"
-    succeeded = fields.success is True or fields.ok is True
-    return "error is set" if fields.error and not succeeded else ""
+    for value in (values.get("status"), values.get("statuscode"), values.get("code")):
+        number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) == 3 else value
+        if isinstance(number, int) and 400 <= number < 600:
+            return f"its status is {number}"
+    status = values.get("status")
+    if isinstance(status, str) and _FAILED_STATUS.match(status):
+        return f"status is {status[:40]}"
+    if True in verdict or values.get("data") or values.get("result"):
+        return ""
+    return next(
+        (f"{name[:40]} is {word}" for key, name in names.items() if (word := _judge_field(key, values[key]))),
+        "",
+    )
+
+
+def _judge_field(key: str, value: object) -> str:
+    """Return "set" or "true" if a field of a JSON object reports an error, else an empty string."""
+    # A text in the plural is a heading, and a number counts.
+    kinds = (dict, list) if key.endswith("s") else (dict, list, str)
+    if not value or not _ERROR_FIELD.search(key):
+        return ""
+    return "true" if value is True else "set" if isinstance(value, kinds) else ""
 
 
 def find_error_line(text: str) -> str:

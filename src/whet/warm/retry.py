@@ -9,55 +9,168 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from typing import Any
 
+from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.late import late_pattern
+from whet.warm.outcome import is_showing, programs_of
 
 _MAX_LINES = 6
 _MIN_SHARED_WORDS = 0.25
 _MIN_LIKENESS = 0.6
-_NO_OUTPUT = ("", "(no output)")
+_MAX_MESSAGE_FIELDS = 3
+_EMPTY = ("[]", "{}", "null", "None", "0")
+_MAX_MESSAGE_LINES = 3
+_MIN_SPELLING = 0.75
+NO_OUTPUT = ("", "(no output)")
 _INLINE = (["-c"], ["-e"], ["-"])
+_MASK = late_pattern(r"^\s*sleep\s+\S+\s*(?:;|&&)|(?:\s*(?:\|\||;)\s*(?:true|:|echo\b[^;&|]*))+\s*$")
 _TOKEN = late_pattern(r"[\w./@:=-]+")
 _WORD = late_pattern(r"[^\W\d_]{2,}")
 _COUNT = late_pattern(r"(?<![\w.:-])\d+(?![\w:-]|\.\d)")
 _ANSWERS = ("curl", "http", "https", "wget", "xh", "xhs")
 _SAVES = late_pattern(r"(?i)\s(?:-\w*o|--output|>|-X\s*(?!get|post)\w)")
 _ASKS = late_pattern(r"(?i)[\"']\s*select\b|\b(?:wc|count)\b")
+_COMPLAINT = late_pattern(r"(?m)^\D{2,60}?(?::\s|：)\s*\D|(?<!\w)['\"«„“‘`「][^\n]{1,60}['\"»“”’`」]|!")
 _NOTHING = late_pattern(r"(?i)\b(?:no|not|none|nothing|nichts|rien|nada|ничего)\b|[无没無]")
 _PROBLEMS = late_pattern(
     r"(?i)\b(?:0|no) [\w ]{0,20}?(?:errors?|fail\w*|problems?|warnings?|issues?|broken|offen[cs]es)\b"
 )
 
+_object_decoder = shared_decoder(dict[str, Any])
+
 
 def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     """Return why the first call (command, output) did nothing, or an empty string. Both ended with 0."""
     (command, text), (again, result) = first, second
-    before, after = _TOKEN.findall(command), _TOKEN.findall(again)
+    before, after = (_TOKEN.findall(_MASK.sub("", line)) for line in (command, again))
     is_part = set(before) < set(after)
-    if not (is_part or _is_again(before, after)):
+    if before == after or not (is_part or _runs_again(before, after)):
         return ""
-    if text.count("\n") >= _MAX_LINES or result.strip() in _NO_OUTPUT:
+    if text.count("\n") >= _MAX_LINES or result.strip() in NO_OUTPUT:
         return ""
-    if text.strip() in _NO_OUTPUT:
+    if text.strip() in NO_OUTPUT:
         is_answer = before[0] in _ANSWERS and not _SAVES.search(command)
         return "the answer was empty, and the next try's was not" if is_answer else ""
-    is_alike = _share_words(text, result, {*before, *after}) >= _MIN_SHARED_WORDS
-    is_countable = before[1:2] not in _INLINE or (is_alike and _WORD.search(text))
+    if is_part and (reason := _compare_answers(text, result)):
+        return reason
+    return _compare_outputs((command, text, before), (again, result, after))
+
+
+def is_same_run(command: str, later: str) -> bool:
+    """Return whether two commands are the same but for what hides an exit code, and show no data."""
+    program = next(programs_of(command), "")
+    return _MASK.sub("", command) == _MASK.sub("", later) and not is_showing(program, command)
+
+
+def find_vain_run(first: tuple[str, str], second: tuple[str, str], *, by_command: bool) -> str:
+    """Return why a command (command, output) did nothing that ran again unchanged after other calls.
+    `by_command`: one of those was a command; an edit changes what a program prints without mending it."""
+    text, result = first[1], second[1]
+    if _counts_flip(text, result):
+        return "it counted nothing, and did so after other calls"
+    is_short = text.strip().count("\n") < _MAX_MESSAGE_LINES and text.strip() not in NO_OUTPUT
+    is_mended = by_command and is_short and not is_alike(first, second)
+    return "it ended with a message, and worked after other calls" if is_mended else ""
+
+
+def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, list[str]]) -> str:
+    """Return why the first of two near calls (command, output, words) did nothing, or an empty string."""
+    (command, text, before), (again, result, after) = first, second
+    is_part = set(before) < set(after)
+    is_same = is_alike((command, text), (again, result))
+    is_countable = before[1:2] not in _INLINE or (is_same and _WORD.search(text))
     if is_countable and _counts_nothing(command, text) and _counts(again, result)[:1] not in ([], ["0"]):
         return "it counted nothing, and the next try did"
-    if is_alike or text.lstrip()[:1] in ("{", "["):
+    if is_same or text.lstrip()[:1] in ("{", "["):
         return ""
-    if is_part and _NOTHING.search(text) and not _PROBLEMS.search(text):
-        return "there was nothing to do, and the next try did it"
     gone, new = set(before) - set(after), set(after) - set(before)
     named = [word for word in _TOKEN.findall(text) if len(word) > 2]
     if any(word.endswith(f"/{name}") for word in new for name in named):
         return "it named a file, and the next try gave its path"
-    is_option = len(gone) == len(new) == 1 and _is_option_value(command, *gone) and gone <= set(named)
-    return "it named an option's value, and the next try had another" if is_option else ""
+    is_swap = len(gone) == len(new) == 1
+    if is_swap and _is_option_value(command, *gone) and gone <= set(named):
+        return "it named an option's value, and the next try had another"
+    most = _MAX_MESSAGE_LINES if is_part else 1
+    if text.strip().count("\n") >= most or not (is_part or (is_swap and len(before) == len(after))):
+        return ""
+    if is_part and any(_is_value(word) for word in new):
+        return "it ended with a message, and the next try with more to go on did the work"
+    is_tried = is_part or _is_option_value(command, *gone)
+    is_counted = (
+        is_tried and not _counts(command, text) and any(count.strip("0") for count in _counts(again, result))
+    )
+    is_message = _is_complaint(text, gone) and not _is_complaint(result, new)
+    is_respelled = not is_part and _is_respelled(*gone, *new)
+    return (
+        "it ended with a message, and the next try did the work"
+        if is_counted or is_message or is_respelled
+        else ""
+    )
 
 
-def _is_again(before: list[str], after: list[str]) -> bool:
+def _is_value(word: str) -> bool:
+    """Return whether a word is a value, such as a path, a setting or a name with a digit, and not a mode of
+    the program (a flag, a verb)."""
+    return word == "sudo" or (not word.startswith("-") and re.search(r"[\d/.=:@]", word) is not None)
+
+
+def _is_respelled(old: str, new: str) -> bool:
+    """Return whether a word is another one with a few letters more or fewer; file2 after file1 is not."""
+    likeness = SequenceMatcher(None, old, new, autojunk=False).ratio()
+    return len(old) != len(new) and likeness >= _MIN_SPELLING and not re.search(r"\d", old + new)
+
+
+def _compare_answers(text: str, result: str) -> str:
+    """Return why a program that got more arguments had not done its work before, or an empty string: its
+    data was empty, its answer was an object without the fields of the next one, or it counted nothing where
+    the next try counted something in the same words."""
+    if text.strip() in _EMPTY and result.strip() not in _EMPTY:
+        return "its data was empty, and the next try's was not"
+    first, second = (_fields(output) for output in (text, result))
+    if first and second and first.isdisjoint(second) and len(first) <= _MAX_MESSAGE_FIELDS:
+        return "its answer had none of the fields of the next try's"
+    return "it counted nothing, and the next try did" if _counts_flip(text, result) else ""
+
+
+def _counts_flip(text: str, result: str) -> bool:
+    """Return whether two outputs have the same words, and one of the counts is no longer zero."""
+    if _COUNT.sub("#", text.strip()) != _COUNT.sub("#", result.strip()) or _PROBLEMS.search(text):
+        return False
+    return any(
+        old == "0" != new for old, new in zip(_COUNT.findall(text), _COUNT.findall(result), strict=True)
+    )
+
+
+def _fields(output: str) -> set[str]:
+    try:
+        return set(_object_decoder.decode(output.strip()))
+    except NOT_JSON:
+        return set()
+
+
+def _is_complaint(text: str, gone: set[str]) -> bool:
+    """Return whether a short output has the form of a complaint in any language: a prefix with a colon, a
+    name in quotation marks, or a word of the command that the next try no longer has."""
+    return _COMPLAINT.search(text) is not None or any(len(word) > 2 and word in text for word in gone)
+
+
+def is_alike(first: tuple[str, str], second: tuple[str, str]) -> bool:
+    """Return whether the outputs of two calls (command, output) share words other than those of the
+    commands."""
+    words = {*_TOKEN.findall(first[0]), *_TOKEN.findall(second[0])}
+    return _share_words(first[1], second[1], words) >= _MIN_SHARED_WORDS
+
+
+def is_again(command: str, later: str) -> bool:
+    """Return whether the later command runs the earlier one's program again, and not only in another mode:
+    more than its options differ."""
+    before, after = _TOKEN.findall(command), _TOKEN.findall(later)
+    differ = set(before) ^ set(after)
+    return _runs_again(before, after) and any(not word.startswith("-") for word in differ)
+
+
+def _runs_again(before: list[str], after: list[str]) -> bool:
     """Return whether a command runs a program again: the same script, or similar inline code."""
     if before[1:2] in _INLINE:
         likeness = SequenceMatcher(None, before, after, autojunk=False).ratio()

@@ -21,6 +21,9 @@ _DROPS_WORK = late_pattern(r"\bgit\s+(?:stash\b(?!\s+(?:list|show|pop|apply|drop
 _DROPS_PATHS = late_pattern(r"\bgit\s+(?:checkout|restore(?!\s+--staged))\s+(.*)")
 _DROPS_COMMIT = late_pattern(r"\bgit\s+(?:revert\b|reset\s+(?:--\w+\s+)?\S*(?:HEAD[~^@]|[0-9a-f]{7}))")
 _COMMITS = late_pattern(r"\bgit\s+commit\b")
+_AMENDS = late_pattern(r"\bgit\s+commit\b(?=.*\s--amend\b)(?=.*\s(?:-\w*m|--message)\b)")
+_ENDS_PROCESS = late_pattern(r"\s*(?:sudo\s+)?p?kill(?:all)?\b")
+_MIN_COMMAND = 6
 _BRANCHES = late_pattern(r"\bgit\s+(?:checkout\s+-b|switch\s+-c|branch)\s+([\w./-]+)")
 _DROPS_BRANCH = late_pattern(r"\bgit\s+branch\s+(?:-d|-D|--delete)\s+([\w./-]+)")
 _EDITS_IN_PLACE = late_pattern(r"\b(?:sed|perl)\s+-\w*i|\s--(?:in-place|write|fix)\b")
@@ -69,7 +72,19 @@ def replaces_text(before: Arguments, after: Arguments) -> bool:
     wrote = raw.strip()
     gone, put = str(after.get("old_string") or ""), str(after.get("new_string") or "")
     is_respaced = raw in gone and raw not in put
-    return bool(wrote) and wrote in gone and (wrote not in put or is_respaced)
+    if not wrote:
+        return False
+    # A part of what was written, and of what was not there before, goes away again.
+    is_part_gone = bool(gone.strip()) and gone in raw and gone not in str(before.get("old_string") or "")
+    return (wrote in gone and (wrote not in put or is_respaced)) or (is_part_gone and gone not in put)
+
+
+def ends_or_amends(before: Arguments, after: Arguments) -> bool:
+    """Return whether a command ends the process of an earlier one by its words, or writes its commit
+    again."""
+    done, command = (str(arguments.get("command", "")).strip(" &") for arguments in (before, after))
+    is_ended = len(done) >= _MIN_COMMAND and done in command and _ENDS_PROCESS.match(command) is not None
+    return is_ended or (_COMMITS.search(done) is not None and _AMENDS.search(command) is not None)
 
 
 def restores_content(contents: Sequence[str]) -> bool:
