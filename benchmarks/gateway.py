@@ -41,6 +41,7 @@ _PEOPLE = _IDLE + _ACTIVE
 _SIDE_BY_SIDE, _IN_A_ROW = 100, 10
 _WARM_UP = 2_000
 _MESSAGE_GOAL_MS = 3.5
+_GOAL_KILLS = 100
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -188,17 +189,18 @@ def run_kills(runs: int, full: bool) -> list[Row]:
     rows: list[Row] = []
     for platform in PLATFORMS:
         with tempfile.TemporaryDirectory() as folder:
-            tally = survive(Path(folder) / "home", platform, "queue", 100 if full else 10)
+            tally = survive(Path(folder) / "home", platform, "queue", _GOAL_KILLS if full else 10)
         rows.append(
             Row(
-                f"gateway-kills-{platform}",
-                f"Gateway on {platform}: 20 conversations under SIGKILLs, 429s, 5xx, cut connections",
-                "0 lost, 0 duplicated, 0 reordered in 100 kills",
+                f"gateway-kills-{platform}" + ("" if full else "-short"),
+                f"Gateway on {platform}: 20 conversations under SIGKILLs, 429s, 5xx, cut connections"
+                + ("" if full else f" (a short look, not the goal's {_GOAL_KILLS} kills)"),
+                f"0 lost, 0 duplicated, 0 reordered in {_GOAL_KILLS} kills",
                 f"{tally.kills} kills, {tally.accepted} accepted, {tally.lost} lost, {tally.duplicated} "
                 f"duplicated, {tally.reordered} reordered, {tally.unknown} sends marked as unknown",
                 "none measured",
-                tally.is_clean and tally.kills >= 100,  # fewer show nothing about the goal
-                "python -m benchmarks gateway-kills --full",
+                judge_kills(tally.kills, is_clean=tally.is_clean),
+                "python -m benchmarks gateway-kills" + (" --full" if full else ""),
                 details=[
                     ", ".join(f"{times} at {moment}" for moment, times in tally.moments.items()),
                     *tally.wrong,
@@ -206,6 +208,12 @@ def run_kills(runs: int, full: bool) -> list[Row]:
             )
         )
     return rows
+
+
+def judge_kills(kills: int, *, is_clean: bool) -> bool | None:
+    """Return whether the goal is met. Clean rounds of fewer kills than the goal's decide nothing; a message
+    that is lost, doubled or out of order always does."""
+    return None if is_clean and kills < _GOAL_KILLS else is_clean
 
 
 def _cpu(driver: Driver, messages: int) -> tuple[list[float], float]:
