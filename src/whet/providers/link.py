@@ -43,6 +43,7 @@ from whet.providers.token_count import (
     answer_size,
     correct_usage,
     is_plausible,
+    is_plausible_output,
     lost_usage,
     size_of,
 )
@@ -118,7 +119,8 @@ class _Attempt:
             self.refuse(error)
             raise
         self.events += 1
-        self.texts += [delta.text for delta in deltas]
+        for delta in deltas:
+            self.texts.append(delta.text)
         return deltas
 
     def refuse(self, error: ProviderError) -> None:
@@ -297,7 +299,11 @@ class ServerLink:
         prompt = None
         if not is_plausible(usage, attempt.body, self.info.window_tokens):
             prompt = self._measure(attempt)
-        answer = answer_size(reply.message, without_reasoning=bool(usage.reasoning_tokens))
+        is_apart = bool(usage.reasoning_tokens)
+        answer = answer_size(reply.message, without_reasoning=is_apart, counts_pieces=False)
+        if prompt is None and is_plausible_output(self.info, usage, answer):
+            return reply
+        answer = answer_size(reply.message, without_reasoning=is_apart)
         usage = correct_usage(self.info, usage, prompt, answer)
         return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)
 
