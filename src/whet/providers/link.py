@@ -40,10 +40,8 @@ from whet.providers.sse import SseEvent, SseParser
 from whet.providers.token_count import (
     PromptSizes,
     TextSize,
-    answer_size,
-    correct_usage,
+    correct_answer,
     is_plausible,
-    is_plausible_output,
     lost_usage,
     size_of,
 )
@@ -299,12 +297,7 @@ class ServerLink:
         prompt = None
         if not is_plausible(usage, attempt.body, self.info.window_tokens):
             prompt = self._measure(attempt)
-        is_apart = bool(usage.reasoning_tokens)
-        answer = answer_size(reply.message, without_reasoning=is_apart, counts_pieces=False)
-        if prompt is None and is_plausible_output(self.info, usage, answer):
-            return reply
-        answer = answer_size(reply.message, without_reasoning=is_apart)
-        usage = correct_usage(self.info, usage, prompt, answer)
+        usage = correct_answer(self.info, usage, prompt, reply.message)
         return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)
 
     async def _run(

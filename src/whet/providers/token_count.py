@@ -149,7 +149,7 @@ def _most_prompt(body: bytes, window_tokens: int) -> int:
     return len(body) + added
 
 
-def answer_size(message: Message, *, without_reasoning: bool, counts_pieces: bool = True) -> TextSize:
+def _answer_size(message: Message, *, without_reasoning: bool, counts_pieces: bool = True) -> TextSize:
     """Measure an answer's text, its calls, and the reasoning that was shown."""
     texts = [message.text] if message.text else []
     texts += [f"{call.name} {call.arguments}" for call in message.tool_calls]
@@ -166,6 +166,15 @@ def is_plausible_output(info: ModelInfo, usage: Usage, answer: TextSize) -> bool
     is_enough = usage.output_tokens >= max(answer.least, min(answer.size_bytes, 1))
     is_both = not usage.reasoning_tokens or usage.output_tokens >= usage.reasoning_tokens + answer.least
     return is_enough and is_both and usage.output_tokens <= _most_output(info, answer)
+
+
+def correct_answer(info: ModelInfo, usage: Usage, prompt: TextSize | None, message: Message) -> Usage:
+    """Return `usage` as `correct_usage` does, for an answer. Its pieces are counted only if that is needed."""
+    is_apart = bool(usage.reasoning_tokens)
+    rough = _answer_size(message, without_reasoning=is_apart, counts_pieces=False)
+    if prompt is None and is_plausible_output(info, usage, rough):
+        return usage
+    return correct_usage(info, usage, prompt, _answer_size(message, without_reasoning=is_apart))
 
 
 def correct_usage(info: ModelInfo, usage: Usage, prompt: TextSize | None, answer: TextSize) -> Usage:
