@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -132,8 +133,7 @@ def _judge_command(call: StoredCall, arguments: dict[str, Any], request: str) ->
     if (hidden := find_hidden_exit(command, text)) is not None:
         outcome, reason = _judge_exit(hidden.command, hidden.code, text)
         return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
-    first = next(programs_of(command), "")
-    shows = is_showing(first, command)
+    first, shows = read_program(command)
     if shows:
         text = _own_message(first, text[:_EDGES_CHARS])
     elif trouble := find_json_error(text):
@@ -174,7 +174,15 @@ def _ran_no_test(command: str, text: str) -> bool:
     )
 
 
-def is_showing(program: str, command: str) -> bool:
+@lru_cache(maxsize=256)
+def read_program(command: str) -> tuple[str, bool]:
+    """Return a command's first program, or an empty string, and whether the command shows data. Kept, since a
+    command is compared with those near it."""
+    program = next(programs_of(command), "")
+    return program, _is_showing(program, command)
+
+
+def _is_showing(program: str, command: str) -> bool:
     """Return whether a command shows data: its program does, and so does the verb if that decides."""
     verbs = _SHOWING_VERBS.get(program)
     if verbs is None:
