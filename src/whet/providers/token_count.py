@@ -169,7 +169,7 @@ def is_plausible_output(info: ModelInfo, usage: Usage, answer: TextSize) -> bool
 
 
 def correct_answer(info: ModelInfo, usage: Usage, prompt: TextSize | None, message: Message) -> Usage:
-    """Return `usage` as `correct_usage` does, for an answer. Its pieces are counted only if that is needed."""
+    """Return `usage` as `correct_usage` does, and count the answer's pieces only if that is needed."""
     is_apart = bool(usage.reasoning_tokens)
     rough = _answer_size(message, without_reasoning=is_apart, counts_pieces=False)
     if prompt is None and is_plausible_output(info, usage, rough):
