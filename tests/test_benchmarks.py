@@ -201,6 +201,17 @@ def test_few_kills_of_a_gateway_decide_nothing_unless_a_message_is_lost() -> Non
     assert judge_kills(100, is_clean=True) is True
 
 
+def test_a_session_is_continued_also_if_its_program_asks_more_than_the_person_did() -> None:
+    from benchmarks.clients.coding import is_continued
+
+    before = {"a": 3, "b": 1}
+    assert is_continued(before, {"a": 4, "b": 1})
+    assert is_continued(before, {"a": 5, "b": 1, "c": 1})
+    assert not is_continued(before, {"a": 3, "b": 1, "c": 4})
+    assert not is_continued(before, {"a": 4, "b": 2})
+    assert not is_continued({}, {"c": 1})
+
+
 def row_named(name: str, *, met: bool | None) -> Row:
     """Return a row of a benchmark."""
     return Row(name, "a thing", "-", "1 ms", "-", met, f"python -m benchmarks {name}")
