@@ -1,5 +1,6 @@
 """Run the benchmarks: `python -m benchmarks [ROW ...] [--runs N] [--full]`; writes RESULTS.md and a chart.
 
+Figures are kept as each benchmark ends, so that a run which is stopped loses only the one under way.
 A benchmark that does not run the shipped settings, and does not say so in `declared.DIFFERS`, is refused.
 """
 
@@ -8,7 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from benchmarks import (
@@ -151,20 +153,46 @@ def main() -> int | str:
             check_settings(name)
     except SettingsDiffer as error:
         parser.error(str(error))
-    rows: list[Row] = []
-    for name in options.rows or BENCHMARKS:
-        began = time.perf_counter()
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        new = BENCHMARKS[name](options.runs, options.full)
-        rows += new
-        for row in new:
+    benchmarks = {name: BENCHMARKS[name] for name in options.rows or BENCHMARKS}
+    source = (machine(), datetime.now(UTC).strftime("%Y-%m-%d"), current_commit())
+    try:
+        bad = run_all(benchmarks, options.runs, options.full, lambda rows: save(rows, _differs, *source))
+    finally:
+        write_pages(read_stored(), is_old)
+    return 1 if bad else 0
+
+
+def run_all(
+    benchmarks: Mapping[str, Benchmark], runs: int, full: bool, keep: Callable[[list[Row]], object]
+) -> list[str]:
+    """Run the benchmarks, and keep the rows of each as soon as it ends; return the names of those that missed
+    a goal or failed. A failed one doesn't stop the others."""
+    bad: dict[str, str] = {}
+    began_s = time.perf_counter()
+    for number, (name, run) in enumerate(benchmarks.items(), 1):
+        row_began_s = time.perf_counter()
+        print(f"{name} ({number} of {len(benchmarks)}) ...", file=sys.stderr, flush=True)
+        try:
+            rows = run(runs, full)
+            keep(rows)
+        except Exception:  # noqa: BLE001 the others still run
+            traceback.print_exc()
+            bad[name] = "failed"
+            continue
+        for row in rows:
             met = {True: "ok  ", False: "MISS", None: "look"}[row.met]
             print(f"{met} {row.measure}: {row.whet} (goal {row.goal}; peers {row.peers})", flush=True)
-        print(f"{name} took {time.perf_counter() - began:.0f} s", file=sys.stderr)
-    when = datetime.now(UTC).strftime("%Y-%m-%d")
-    save(rows, lambda row: DIFFERS.get(benchmark_of(row.command), ""), machine(), when, current_commit())
-    write_pages(read_stored(), is_old)
-    return 1 if any(row.met is False for row in rows) else 0
+        if any(row.met is False for row in rows):
+            bad[name] = "missed"
+        print(f"{name} took {time.perf_counter() - row_began_s:.0f} s", file=sys.stderr, flush=True)
+    print(f"all took {(time.perf_counter() - began_s) / 60:.0f} min", file=sys.stderr)
+    for name, how in bad.items():
+        print(f"{how}: {name}", file=sys.stderr)
+    return list(bad)
+
+
+def _differs(row: Row) -> str:
+    return DIFFERS.get(benchmark_of(row.command), "")
 
 
 def check_settings(name: str) -> None:

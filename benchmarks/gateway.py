@@ -41,6 +41,8 @@ _PEOPLE = _IDLE + _ACTIVE
 _SIDE_BY_SIDE, _IN_A_ROW = 100, 10
 _WARM_UP = 2_000
 _MESSAGE_GOAL_MS = 3.5
+_GOAL_KILLS = 100
+_SIDE, _ROUNDS = 20, 5
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -111,7 +113,8 @@ class Driver:
 def run(runs: int, full: bool) -> list[Row]:
     """Memory with many conversations, growth over many messages, CPU before the model."""
     with _driver() as driver:
-        cpu, message_ms = _cpu(driver, 60 * max(1, min(runs, 5)))
+        cpu = _first_request_ms(driver, 60 * max(1, min(runs, 5)))
+        message_ms = _message_ms(driver, _ROUNDS * max(1, min(runs, 5)))
     with _driver() as driver:
         memory = _memory(driver)
     floor = floor_ms(max(3, runs))
@@ -174,7 +177,9 @@ def run(runs: int, full: bool) -> list[Row]:
             message_ms <= _MESSAGE_GOAL_MS / FLOOR_MS * floor,
             COMMAND,
             details=[
-                f"Over {len(cpu)} messages of one conversation, one at a time, the model's call included."
+                f"Messages of {_SIDE} people who write side by side, the model's call included. The gateway"
+                " waits .35 s for a forward after a message; one person alone pays for caches that are cold"
+                " by then."
             ],
         ),
     ]
@@ -188,17 +193,18 @@ def run_kills(runs: int, full: bool) -> list[Row]:
     rows: list[Row] = []
     for platform in PLATFORMS:
         with tempfile.TemporaryDirectory() as folder:
-            tally = survive(Path(folder) / "home", platform, "queue", 100 if full else 10)
+            tally = survive(Path(folder) / "home", platform, "queue", _GOAL_KILLS if full else 10)
         rows.append(
             Row(
-                f"gateway-kills-{platform}",
-                f"Gateway on {platform}: 20 conversations under SIGKILLs, 429s, 5xx, cut connections",
-                "0 lost, 0 duplicated, 0 reordered in 100 kills",
+                f"gateway-kills-{platform}" + ("" if full else "-short"),
+                f"Gateway on {platform}: 20 conversations under SIGKILLs, 429s, 5xx, cut connections"
+                + ("" if full else f" (a short look, not the goal's {_GOAL_KILLS} kills)"),
+                f"0 lost, 0 duplicated, 0 reordered in {_GOAL_KILLS} kills",
                 f"{tally.kills} kills, {tally.accepted} accepted, {tally.lost} lost, {tally.duplicated} "
                 f"duplicated, {tally.reordered} reordered, {tally.unknown} sends marked as unknown",
                 "none measured",
-                tally.is_clean and tally.kills >= 100,  # fewer show nothing about the goal
-                "python -m benchmarks gateway-kills --full",
+                judge_kills(tally.kills, is_clean=tally.is_clean),
+                "python -m benchmarks gateway-kills" + (" --full" if full else ""),
                 details=[
                     ", ".join(f"{times} at {moment}" for moment, times in tally.moments.items()),
                     *tally.wrong,
@@ -208,21 +214,38 @@ def run_kills(runs: int, full: bool) -> list[Row]:
     return rows
 
 
-def _cpu(driver: Driver, messages: int) -> tuple[list[float], float]:
-    """Give what each message costs until the model is asked, and what one costs in all."""
+def judge_kills(kills: int, *, is_clean: bool) -> bool | None:
+    """Return whether the goal is met. Clean rounds of fewer kills than the goal's decide nothing; a message
+    that is lost, doubled or out of order always does."""
+    return None if is_clean and kills < _GOAL_KILLS else is_clean
+
+
+def _first_request_ms(driver: Driver, messages: int) -> list[float]:
+    """Return what each message of one person costs until the model is asked."""
     base = _Answers.count
     for number in range(20):
         driver.write(0, f"warm up {number}")
         driver.answered(base + number + 1)
     spent: list[float] = []
-    began_ms = driver.cpu_ms()
     for number in range(messages):
         asked, before_ms = driver.model.count, driver.cpu_ms()
         driver.write(0, f"question {number}")
         driver.model.wait_for_request(asked + 1, 30)
         spent.append(driver.cpu_ms() - before_ms)
         driver.answered(base + 20 + number + 1)
-    return spent, (driver.cpu_ms() - began_ms) / messages
+    return spent
+
+
+def _message_ms(driver: Driver, rounds: int) -> float:
+    """Return what a message and its answer cost, of people who write side by side."""
+    for number in range(-3, rounds):
+        if not number:
+            began_ms = driver.cpu_ms()
+        base = _Answers.count
+        for person in range(_SIDE):
+            driver.write(person, f"question {number}")
+        driver.answered(base + _SIDE)
+    return (driver.cpu_ms() - began_ms) / (rounds * _SIDE)
 
 
 def _memory(driver: Driver) -> dict[str, float]:

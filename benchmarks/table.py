@@ -58,7 +58,9 @@ def save(rows: list[Row], differs: Callable[[Row], str], machine: str, when: str
             "when": when,
             "commit": commit,
         }
-    FIGURES.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    new = FIGURES.with_suffix(".new")
+    new.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    new.replace(FIGURES)  # a run that is killed leaves the file whole
 
 
 def read_stored(figures: Path = FIGURES) -> list[Stored]:

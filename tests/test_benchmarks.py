@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,57 @@ def test_each_figure_whose_code_changed_since_is_marked_on_the_page() -> None:
     from benchmarks.__main__ import is_old
 
     assert PAGE.read_text("utf-8") == format_page(read_stored(), is_old), "run: python -m benchmarks --page"
+
+
+@pytest.mark.slow
+def test_a_benchmark_that_fails_or_misses_stops_no_other_and_each_is_kept_as_it_ends() -> None:
+    from benchmarks.__main__ import run_all
+
+    kept: list[str] = []
+    kept_before_last: list[str] = []
+
+    def fail(_runs: int, _full: bool) -> list[Row]:
+        raise RuntimeError("no server")
+
+    def end(_runs: int, _full: bool) -> list[Row]:
+        kept_before_last.extend(kept)
+        return [row_named("last", met=None)]
+
+    benchmarks: dict[str, Callable[[int, bool], list[Row]]] = {
+        "missed": lambda _runs, _full: [row_named("missed", met=False)],
+        "failed": fail,
+        "met": lambda _runs, _full: [row_named("met", met=True)],
+        "last": end,
+    }
+    bad = run_all(benchmarks, 1, False, lambda rows: kept.extend(row.name for row in rows))
+    assert bad == ["missed", "failed"]
+    assert kept_before_last == ["missed", "met"]
+    assert kept == ["missed", "met", "last"]
+
+
+@pytest.mark.slow
+def test_few_kills_of_a_gateway_decide_nothing_unless_a_message_is_lost() -> None:
+    from benchmarks.gateway import judge_kills
+
+    assert judge_kills(10, is_clean=True) is None
+    assert judge_kills(10, is_clean=False) is False
+    assert judge_kills(100, is_clean=True) is True
+
+
+def test_a_session_is_continued_also_if_its_program_asks_more_than_the_person_did() -> None:
+    from benchmarks.clients.coding import is_continued
+
+    before = {"a": 3, "b": 1}
+    assert is_continued(before, {"a": 4, "b": 1})
+    assert is_continued(before, {"a": 5, "b": 1, "c": 1})
+    assert not is_continued(before, {"a": 3, "b": 1, "c": 4})
+    assert not is_continued(before, {"a": 4, "b": 2})
+    assert not is_continued({}, {"c": 1})
+
+
+def row_named(name: str, *, met: bool | None) -> Row:
+    """Return a row of a benchmark."""
+    return Row(name, "a thing", "-", "1 ms", "-", met, f"python -m benchmarks {name}")
 
 
 def write_benchmark(root: Path, source: str) -> None:

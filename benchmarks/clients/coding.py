@@ -83,13 +83,13 @@ def try_agent(bins: Path, agent: CodingAgent, url: str, token: str) -> dict[str,
         ran = run(agent.first, PROMPT)
         before = _turns(url, token)
         went_on = run(agent.following, GREETINGS[1])
-        grown = [n - before.get(id_, 0) for id_, n in _turns(url, token).items() if n != before.get(id_)]
+        after = _turns(url, token)
     cells = {
         FEATURES[0]: "yes" if HELLO in told else f"no: {told[-300:]}",
         FEATURES[1]: "yes" if SAID in ran else f"no: {ran[-300:]}",
         FEATURES[2]: "yes"
-        if HELLO in went_on and grown == [1] and before
-        else f"no: {went_on[-300:]} {grown}",
+        if HELLO in went_on and is_continued(before, after)
+        else f"no: {went_on[-300:]} {before} -> {after}",
     }
     if cells[FEATURES[2]] != "yes" and HELLO in went_on and resends_changed(bins, agent):
         cells[FEATURES[2]] = "— resumed, it sends its first message changed, to a plain server as well"
@@ -97,6 +97,12 @@ def try_agent(bins: Path, agent: CodingAgent, url: str, token: str) -> dict[str,
         if cell != "yes":
             print(f"    {feature}: {cell}", file=sys.stderr, flush=True)
     return cells
+
+
+def is_continued(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    """Return whether one session that was there has more turns. An agent may ask more than the person did:
+    qwen-code 0.15 has each conversation searched for facts, in that conversation or in one of its own."""
+    return sum(after.get(session_id, 0) > turns for session_id, turns in before.items()) == 1
 
 
 def run_agent(

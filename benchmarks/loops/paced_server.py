@@ -18,6 +18,7 @@ import sys
 from benchmarks.loops.paced_shapes import SHAPES, call_for, results_in
 
 _MODELS = json.dumps({"object": "list", "data": [{"id": "paced", "object": "model"}]}).encode()
+_BYTES_PER_TOKEN = 4
 
 
 async def _answer(writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
@@ -30,7 +31,7 @@ async def _answer(writer: asyncio.StreamWriter, path: str, body: bytes) -> None:
         b"x-request-id: req_1\r\ntransfer-encoding: chunked\r\n\r\n"
     )
     due_s = asyncio.get_running_loop().time()
-    for event in SHAPES[path](int(count), call):
+    for event in SHAPES[path](int(count), call, len(body) // _BYTES_PER_TOKEN):
         writer.write(b"%x\r\n%b\r\n" % (len(event), event))
         if gap_ms != "0":
             due_s += int(gap_ms) / 1000

@@ -1,6 +1,7 @@
 """One answer of a paced model server as events, in the shapes of three vendors' streams.
 
-Each takes how many pieces an answer has and the call that it ends with, None for text alone.
+Each takes how many pieces an answer has, the call that it ends with (None for text alone), and the tokens of
+the request.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _SHELLS: dict[str, dict[str, Any]] = {
     "shell": {"command": ["sh", "-c", "true"]},
 }
 
+_TOKENS_PER_PIECE = 3
 
 # What a person's job is made of, by turns; `number` is that of the round.
 _WORK = (
@@ -52,14 +54,14 @@ def call_for(asked: dict[str, Any], kind: str) -> Call | None:
     return f"call_{step}", name, json.dumps(_SHELLS[name]).replace('"true"', json.dumps(command))
 
 
-def chat(pieces: int, call: Call | None) -> list[bytes]:
+def chat(pieces: int, call: Call | None, sent_tokens: int) -> list[bytes]:
     """Chat Completions."""
     events = [chat_chunk({"role": "assistant", "content": ""})]
     events += [chat_chunk({"content": word}) for word in _words(pieces - 3)]
-    return [*events, *chat_end(call)]
+    return [*events, *chat_end(call, sent_tokens, _TOKENS_PER_PIECE * pieces)]
 
 
-def chat_end(call: Call | None) -> list[bytes]:
+def chat_end(call: Call | None, sent_tokens: int = 9, output_tokens: int = 9) -> list[bytes]:
     """Return the last events of a Chat Completions stream, with the call that it ends with."""
     events: list[bytes] = []
     if call is not None:
@@ -67,8 +69,9 @@ def chat_end(call: Call | None) -> list[bytes]:
         told = {"index": 0, "id": call[0], "type": "function", "function": function}
         events.append(chat_chunk({"tool_calls": [told]}))
     events.append(chat_chunk({}, "stop" if call is None else "tool_calls"))
-    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9,"total_tokens":18}}\n\n'
-    return [*events, usage + b"data: [DONE]\n\n"]
+    usage = {"prompt_tokens": sent_tokens, "completion_tokens": output_tokens}
+    counted = {**usage, "total_tokens": sent_tokens + output_tokens}
+    return [*events, _data({"choices": [], "usage": counted}) + b"data: [DONE]\n\n"]
 
 
 def chat_chunk(delta: dict[str, object], finish: str | None = None) -> bytes:
@@ -78,7 +81,7 @@ def chat_chunk(delta: dict[str, object], finish: str | None = None) -> bytes:
     return _data({**head, "choices": [choice]})
 
 
-def responses(pieces: int, call: Call | None) -> list[bytes]:
+def responses(pieces: int, call: Call | None, sent_tokens: int) -> list[bytes]:
     """OpenAI's Responses."""
     words = _words(pieces - 4)
     text = {"type": "output_text", "text": "".join(words), "annotations": []}
@@ -87,7 +90,9 @@ def responses(pieces: int, call: Call | None) -> list[bytes]:
     if call is not None:
         function = {"type": "function_call", "id": "f1", "call_id": call[0], "status": "completed"}
         output.append({**function, "name": call[1], "arguments": call[2]})
-    usage = {"input_tokens": 9, "output_tokens": 9, "total_tokens": 18}
+    output_tokens = _TOKENS_PER_PIECE * pieces
+    usage = {"input_tokens": sent_tokens, "output_tokens": output_tokens}
+    usage["total_tokens"] = sent_tokens + output_tokens
     head = {"id": "r1", "object": "response", "created_at": 1, "model": "paced"}
     events = [{"type": "response.created", "response": {**head, "status": "in_progress", "output": []}}]
     began = {**said, "status": "in_progress", "content": []}
@@ -103,9 +108,9 @@ def responses(pieces: int, call: Call | None) -> list[bytes]:
     return [_named({**event, "sequence_number": number}) for number, event in enumerate(events)]
 
 
-def messages(pieces: int, call: Call | None) -> list[bytes]:
+def messages(pieces: int, call: Call | None, sent_tokens: int) -> list[bytes]:
     """Anthropic's Messages."""
-    usage = {"input_tokens": 9, "output_tokens": 9}
+    usage = {"input_tokens": sent_tokens, "output_tokens": _TOKENS_PER_PIECE * pieces}
     whole = {"id": "m1", "type": "message", "role": "assistant", "model": "paced", "content": []}
     ends = {"stop_reason": None, "stop_sequence": None}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": {**whole, **ends, "usage": usage}}]
@@ -135,7 +140,7 @@ def results_in(asked: dict[str, Any]) -> int:
     return count
 
 
-SHAPES: dict[str, Callable[[int, Call | None], list[bytes]]] = {
+SHAPES: dict[str, Callable[[int, Call | None, int], list[bytes]]] = {
     "/v1/chat/completions": chat,
     "/v1/responses": responses,
     "/v1/messages": messages,

@@ -16,7 +16,7 @@ from tests.support import each
 from whet.contract.errors import ProviderError
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelInfo, ModelReply
-from whet.providers.token_count import TextSize, correct_usage, size_of
+from whet.providers.token_count import TextSize, correct_usage, is_plausible_output, size_of
 
 WORDS = "the quick brown fox jumps over the lazy dog and counts 12 tokens. " * 60
 LONG = [Message("user", WORDS)]
@@ -284,6 +284,17 @@ KNOWN_TOKENS = {
     "German": ("Die Maschine prüft jede größere Änderung, bevor sie übernommen wird. " * 40, (521, 801)),
     "emoji": ("🎉🚀✅❌🔥💡 " * 40, (401, 601)),
 }
+
+
+@pytest.mark.parametrize("text", ["", "hi", "a b c d e f g", "one word, 12345", "x" * 200])
+def test_an_output_is_plausible_exactly_if_its_counts_stay(text: str) -> None:
+    info = ModelInfo("p", "m", 100_000, 50)
+    answer, rough = size_of(text), size_of(text, counts_pieces=False)
+    for output in (0, 1, 2, 3, 5, 7, 8, 20, 60, 100, 10_200, 10_201, HUGE):
+        for reasoning in {0, 1, output // 2, output}:
+            usage = info.usage(prompt=10, output=output, reasoning=reasoning)
+            stays = correct_usage(info, usage, None, answer) is usage
+            assert is_plausible_output(info, usage, rough) is stays, (output, reasoning)
 
 
 @pytest.mark.parametrize("name", KNOWN_TOKENS)

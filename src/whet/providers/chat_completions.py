@@ -311,7 +311,7 @@ class ChatDecoder:
         return [delta for event in events for delta in self._take(event, data)]
 
     def _take(self, chunk: _Chunk, data: bytes) -> Deltas:
-        if bytes(chunk.error) not in _NO_ERROR:
+        if chunk.error is not ABSENT and bytes(chunk.error) not in _NO_ERROR:
             raise event_error(self._info, data)
         if chunk.usage is not None and _size(chunk.usage) >= _size(self._usage):
             self._usage = chunk.usage
@@ -324,7 +324,7 @@ class ChatDecoder:
         choices = chunk.choices
         # One answer was asked for; servers that send several number them.
         choice = choices[0] if len(choices) == 1 else min(choices, key=lambda it: it.index)
-        if bytes(choice.error) not in _NO_ERROR:
+        if choice.error is not ABSENT and bytes(choice.error) not in _NO_ERROR:
             raise event_error(self._info, b'{"error":' + bytes(choice.error) + b"}")
         deltas = self._choice(choice)
         thought = read_other_reasoning(data, self._other_reasoning)

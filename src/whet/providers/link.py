@@ -40,8 +40,7 @@ from whet.providers.sse import SseEvent, SseParser
 from whet.providers.token_count import (
     PromptSizes,
     TextSize,
-    answer_size,
-    correct_usage,
+    correct_answer,
     is_plausible,
     lost_usage,
     size_of,
@@ -118,7 +117,8 @@ class _Attempt:
             self.refuse(error)
             raise
         self.events += 1
-        self.texts += [delta.text for delta in deltas]
+        for delta in deltas:
+            self.texts.append(delta.text)
         return deltas
 
     def refuse(self, error: ProviderError) -> None:
@@ -297,8 +297,7 @@ class ServerLink:
         prompt = None
         if not is_plausible(usage, attempt.body, self.info.window_tokens):
             prompt = self._measure(attempt)
-        answer = answer_size(reply.message, without_reasoning=bool(usage.reasoning_tokens))
-        usage = correct_usage(self.info, usage, prompt, answer)
+        usage = correct_answer(self.info, usage, prompt, reply.message)
         return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)
 
     async def _run(

@@ -40,6 +40,8 @@ def merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
 def read_other_reasoning(data: bytes, kept: dict[str, Any]) -> str:
     """Add the reasoning fields of an event that have a name of the server's own to `kept`; return the text
     among them that is meant for people."""
+    if data.find(b'"rea') < 0 and data.find(b'"th') < 0:  # `in` costs more, and a pattern ten times that
+        return ""
     names = {name.decode() for name in _IN_DATA.findall(data)} - _KNOWN
     if not names:
         return ""

@@ -35,7 +35,8 @@ class SseParser:
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Take received bytes. Raises WireError if one line or event exceeds 64 MB."""
-        if b"\n" not in chunk and b"\r" not in chunk and not self._rest.endswith(b"\r"):
+        # `find`, since `in` tries bytes as a number first and makes an error of that
+        if chunk.find(b"\n") < 0 and chunk.find(b"\r") < 0 and not self._rest.endswith(b"\r"):
             self._rest += chunk
             if len(self._rest) > _LIMIT_BYTES:
                 raise WireError("the server sent a line without end")
@@ -57,7 +58,7 @@ class SseParser:
         return self._lines(lines)
 
     def _split(self, chunk: bytes) -> list[bytes]:
-        if b"\r" not in chunk:
+        if chunk.find(b"\r") < 0:
             lines = chunk.split(b"\n")
         else:
             # A CR at the very end may be half of a CRLF, so it is kept for the next bytes.

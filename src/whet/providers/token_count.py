@@ -97,10 +97,10 @@ class TextSize(msgspec.Struct, frozen=True):
         return text + self.images * _IMAGE_TOKENS
 
 
-def size_of(text: str) -> TextSize:
-    """Measure a text."""
+def size_of(text: str, *, counts_pieces: bool = True) -> TextSize:
+    """Measure a text. Its pieces, which only an estimate needs, cost half of that."""
     data = text.encode("utf-8", "surrogatepass")
-    return TextSize(len(data), _least(data), pieces=len(_PIECES.findall(data)))
+    return TextSize(len(data), _least(data), pieces=len(_PIECES.findall(data)) if counts_pieces else 0)
 
 
 class PromptSizes:
@@ -149,12 +149,32 @@ def _most_prompt(body: bytes, window_tokens: int) -> int:
     return len(body) + added
 
 
-def answer_size(message: Message, *, without_reasoning: bool) -> TextSize:
+def _answer_size(message: Message, *, without_reasoning: bool, counts_pieces: bool = True) -> TextSize:
     """Measure an answer's text, its calls, and the reasoning that was shown."""
-    size = size_of(message.text) if message.text else TextSize()
-    for call in message.tool_calls:
-        size += size_of(f"{call.name} {call.arguments}")
-    return size if without_reasoning or not message.reasoning else size + size_of(message.reasoning)
+    texts = [message.text] if message.text else []
+    texts += [f"{call.name} {call.arguments}" for call in message.tool_calls]
+    if message.reasoning and not without_reasoning:
+        texts.append(message.reasoning)
+    size = TextSize()
+    for text in texts:
+        size += size_of(text, counts_pieces=counts_pieces)
+    return size
+
+
+def is_plausible_output(info: ModelInfo, usage: Usage, answer: TextSize) -> bool:
+    """Return whether an answer of this size can have the reported tokens. Its pieces don't matter."""
+    is_enough = usage.output_tokens >= max(answer.least, min(answer.size_bytes, 1))
+    is_both = not usage.reasoning_tokens or usage.output_tokens >= usage.reasoning_tokens + answer.least
+    return is_enough and is_both and usage.output_tokens <= _most_output(info, answer)
+
+
+def correct_answer(info: ModelInfo, usage: Usage, prompt: TextSize | None, message: Message) -> Usage:
+    """Return `usage` as `correct_usage` does, and count the answer's pieces only if that is needed."""
+    is_apart = bool(usage.reasoning_tokens)
+    rough = _answer_size(message, without_reasoning=is_apart, counts_pieces=False)
+    if prompt is None and is_plausible_output(info, usage, rough):
+        return usage
+    return correct_usage(info, usage, prompt, _answer_size(message, without_reasoning=is_apart))
 
 
 def correct_usage(info: ModelInfo, usage: Usage, prompt: TextSize | None, answer: TextSize) -> Usage:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from whet.late import late_pattern
 from whet.store.calls import StoredCall, UserWords
 from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
-from whet.warm.outcome import EDITS_IN_PLACE, Outcome, is_showing, judge_alone, programs_of
+from whet.warm.outcome import EDITS_IN_PLACE, Outcome, is_showing, judge_alone, programs_of, read_program
 from whet.warm.retry import NO_OUTPUT, find_vain_run, find_vain_try, is_again, is_alike, is_same_run
 from whet.warm.takeback import drops_path_of, ends_or_amends, replaces_text, restores_content, undoes
 
@@ -395,8 +396,7 @@ def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
 def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
     """Return why a command did nothing although it ended with 0, by the next try of it."""
     done, again = (str(judged.arguments.get("command", "")) for judged in (old, new))
-    program = next(programs_of(done), "")
-    if not done or not again or is_showing(program, done):
+    if not done or not again or read_program(done)[1]:
         return ""
     first, second = (done, old.call.result or ""), (again, new.call.result or "")
     is_named = left_alone(old.call, new.call)
@@ -416,12 +416,14 @@ def _is_forbidden(arguments: dict[str, Any], message: str) -> bool:
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Return whether two commands are the same except for options, settings or redirections."""
-    old, new = (str(arguments.get("command", "")).split() for arguments in (before, after))
-    plain, again = (
-        [word for word in words if "=" not in word and not word.startswith(_OPTION_PREFIXES)]
-        for words in (old, new)
-    )
+    plain, again = (_plain_words(str(arguments.get("command", ""))) for arguments in (before, after))
     return bool(plain) and plain == again and plain not in _TOO_SHORT_COMMANDS
+
+
+@lru_cache(maxsize=256)
+def _plain_words(command: str) -> list[str]:
+    """Return a command's words that are no options, settings or redirections."""
+    return [word for word in command.split() if "=" not in word and not word.startswith(_OPTION_PREFIXES)]
 
 
 def _has_no_match(call: StoredCall) -> bool:

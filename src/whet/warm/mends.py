@@ -67,6 +67,8 @@ class FailureSample(msgspec.Struct):
     """Failed calls of the store; of very many, a pseudo-random part that is equal in every run."""
 
     calls: list[FailedCall] = msgspec.field(default_factory=list[FailedCall])
+    by_word: dict[str, list[FailedCall]] = msgspec.field(default_factory=dict[str, list[FailedCall]])
+    """The calls by each of their words. Empty until the first mend is compared with them."""
 
     def add(self, session: MinedSession, judged: JudgedCall) -> None:
         """Add a failed call."""
@@ -77,22 +79,26 @@ class FailureSample(msgspec.Struct):
         words = words_of(call.name, judged.arguments)
         insort(self.calls, FailedCall(rank, session.key, call.name, words), key=lambda failed: failed.rank)
         del self.calls[_MAX_FAILURES:]
+        self.by_word.clear()
 
-    def confirms(self, mend: Mend, worked: Iterable[tuple[str, dict[str, Any]]]) -> bool:
+    def confirms(self, mend: Mend, worked: Iterable[tuple[str, frozenset[str]]]) -> bool:
         """Return whether the same mistake failed in several sessions, and more often than it worked among
-        `worked`, calls drawn from those that worked."""
+        `worked`, the tools and words of calls drawn from those that worked."""
+        if not self.by_word:
+            for call in self.calls:
+                for word in call.words:
+                    self.by_word.setdefault(word, []).append(call)
         return self._fails(mend, worked) or (
             mend.dropped != mend.exact
             and self._fails(msgspec.structs.replace(mend, dropped=mend.exact), worked)
         )
 
-    def _fails(self, mend: Mend, worked: Iterable[tuple[str, dict[str, Any]]]) -> bool:
-        failed = [call for call in self.calls if call.name == mend.name and mend.is_repeated_by(call.words)]
+    def _fails(self, mend: Mend, worked: Iterable[tuple[str, frozenset[str]]]) -> bool:
+        near = self.by_word.get(mend.program, ())
+        failed = [call for call in near if call.name == mend.name and mend.is_repeated_by(call.words)]
         if len({call.session for call in failed}) < _MIN_SESSIONS:
             return False
-        fine = sum(
-            name == mend.name and mend.is_repeated_by(words_of(name, arguments)) for name, arguments in worked
-        )
+        fine = sum(name == mend.name and mend.is_repeated_by(words) for name, words in worked)
         return fine < len(failed)
 
 

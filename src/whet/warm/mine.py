@@ -24,7 +24,7 @@ from whet.store import calls
 from whet.store.calls import MinedSession, StoredCall, UserWords
 from whet.warm.aftermath import JudgedCall, OutcomeJudge, is_objection
 from whet.warm.foreign_calls import convert_call
-from whet.warm.mends import FailureSample, Mend, find_mend
+from whet.warm.mends import FailureSample, Mend, find_mend, words_of
 from whet.warm.shape import shape_of
 
 MIN_ERROR_RATE = 0.02
@@ -146,7 +146,9 @@ class MiningResult(msgspec.Struct):
     def drop_unproven_mends(self) -> None:
         """Count calls that followed a failure as mends only if the mistake failed in other sessions too; the
         others are calls that worked."""
-        worked = [(candidate.name, candidate.arguments) for candidate in self.sample]
+        worked = [
+            (candidate.name, words_of(candidate.name, candidate.arguments)) for candidate in self.sample
+        ]
         for key, group in list(self.groups.items()):
             mend = group.candidates[0].mend
             if mend is None or self.failures.confirms(mend, worked):

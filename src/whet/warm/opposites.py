@@ -72,6 +72,28 @@ class _Part:
         self.words = words
 
     @cached_property
+    def verbs(self) -> list[tuple[str, frozenset[str]]]:
+        """The first verbs that take something back, each with the verbs that it takes back."""
+        firsts = ((verb, _BACK.get(verb) or _stem(verb)) for verb in self.names[: 2 * _VERBS])
+        return [(verb, forward) for verb, forward in firsts if forward]
+
+    @cached_property
+    def has_flag(self) -> bool:
+        """Whether an option is one that takes back."""
+        return not _FLAGS.isdisjoint(self.words)
+
+    @cached_property
+    def opposites(self) -> frozenset[str]:
+        """The options with the other sign: `+x` for `-x`."""
+        signs = {"-": "+", "+": "-"}
+        return frozenset(signs[word[0]] + word[1:] for word in self.words if word[0] in signs)
+
+    @cached_property
+    def sorted_operands(self) -> list[str]:
+        """The operands in an order that doesn't depend on their places."""
+        return sorted(self.operands)
+
+    @cached_property
     def plain(self) -> list[str]:
         """The words behind the program that aren't options."""
         return [word for word in self.words[1:] if word[0] not in "-+"]
@@ -105,11 +127,10 @@ def _split_part(part: str) -> list[str]:
 
 
 def _takes_back(old: _Part, new: _Part, was_used: bool) -> bool:
-    if _flips_option(old.words, new.words) or _swaps_words(old, new):
+    if _flips_option(old, new) or _swaps_words(old, new):
         return True
-    for verb in new.names[: 2 * _VERBS]:
-        forward = _BACK.get(verb) or _stem(verb)
-        if not forward or verb in old.names:
+    for verb, forward in new.verbs:
+        if verb in old.names:
             continue
         if len(old.plain) > 1 and [word for word in new.plain if word.lower() != verb] == old.plain:
             return True  # the same words after a verb that takes back: `ufw delete allow 80`
@@ -136,21 +157,23 @@ def _stem(verb: str) -> frozenset[str]:
     return frozenset((match[1], f"at{match[1]}", f"en{match[1]}")) if match else frozenset()
 
 
-def _flips_option(old: list[str], new: list[str]) -> bool:
+def _flips_option(old: _Part, new: _Part) -> bool:
     """Return whether the later command differs by an option that takes back: `-R`, or `-` instead of `+`."""
-    added = [word for word in new if word not in old]
-    gone = [word for word in old if word not in new]
-    if len(added) != 1 or len(new) - len(added) < 2 or any(word in _ANSWERS for word in new):
+    if not new.has_flag and new.opposites.isdisjoint(old.words):
+        return False
+    added = [word for word in new.words if word not in old.words]
+    gone = [word for word in old.words if word not in new.words]
+    if len(added) != 1 or len(new.words) < 3 or any(word in _ANSWERS for word in new.words):
         return False
     word = added[0]
     if word in _FLAGS:
-        return all(item[0] == "-" or item == old[-1] for item in gone)
+        return all(item[0] == "-" or item == old.words[-1] for item in gone)
     return len(gone) == 1 and {word[0], gone[0][0]} == {"-", "+"} and word[1:] == gone[0][1:]
 
 
 def _swaps_words(old: _Part, new: _Part) -> bool:
     """Return whether two words changed places: `mv a b` and `mv b a`, `s/x/y/` and `s/y/x/`."""
-    if old.words[0] not in _WORD_EDITS or len(old.operands) != len(new.operands):
+    if old.words[0] not in _WORD_EDITS or old.sorted_operands != new.sorted_operands:
         return False
     differ = [pair for pair in zip(old.operands, new.operands, strict=True) if pair[0] != pair[1]]
     return len(differ) == 2 and differ[0] == differ[1][::-1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Literal
 
 from whet.contract.texts import NOT_JSON, shared_decoder
@@ -142,8 +143,7 @@ def _judge_output(command: str, text: str, request: str) -> tuple[Outcome, str]:
         return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
     if path := find_empty_file(command, text):
         return "failed", f"exit 0, but {path[:80]} has 0 bytes"
-    first = next(programs_of(command), "")
-    shows = is_showing(first, command)
+    first, shows = read_program(command)
     if shows:
         text = _own_message(first, text[:_EDGES_CHARS])
     elif trouble := find_json_error(text):
@@ -193,6 +193,14 @@ def _ran_no_test(command: str, text: str) -> bool:
         and re.search(_NO_TESTS, text, re.I | re.M) is not None
         and re.search(_COUNTED_TESTS, text, re.I | re.M) is None
     )
+
+
+@lru_cache(maxsize=256)
+def read_program(command: str) -> tuple[str, bool]:
+    """Return a command's first program, or an empty string, and whether the command shows data. Kept, since a
+    command is compared with those near it."""
+    program = next(programs_of(command), "")
+    return program, is_showing(program, command)
 
 
 def is_showing(program: str, command: str) -> bool:

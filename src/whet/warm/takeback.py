@@ -54,9 +54,11 @@ def undoes(old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequ
     if "command" not in old_tags:
         return False
     done = str(before.get("command", ""))
-    if _EDITS_IN_PLACE.search(done) and drops_path_of(before, after):
+    if "git" in command and _EDITS_IN_PLACE.search(done) and drops_path_of(before, after):
         return True
-    if _undoes_command(done, command) or _removes(command, _created_paths(done), between):
+    if _undoes_command(done, command):
+        return True
+    if _removed_paths(command) and _removes(command, _created_paths(done), between):
         return True
     return reverses(done, command, was_used=bool(between))
 
