@@ -27,7 +27,6 @@ from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
 from whet.store import export, outcomes, search, sessions, warm
 from whet.store.database import StateDatabase
-from whet.store.sessions import NewSession, SessionKind
 from whet.warm.outline import outline
 from whet.warm.prime import decode_prime
 from whet.warm.template import Template, save
@@ -200,9 +199,9 @@ async def test_the_examples_are_nobodys_words(
     assert await session.log.undo_last_turn() == (1, ASK)
     assert session.log.messages == []
     # A review sends the same prefix; a helper begins cold.
-    kinds: tuple[tuple[SessionKind, bool], ...] = (("review", True), ("child", False))
+    kinds: tuple[tuple[sessions.SessionKind, bool], ...] = (("review", True), ("child", False))
     for kind, same in kinds:
-        new = NewSession(id=kind, kind=kind, parent_session_id=session.id)
+        new = sessions.NewSession(id=kind, kind=kind, parent_session_id=session.id)
         await app.database.write(lambda db, new=new: sessions.create(db, new, "now"))
         text = await app.database.read(lambda db, kind=kind: sessions.read_prime(db, kind))
         assert bool(text) == same
