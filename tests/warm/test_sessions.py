@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from benchmarks.warm import run_seeds
 from click.testing import CliRunner
 
 from whet.agent.loop import run_turn
@@ -33,7 +34,7 @@ from whet.warm.template import Template, save
 from whet.warm.template_store import WarmTemplates
 from whet_lab.commands.eval_warm import warm as eval_warm
 from whet_lab.evals.warm_trials import build_report
-from whet_lab.evals.warm_world import NAME, Depot, build_templates, create_history, run_seeds, write_depot
+from whet_lab.evals.warm_world import NAME, Depot, build_templates, create_history, write_depot
 from whet_lab.practice.depot import build_question
 from whet_lab.practice.server import PracticeServer
 
