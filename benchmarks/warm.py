@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
@@ -34,8 +35,9 @@ from whet.store import rows, sessions
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 from whet.warm.template import Example, Template, save
-from whet_lab.evals.warm_trials import build_report
-from whet_lab.evals.warm_world import run_seeds
+from whet_lab.evals.warm_trials import ARMS, Trial, WarmTrialSetup, build_report
+from whet_lab.evals.warm_world import build_templates, create_history, draw_numbers, write_depot
+from whet_lab.practice.depot import build_question
 from whet_lab.practice.server import PracticeServer
 
 COMMAND = "python -m benchmarks warm"
@@ -261,6 +263,23 @@ def caching() -> Row:
         warm >= cold - 0.005 and next_session >= 0.9,
         COMMAND,
     )
+
+
+async def run_seeds(
+    folder: Path, settings: Settings, seeds: Sequence[int], *, pitfalls: bool = True, sessions: int = 8
+) -> list[Trial]:
+    """Evaluate each seed: write the depot, create its history, build templates, and ask a new question of
+    every kind under each arm."""
+    trials: list[Trial] = []
+    for seed in seeds:
+        depot = write_depot(folder, seed, pitfalls=pitfalls)
+        await create_history(depot, settings, sessions)
+        templates = build_templates(depot, SystemClock().now())
+        bench = WarmTrialSetup(folder / f"trials-{depot.place.name}", settings, {}, templates)
+        text = build_question(draw_numbers(random.Random(f"new questions {seed}")))
+        for arm in ARMS:
+            trials.append(await bench.run_prompt(f"{depot.place.name}-0", text, arm, seed, depot.place))
+    return trials
 
 
 def world(seeds: int) -> list[Row]:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from whet.contract.errors import WhetError
-from whet.contract.texts import NOT_JSON, from_foreign_json
+from whet.contract.texts import NOT_JSON, as_object, from_foreign_json
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The supported MCP versions, newest first."""
@@ -169,7 +169,7 @@ def _handle_line(
 async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> dict[str, Any]:
     """Return the whole reply to a message that is a call, or should have been one."""
     method, raw_params = str(message.get("method") or ""), message.get("params")
-    params = cast("dict[str, Any]", raw_params) if isinstance(raw_params, dict) else {}
+    params = as_object(raw_params)
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
     try:
         if not method:

@@ -28,7 +28,6 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.foreign_regex import regex_matches
 from whet.memory import typed
 from whet.store import helper_rows, wallet
-from whet.store.helper_rows import HelperRow, MergePlan
 from whet_lab.practice.server import PracticeServer
 
 Work = Callable[[App, Session], Coroutine[Any, Any, None]]
@@ -59,7 +58,7 @@ async def turn(session: Session, text: str, seen: list[Event] | None = None) -> 
     return session.log.messages[before:]
 
 
-def rows(app: App, session: Session) -> list[HelperRow]:
+def rows(app: App, session: Session) -> list[helper_rows.HelperRow]:
     return app.database.read_now(lambda db: helper_rows.list_helpers(db, session.id))
 
 
@@ -132,7 +131,7 @@ def looking(app: App, session: Session, key: str = "") -> ToolContext:
     return ToolContext(session.id, "", "", app.services.workspace, lambda _text: None, nobody, key=key)
 
 
-def _runs(app: App, row: HelperRow) -> bool:
+def _runs(app: App, row: helper_rows.HelperRow) -> bool:
     count = (
         "SELECT count(*) FROM tool_calls AS c JOIN sessions AS s ON s.key = c.session"
         " WHERE s.id = ? AND c.started > 0"
@@ -218,7 +217,7 @@ async def test_two_calls_that_wait_for_one_helper_merge_its_edits_once(tmp_path:
 async def test_calls_that_wait_for_two_helpers_at_once_merge_both(tmp_path: Path) -> None:
     work = repository(tmp_path)
     async with working(tmp_path) as (app, session):
-        rows: list[HelperRow] = []
+        rows: list[helper_rows.HelperRow] = []
         for number in range(2):
             task = steps([shell(f"sed -i '{9 * number or 1}s/$/ by {number}/' a.txt")])
             wish = HelperWish(task, background=True, worktree=True)
@@ -280,7 +279,7 @@ async def test_a_merge_that_a_kill_cut_off_is_finished_where_its_session_is_open
             await run_turn(session, entry.message, lambda _event: None, on_stored=entry.on_stored)
         [row] = rows(app, session)
         assert row.tree is not None
-        plans: list[MergePlan] = []
+        plans: list[helper_rows.MergePlan] = []
         before = (folder / "a.txt").read_text()
         copy = shutil.copytree(Path(row.tree.place).parent, tmp_path / "copy", symlinks=True)
         worktrees.merge(row.tree, row.id, lambda: None, plans.append)

@@ -13,7 +13,6 @@ from whet.contract.origin import Origin
 from whet.memory.effects import measure_effects
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import outcomes, sessions
-from whet.store.outcomes import ItemUse
 
 USER = Origin("user", platform="cli")
 SKILL = "---\nname: deploy\ndescription: Deploys the site.\n---\n\nRun `make deploy`.\n"
@@ -32,7 +31,7 @@ async def begin(b: Bench, text: str = "hello") -> str:
     return prompt
 
 
-def recorded(b: Bench) -> list[ItemUse]:
+def recorded(b: Bench) -> list[outcomes.ItemUse]:
     mine = ("deploy", "The tests need X=1.", "Likes short answers.")
     uses = b.app.database.read_now(lambda db: outcomes.list_item_uses(db, ("memory", "user", "skill")))
     return [use for use in uses if use.item.name in mine or use.item.label in mine]

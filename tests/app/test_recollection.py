@@ -11,7 +11,6 @@ from whet.app.learning.note_recall import nearest_notes
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 from whet.store import learned
-from whet.store.learned import ContextItem
 
 NOTES = (
     "Host of gallery is cedar.",
@@ -102,7 +101,7 @@ async def test_nobody_elses_and_what_chance_keeps_from_a_session_stays_out(tmp_p
         session = await b.app.new_session()
         part = await b.app.learning.reader.prompt_part()
         held = next(item for item in part.items if "payroll" in item.label)
-        item = ContextItem(held.kind, held.name, held.hash)
+        item = learned.ContextItem(held.kind, held.name, held.hash)
         write = b.app.database.write_now
         write(lambda db: learned.record_items(db, session.id, (), (item,), randomised=True))
         await run_turn(session, session.user_message("Restart payroll"), b.events.append)

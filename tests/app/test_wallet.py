@@ -21,7 +21,6 @@ from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply
 from whet.store import sessions, wallet
 from whet.store.database import StateDatabase
-from whet.store.sessions import NewSession
 
 PROMPT = [Message("user", WORDS)]
 
@@ -61,7 +60,7 @@ class Spender:
 @pytest.fixture
 def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     database = StateDatabase.open(tmp_path / "state.db", clock)
-    database.write_now(lambda c: sessions.create(c, NewSession(id="s"), iso(clock.now())))
+    database.write_now(lambda c: sessions.create(c, sessions.NewSession(id="s"), iso(clock.now())))
     yield database
     database.close()
 

@@ -28,7 +28,6 @@ from whet.contract.protocols import AttemptLost, ModelInfo, ModelLink, ModelRepl
 from whet.providers.connect import ServerProvider
 from whet.store import sessions, wallet
 from whet.store.database import StateDatabase
-from whet.store.sessions import NewSession
 
 _NEVER = 1_000
 KILLS = ("reserved", "received", "answering", "answered", "settled")
@@ -104,7 +103,7 @@ async def _prepare(folder: Path, script: Script, count: int) -> int:
     clock = FixedClock()
     database = StateDatabase.open(folder / "state.db", clock)
     for number in range(count):
-        new = NewSession(id=f"s{number}")
+        new = sessions.NewSession(id=f"s{number}")
         database.write_now(lambda c, new=new: sessions.create(c, new, iso(clock.now())))
     purse = Wallet(database, clock, WalletSettings(daily_tokens=9_000_000))
     async with running(script, usage(1_000, 900, total_tokens=1_900)) as server:

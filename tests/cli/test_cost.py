@@ -25,7 +25,6 @@ from whet.contract.messages import Usage
 from whet.serve.board import shown
 from whet.store import wallet
 from whet.store.database import StateDatabase
-from whet.store.wallet import PlannedCall
 from whet.terminal.output import usage_cost
 from whet.terminal.wording import footer
 from whet_lab.practice.server import PracticeServer
@@ -125,7 +124,7 @@ def test_a_call_that_a_kill_cut_off_counts_in_full_and_is_named(home: Path, tmp_
     Home(home).ensure()
     (home / "config.yaml").write_text(f"wallet:\n  daily_usd: 1.0\nagent:\n  time_zone: {zone}\n")
     database = StateDatabase.open(Home(home).database, SystemClock())
-    call = PlannedCall("s", "turn", "m", 0.94, 12_544, iso(now))
+    call = wallet.PlannedCall("s", "turn", "m", 0.94, 12_544, iso(now))
     database.write_now(lambda db: wallet.reserve(db, call, [("day", day)], {}, 1.0))
     old = msgspec.structs.replace(call, at=iso(now - timedelta(days=30)))
     database.write_now(lambda db: wallet.reserve(db, old, [("day", "2020-01-01")], {}, 1.0))

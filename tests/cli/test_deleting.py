@@ -23,7 +23,6 @@ from whet.store import sessions as store_sessions
 from whet.store.database import StateDatabase
 from whet.store.jobs import NewJob, enqueue
 from whet.store.search import find_now
-from whet.store.sessions import NewSession
 
 # Nothing else in the index begins with these letters: FTS5 leaves out what a word shares with the one before.
 WORDS = ("qzquestion", "xzanswer", "vzargument", "jzresult", "kztitle")
@@ -110,7 +109,7 @@ def test_the_traces_that_it_left_elsewhere_go_too(
 def test_a_session_named_twice_or_with_its_child_goes_once(
     home: Path, database: StateDatabase, session: str
 ) -> None:
-    child = NewSession(id="child", parent_session_id=session, kind="child")
+    child = store_sessions.NewSession(id="child", parent_session_id=session, kind="child")
     database.write_now(lambda db: store_sessions.create(db, child, "2026-11-21T09:00:00.000Z"))
     done = run(home, "delete", session, session, "child", "--yes")
     assert (done.exception, done.output) == (None, "Deleted 2 sessions.\n")
@@ -119,7 +118,7 @@ def test_a_session_named_twice_or_with_its_child_goes_once(
 
 @pytest.mark.slow
 def test_where_one_can_not_go_none_goes(home: Path, database: StateDatabase, session: str) -> None:
-    busy = NewSession(id="busy")
+    busy = store_sessions.NewSession(id="busy")
 
     def work(db: apsw.Connection) -> None:
         store_sessions.create(db, busy, "2026-11-21T09:00:00.000Z")

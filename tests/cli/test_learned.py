@@ -27,7 +27,6 @@ from whet.memory.reader import MemoryReader, entry_id
 from whet.memory.requests import MemoryRequest
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
-from whet.store.ledger import NewRow, Quote, State
 
 GROUPS = {"memory": memory, "skills": skills, "undo": undo, "forget": forget, "review": review}
 
@@ -73,8 +72,8 @@ def test_a_change_is_shown_in_full_with_its_details_in_one_column(whet: Any, hom
     whet("memory show")
     shown = whet("memory log 1").output
     assert "+ first" in shown and "+ line 59" in shown
-    evidence = (Quote("said " * 30, "s", 1, "user"),)
-    row = NewRow("memory", "memory", "add", "active", Origin("user"), after="x", evidence=evidence)
+    evidence = (ledger.Quote("said " * 30, "s", 1, "user"),)
+    row = ledger.NewRow("memory", "memory", "add", "active", Origin("user"), after="x", evidence=evidence)
     database = StateDatabase.open(home / "state.db", SystemClock())
     database.write_now(lambda db: ledger.insert_row(db, row, reviewed.AT))
     database.close()
@@ -142,7 +141,7 @@ def install_version(whet: Any, folder: Path, number: int, *more: str) -> None:
     assert f"(change {number})" in whet("skills install --yes", str(folder)).output
 
 
-def change_states(home: Path, **states: State) -> dict[int, str]:
+def change_states(home: Path, **states: ledger.State) -> dict[int, str]:
     """Set the states of changes, as `c1="quarantined"`, and return the states of all."""
     database = StateDatabase.open(home / "state.db", SystemClock())
     for name, state in states.items():

@@ -14,7 +14,6 @@ from whet_confirm import tokens
 from whet_confirm.decide import DecisionInput
 from whet_confirm.ledger import Tx
 from whet_confirm.notify import deliveries
-from whet_confirm.notify.deliveries import NotifyDelivery
 from whet_confirm.notify.notifier import ConfirmNotifier
 from whet_confirm.notify.settings import read_channels
 from whet_confirm.open import ServicePaths, open_service
@@ -65,7 +64,7 @@ class Desk:
     ) -> RequestOutcome:
         return await self.service.decide(DecisionInput(request.id, verdict, reason, request.digest), who)
 
-    def deliveries(self, request: ConfirmRequest) -> list[NotifyDelivery]:
+    def deliveries(self, request: ConfirmRequest) -> list[deliveries.NotifyDelivery]:
         now_s = self.service.timeline.now_s()
         return self.service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id, now_s))
 

@@ -14,7 +14,6 @@ import pytest
 from tests.confirm.people import AGENT, Desk
 from tests.confirm.running import Running, ToolUse, field_of, touch
 from whet_confirm import decide, submit
-from whet_confirm.decide import DecisionInput
 from whet_confirm.ledger import CHECKPOINT_EVERY, Tx
 from whet_confirm.open import ServicePaths
 from whet_confirm.records import Caller, ConfirmRequest
@@ -105,7 +104,7 @@ def test_requests_are_listed_by_what_they_are_now(past: Past) -> None:
     past.service.database.write_now(
         lambda db: decide.decide(
             Tx(db, past.service.timeline.now_s(), past.service.key),
-            DecisionInput(second.id, "deny"),
+            decide.DecisionInput(second.id, "deny"),
             ANN,
             policy,
         )

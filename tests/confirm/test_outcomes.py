@@ -13,7 +13,6 @@ import pytest
 from tests.confirm.people import Desk
 from tests.confirm.running import ToolUse
 from whet_confirm import decide
-from whet_confirm.decide import DecisionInput
 from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome, Verdict
 
 RULES = """
@@ -59,7 +58,7 @@ class People(Desk):
         self, request: ConfirmRequest, who: Caller, verdict: Verdict = "approve", **more: Any
     ) -> tuple[str, str]:
         given = {"digest": request.digest, **more}
-        return said(await self.service.decide(DecisionInput(request.id, verdict, **given), who))
+        return said(await self.service.decide(decide.DecisionInput(request.id, verdict, **given), who))
 
     def noted(self, request: ConfirmRequest, kind: str) -> list[Any]:
         found = self.service.log.history(request_id=request.id)

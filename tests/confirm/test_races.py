@@ -12,7 +12,6 @@ import pytest
 
 from tests.confirm.running import ToolUse
 from whet_confirm import decide
-from whet_confirm.decide import DecisionInput
 from whet_confirm.open import ServicePaths, open_service
 from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet_confirm.service import CallerLimits, ConfirmService
@@ -41,7 +40,7 @@ async def race(service: ConfirmService, hands: ToolUse, dice: random.Random) -> 
         if verdict == "cancel":
             outcomes[request.id].append(await service.cancel(request.id, AGENT))
         else:
-            outcomes[request.id].append(await service.decide(DecisionInput(request.id, verdict), who))
+            outcomes[request.id].append(await service.decide(decide.DecisionInput(request.id, verdict), who))
 
     async def sweep() -> None:
         for _ in range(10):

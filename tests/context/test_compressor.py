@@ -13,7 +13,6 @@ from tests.support import FixedClock
 from whet.context import rows as chat
 from whet.context import summary
 from whet.context.compressor import Compressor, CompressorSettings
-from whet.context.rows import text_tokens
 
 # Numbers in test names are those of the failures seen in public (context engines, section c).
 
@@ -267,7 +266,7 @@ def test_9_a_small_auxiliary_model_gets_no_more_than_its_window():
     model = Model()
     compressor = engine(model, 64_000, summary_window_tokens=8_000)
     rows = compressor.compress(full(64_000).rows)
-    assert text_tokens(model.asked[0]) + model.limits[0][0] <= 8_000
+    assert chat.text_tokens(model.asked[0]) + model.limits[0][0] <= 8_000
     assert "messages left out here" in model.asked[0] or "cut" in model.asked[0]
     assert chat.estimate(rows) < 20_000
 

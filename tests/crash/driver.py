@@ -28,7 +28,6 @@ from whet.contract.events import EndReason
 from whet.contract.messages import Message
 from whet.store import jobs
 from whet.store.database import StateDatabase
-from whet.store.jobs import NewJob, QueuedJob, TransactionWork
 from whet.store.transcript import TurnRecord
 
 WHEN = ("before", "inside", "after")
@@ -71,9 +70,9 @@ def die() -> None:
 class OneJob(TurnObserver):
     """Queues a job at each turn's end."""
 
-    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
-        job = NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
-        return lambda connection: [QueuedJob(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
+    async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> jobs.TransactionWork:
+        job = jobs.NewJob("review", json.dumps({"turn": turn.id, "reason": reason}))
+        return lambda connection: [jobs.QueuedJob(jobs.enqueue(connection, job, SystemClock()), ("memory",))]
 
 
 async def turn(folder: Path, base_url: str, session_id: str, at: int, when: str) -> dict[str, Any]:

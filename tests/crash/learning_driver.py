@@ -26,8 +26,6 @@ from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import learned, ledger, sessions
 from whet.store.database import StateDatabase
-from whet.store.ledger import hash_text
-from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 
 CHECK, DEPLOY = "We run make check before each commit.", "We deploy on Tuesdays only."
@@ -80,9 +78,9 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
         MemoryReader(database, SystemClock(), folder, (MemorySettings(), ReviewSettings()))
     )
     if not database.read_now(lambda db: sessions.count_chats(db)):
-        log = await Transcript.create(database, NewSession(id="s"), SystemClock())
+        log = await Transcript.create(database, sessions.NewSession(id="s"), SystemClock())
         await log.end_turn(await log.begin_turn(Message("user", SAID)), "answered", "")
-        new = NewSession(id="r", parent_session_id="s", kind="review")
+        new = sessions.NewSession(id="r", parent_session_id="s", kind="review")
         database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     database.killer = killer
     killer.armed = True
@@ -122,7 +120,7 @@ def state(database: StateDatabase, folder: Path) -> dict[str, Any]:
         file.path
         for file in files
         if file.wanted != file.written
-        or (hash_text((folder / file.path).read_bytes()) if (folder / file.path).exists() else "")
+        or (ledger.hash_text((folder / file.path).read_bytes()) if (folder / file.path).exists() else "")
         != file.wanted
     ]
     return {

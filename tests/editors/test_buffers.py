@@ -10,7 +10,6 @@ import pytest
 from acp import Client
 
 from whet.editors import buffers
-from whet.editors.buffers import EditorBuffers
 from whet.editors.editor import Editor
 
 
@@ -32,7 +31,7 @@ async def test_an_editor_that_never_answers_is_given_up_on_after_two_requests(
     silent, told = Silent(), list[str]()
     editor = Editor(cast(Client, silent))
     editor.reads = editor.writes = True
-    held = EditorBuffers(editor, "session", told.append)
+    held = buffers.EditorBuffers(editor, "session", told.append)
     for _ in range(4):
         assert await asyncio.to_thread(held.read, Path("/a")) is None
     assert silent.asked == 2

@@ -16,7 +16,6 @@ from tests.support import FixedClock
 from whet.config.paths import Home
 from whet.contract.errors import BadInput
 from whet_lab.evals import bench, bench_answers, bench_points, bench_tau2
-from whet_lab.evals.bench import PlainBm25
 from whet_lab.evals.bench_cases import BenchQuestion
 from whet_lab.evals.bench_data import load_benchmark
 
@@ -162,7 +161,7 @@ def test_a_case_with_fewer_names_than_sessions_is_told(tmp_path: Path) -> None:
 
 
 def test_plain_bm25_ranks_by_rarity_and_length() -> None:
-    bm25 = PlainBm25(["rare common", "common common", "rare " + "filler " * 50])
+    bm25 = bench.PlainBm25(["rare common", "common common", "rare " + "filler " * 50])
     assert bm25.best("rare", 3) == [0, 2]
     assert bm25.best("the", 3) == []
 

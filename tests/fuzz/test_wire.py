@@ -21,10 +21,9 @@ from whet.providers import anthropic_messages, chat_completions, responses
 from whet.providers.catalog import SERVERS
 from whet.providers.wire import ServerDialect, WireCodec
 from whet_lab.practice import dialects
-from whet_lab.practice.dialects import PracticeDialect
 from whet_lab.practice.strict import Options, VendorRefusal
 
-LANES: dict[str, tuple[WireCodec, PracticeDialect, object]] = {
+LANES: dict[str, tuple[WireCodec, dialects.PracticeDialect, object]] = {
     "chat": (chat_completions.ChatCompletions(ServerDialect()), dialects.chat_completions(), shapes.CHAT),
     "openrouter": (
         chat_completions.ChatCompletions(SERVERS["openrouter"].dialect),

@@ -29,7 +29,6 @@ from whet.gateway.intake import UpdateIntake
 from whet.gateway.server import GatewayServer
 from whet.gateway.settings import ConfiguredChannel, GatewayChannelText, GatewayPersonText, GatewayText
 from whet.store import chats
-from whet.store.chats import InRow
 from whet_lab.practice.server import PracticeServer
 
 ANN = GatewayPersonText({"board": "7"}, owner=True)
@@ -97,7 +96,7 @@ class Rig:
         made.record = await self.rows(where)
         return made
 
-    def received(self, where: ChatPlace, update_id: str, text: str = "x") -> InRow:
+    def received(self, where: ChatPlace, update_id: str, text: str = "x") -> chats.InRow:
         body = msgspec.json.encode(
             Incoming(where, update_id, "message", text=text, ref=f"r{update_id}")
         ).decode()

@@ -17,7 +17,6 @@ from whet.contract.channels import ChatPlace, Outgoing, SendFailed
 from whet.gateway import outbox
 from whet.gateway.deliveries import DRAFT, USUAL, Deliveries, DeliveryWaits
 from whet.store import chats
-from whet.store.chats import OutRow, OutState
 from whet.store.database import StateDatabase
 
 AWAY = SendFailed("stumbled", status=503)
@@ -88,11 +87,11 @@ class Post:
             while not done():
                 await asyncio.sleep(0)
 
-    def rows(self, *states: OutState) -> list[OutRow]:
+    def rows(self, *states: chats.OutState) -> list[chats.OutRow]:
         """Give the rows in these states."""
         return self.database.read_now(lambda db: chats.list_messages(db, states))
 
-    def texts(self, *states: OutState) -> list[str]:
+    def texts(self, *states: chats.OutState) -> list[str]:
         """Give what rows in these states say."""
         return [msgspec.json.decode(row.body)["text"] for row in self.rows(*states)]
 
@@ -259,7 +258,7 @@ async def test_a_crash_while_a_lost_draft_is_said_again_does_not_say_it_twice(tm
 
 @pytest.mark.parametrize(("after_s", "state"), [(60, "queued"), (119, "queued"), (121, "unknown")])
 async def test_where_repetitions_are_dropped_a_crash_is_made_good_as_long_as_that_holds(
-    tmp_path: Path, after_s: int, state: OutState
+    tmp_path: Path, after_s: int, state: chats.OutState
 ) -> None:
     async with posting(tmp_path, 120) as post:
         await post.put(Outgoing("one"))

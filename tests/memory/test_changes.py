@@ -17,7 +17,6 @@ from whet.contract.origin import Origin
 from whet.contract.tools import ToolContext
 from whet.memory import notes, skill_changes
 from whet.memory.desk import LearningService
-from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutcome
 from whet.memory.undo import CannotUndo
@@ -373,11 +372,11 @@ def test_a_note_is_named_by_the_models_own_words_for_it_too(world: World) -> Non
 
 def test_a_change_that_is_made_already_changes_nothing() -> None:
     text = "- a\n"
-    assert notes.apply_change(text, "memory", EntryChange("", "a")) == text
-    assert notes.apply_change(text, "memory", EntryChange("gone", "a")) == text
-    assert notes.apply_change(text, "memory", EntryChange("gone", "")) == text
+    assert notes.apply_change(text, "memory", notes.EntryChange("", "a")) == text
+    assert notes.apply_change(text, "memory", notes.EntryChange("gone", "a")) == text
+    assert notes.apply_change(text, "memory", notes.EntryChange("gone", "")) == text
     with pytest.raises(Refused, match="has changed since"):
-        notes.apply_change(text, "memory", EntryChange("gone", "b"))
+        notes.apply_change(text, "memory", notes.EntryChange("gone", "b"))
 
 
 # --- hand edits, and what is told of changes ---------------------------------------------------------

@@ -16,8 +16,6 @@ from whet.memory import disk, notes
 from whet.memory.requests import Claim, GateVerdict, MemoryRequest, SkillRequest, WriteOutcome
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger, sessions
-from whet.store.ledger import LedgerRow
-from whet.store.sessions import NewSession
 
 HAND = Origin("user")
 TWICE = "Always run make check twice."
@@ -32,7 +30,7 @@ def remember(world: World, text: str) -> WriteOutcome:
     return asyncio.run(world.desk.hand_in(MemoryRequest("add", content=text), HAND))
 
 
-def rows(world: World) -> list[LedgerRow]:
+def rows(world: World) -> list[ledger.LedgerRow]:
     return world.database.read_now(lambda db: ledger.select(db))[::-1]
 
 
@@ -156,7 +154,7 @@ SKILL = create("commit", "How we commit.", "Run make check before each commit.",
 
 def test_a_reviews_changes_come_into_force_together(world: World) -> None:
     session_id = reviewed(world)
-    new = NewSession(id="child", parent_session_id=session_id, kind="review")
+    new = sessions.NewSession(id="child", parent_session_id=session_id, kind="review")
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     base = {"session_id": "child", "parent_session_id": session_id, "task_id": "job"}
     first = Origin("review", tool_call_id="c1", **base)

@@ -14,7 +14,6 @@ from whet.config import front_matter
 from whet.config.paths import lock_folder
 from whet.contract.errors import ConfigError, StoreUnwritable
 from whet.memory import disk, skill_format
-from whet.memory.disk import Moved
 from whet.memory.skill_format import BadSkill, check_name, check_path, list_files
 from whet.store.ledger import hash_text
 
@@ -51,12 +50,12 @@ def test_a_swap_replaces_only_what_was_expected_and_keeps_its_mode(tmp_path: Pat
     disk.swap(file, hash_text(b"one"), b"two")
     assert file.read_bytes() == b"two" and file.stat().st_mode & 0o777 == 0o644
     for expected in (hash_text(b"one"), ""):
-        with pytest.raises(Moved):
+        with pytest.raises(disk.Moved):
             disk.swap(file, expected, b"three")
         assert file.read_bytes() == b"two"
     disk.swap(file, hash_text(b"two"), None)
     assert not file.exists()
-    with pytest.raises(Moved):
+    with pytest.raises(disk.Moved):
         disk.swap(file, hash_text(b"two"), b"three")
     assert [path.name for path in file.parent.iterdir()] == []
 
@@ -93,7 +92,7 @@ def test_a_file_that_somebody_saves_in_the_very_moment_is_what_stays(
         link(source, target)
 
     monkeypatch.setattr(os, "link", save_first)
-    with pytest.raises(Moved):
+    with pytest.raises(disk.Moved):
         disk.swap(path, hash_text(b"old") if was_there else "", b"ours")
     assert path.read_text() == "theirs" and [entry.name for entry in tmp_path.iterdir()] == ["a.md"]
 

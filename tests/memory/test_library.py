@@ -17,8 +17,6 @@ from whet.memory import intake, reader, skill_store
 from whet.memory.library import MAX_MAIN_BYTES, Library, SkillInfo
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
-from whet.store.learned import ContextItem
-from whet.store.ledger import hash_text
 
 HAND = Origin("user")
 T = TypeVar("T")
@@ -57,7 +55,7 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
     assert {name for name, info in found.items() if info.problem} == {"empty", "large", "wrong"}
     assert "'other'" in found["wrong"].problem
     assert (found["b"].source, found["c"].source, found["c"].description) == ("home", "built-in", "about c")
-    assert found["a"].hash == hash_text(main("a"))[:12]
+    assert found["a"].hash == ledger.hash_text(main("a"))[:12]
     assert library.find("../a") is None and library.find("none") is None
     gone = library.find("gone")
     assert gone is not None and "no longer exists" in gone.problem
@@ -226,7 +224,7 @@ def test_a_load_shows_the_file_its_hash_and_what_else_there_is(tmp_path: Path) -
     library = Library(tmp_path / "skills")
     root = put(tmp_path / "skills", "commit")
     load = skill_store.load(library, "commit")
-    assert "its files" not in load.text and load.hash == hash_text(main("commit"))[:12]
+    assert "its files" not in load.text and load.hash == ledger.hash_text(main("commit"))[:12]
     (root / "references").mkdir()
     (root / "references" / "a.md").write_text("more\n\n")
     load = skill_store.load(library, "commit")
@@ -275,7 +273,7 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     assert part.text.endswith("(1 more: skills_list finds them by words.)")
     assert "more" not in reader.index_part(skills, {}, 3 * line).text
     assert reader.index_part(infos(("a", "x"), problem="p"), {}, 900).text == ""
-    held = ContextItem("skill", "a", "", "x" * 10)
+    held = learned.ContextItem("skill", "a", "", "x" * 10)
     assert "- a:" not in reader.index_part(skills, {}, 900, [held]).text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from whet.memory import notes
-from whet.memory.notes import EntryChange
 from whet.memory.notes import plan_change as plan
 from whet.memory.requests import MemoryAction, MemoryRequest, Refused
 
@@ -106,11 +105,11 @@ def test_changes_and_carrying_them_over() -> None:
     before = "- one\n- two\n- three\n"
     theirs = "- one\n- two, changed by hand\n- three\n"
     ours = "- one\n- two\n- three\n- four\n"
-    assert notes.diff_entries(before, theirs) == [EntryChange("two", "two, changed by hand")]
+    assert notes.diff_entries(before, theirs) == [notes.EntryChange("two", "two, changed by hand")]
     merged, lost = notes.apply_changes(theirs, "memory", notes.diff_entries(before, ours))
     assert (merged, lost) == ("- one\n- two, changed by hand\n- three\n- four\n", [])
-    _, lost = notes.apply_changes(theirs, "memory", [EntryChange("two", "zwei")])
-    assert lost == [EntryChange("two", "zwei")]
+    _, lost = notes.apply_changes(theirs, "memory", [notes.EntryChange("two", "zwei")])
+    assert lost == [notes.EntryChange("two", "zwei")]
 
 
 def test_a_note_keeps_its_dashes() -> None:

@@ -11,14 +11,13 @@ from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.memory.undo import CannotUndo, ForgetStep
 from whet.store import ledger
-from whet.store.ledger import LedgerRow
 
 HAND = Origin("user")
 SAID = "We glaze on Mondays in the north hall."
 LATER = "We glaze in the north hall on Fridays now, windows open."
 
 
-def rows(world: World) -> list[LedgerRow]:
+def rows(world: World) -> list[ledger.LedgerRow]:
     return world.database.read_now(lambda db: ledger.select(db))[::-1]
 
 
@@ -30,7 +29,7 @@ def by_hand(world: World, request: MemoryRequest) -> int:
     return asyncio.run(world.desk.hand_in(request, HAND)).ledger_id
 
 
-def taught(world: World) -> tuple[str, LedgerRow]:
+def taught(world: World) -> tuple[str, ledger.LedgerRow]:
     """Give a session that taught a note, and the note's change."""
     first = session(world, SAID)
     ((_, state),) = asyncio.run(world.review(first, [add("Glaze.", SAID)]))

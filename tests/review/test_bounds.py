@@ -25,7 +25,6 @@ from whet.store import jobs, sessions
 from whet.store.database import StateDatabase
 from whet.store.ledger import Kind, LedgerRow, Quote, State
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
-from whet.store.sessions import NewSession
 
 RUNTIME = Runtime(ModelSettings())
 CLOCK = FixedClock()
@@ -45,7 +44,7 @@ def spent(
 
     def work(connection: apsw.Connection) -> None:
         name = f"s{CLOCK.new_id()}"
-        new = NewSession(id=name, kind=kind)  # type: ignore[arg-type]
+        new = sessions.NewSession(id=name, kind=kind)  # type: ignore[arg-type]
         sessions.create(connection, new, "2026-01-01T00:00:00.000Z")
         when = day_start(CLOCK.now()) if not days_ago else "2020-01-01T00:00:00.000Z"
         connection.execute(
@@ -163,7 +162,7 @@ def queued(database: StateDatabase) -> list[tuple[ReviewJob, str]]:
 
 def put_all(database: StateDatabase, *orders: ReviewJob) -> list[jobs.QueuedJob]:
     for one in {order.session_id for order in orders}:
-        new = NewSession(id=one)
+        new = sessions.NewSession(id=one)
         database.write_now(lambda db, new=new: sessions.create(db, new, "2026-01-01T00:00:00.000Z"))
     return [
         database.write_now(lambda db, one=one: queue_review(db, one, "conversation", CLOCK)) for one in orders

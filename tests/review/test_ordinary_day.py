@@ -15,7 +15,6 @@ from whet.contract.messages import Usage
 from whet.review.jobs import read_review_job
 from whet.review.spending import Weights, weigh
 from whet.store import reviews
-from whet.store.reviews import DayUsage
 from whet_lab.practice.script import ScriptedReply
 
 TURNS = 12
@@ -79,13 +78,13 @@ async def live_day(b: Bench, corrected: Collection[int]) -> None:
         await b.review()
 
 
-def spend_day(tmp_path: Path, corrected: Collection[int]) -> tuple[list[reviews.ReviewRow], DayUsage]:
+def spend_day(tmp_path: Path, corrected: Collection[int]) -> tuple[list[reviews.ReviewRow], reviews.DayUsage]:
     (tmp_path / "work").mkdir()
     check = tmp_path / "work" / "check"
     check.write_text("#!/bin/sh\nseq -s ' ' 1 900\n")
     check.chmod(0o755)
 
-    async def main() -> tuple[list[reviews.ReviewRow], DayUsage]:
+    async def main() -> tuple[list[reviews.ReviewRow], reviews.DayUsage]:
         async with bench(tmp_path, day_script(corrected), settings={"review.worker": "off"}) as b:
             await live_day(b, corrected)
             return b.listed(), b.app.database.read_now(lambda db: reviews.usage_since(db, ""))
@@ -93,7 +92,7 @@ def spend_day(tmp_path: Path, corrected: Collection[int]) -> tuple[list[reviews.
     return asyncio.run(main())
 
 
-def share_of(day: DayUsage, but: Usage = NOTHING) -> float:
+def share_of(day: reviews.DayUsage, but: Usage = NOTHING) -> float:
     reviewed, others, left_out = (weigh(usage, Weights()) for usage in (day.reviews, day.others, but))
     return (reviewed - left_out) / (reviewed + others)
 

@@ -17,7 +17,6 @@ from tests.rewind.trees import fingerprint, workspace
 from whet.clock import SystemClock
 from whet.contract.errors import StoreError
 from whet.rewind import database
-from whet.rewind.database import Record
 from whet.rewind.look import WorkspaceTooLarge
 from whet.rewind.planning import AT_ONCE, UNRECORDED_NOW, UNRECORDED_THEN
 from whet.rewind.pruning import forget_sessions, prune
@@ -258,7 +257,7 @@ def test_what_tools_of_another_session_edited_meanwhile_is_theirs(tmp_path: Path
     assert not (root / "mine").exists() and (root / "d" / "theirs").read_text() == "1\n2\n"
 
     first = made.file.read_now(lambda db: database.list_records(db, "other"))[0].id
-    new = Record(0, "other", 0, 0, "rewind", 0, 0, 0)
+    new = database.Record(0, "other", 0, 0, "rewind", 0, 0, 0)
     done = take_back(made, first, new, Scope({"other"}, edited=edited))
     assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE}
     assert not (root / "d").exists() and (root / "both").read_text() == "mine"

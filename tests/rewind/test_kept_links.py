@@ -15,7 +15,6 @@ from tests.rewind.test_carrying_out import step
 from tests.rewind.trees import fingerprint
 from whet.clock import SystemClock
 from whet.rewind import database
-from whet.rewind.database import Record
 from whet.rewind.pruning import forget_sessions
 from whet.rewind.recorder import Workspace
 from whet.rewind.rewinding import Point
@@ -56,7 +55,7 @@ def kept(folder: Path) -> Sequence[Path]:
 
 
 def back(made: Workspace, record: int) -> RewindResult:
-    return take_back(made, record, Record(0, "s", 0, 0, "rewind", 0, 0, 0), Scope({"s"}, force=True))
+    return take_back(made, record, database.Record(0, "s", 0, 0, "rewind", 0, 0, 0), Scope({"s"}, force=True))
 
 
 def test_deleted_files_of_a_cache_come_back_although_none_was_copied(tmp_path: Path) -> None:

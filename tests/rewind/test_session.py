@@ -12,7 +12,6 @@ from tests.rewind.running import ANSWER, Consenting, Running, call, running, she
 from tests.rewind.trees import fingerprint
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.rewind import database
-from whet.rewind.database import Record
 from whet.rewind.planning import SINCE
 from whet.rewind.record_path import record_path
 from whet.rewind.recorder import hold_lock
@@ -94,7 +93,7 @@ async def begin_without_end(r: Running, parts: Parts) -> None:
     await log.writer.db.write(lambda db: begin_rewind(db, log.session.id, row))
     workspace = r.app.services.recordings.get().workspace_of(r.app.services.workspace)
     first = workspace.file.read_now(lambda db: database.list_records(db, log.session.id))[0].id
-    new = Record(0, log.session.id, 1, 0, "rewind", 0, 0, 0, row.id)
+    new = database.Record(0, log.session.id, 1, 0, "rewind", 0, 0, 0, row.id)
     take_back(workspace, first, new, Scope({log.session.id}))
 
 

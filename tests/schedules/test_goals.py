@@ -14,7 +14,6 @@ from whet.contract.errors import ConfigError
 from whet.schedules import quiet
 from whet.store import chats, goals, schedules
 from whet.store.digests import HeldAnswer
-from whet.store.schedules import ScheduleGoal
 from whet_lab.practice.server import PracticeServer
 
 _ECHO = "echo done > done.txt"
@@ -34,7 +33,7 @@ def _sent(bench: Bench) -> list[str]:
 
 @pytest.mark.slow
 def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: PracticeServer) -> None:
-    aim = ScheduleGoal("test -f done.txt", steps=3, until_achieved=True)
+    aim = schedules.ScheduleGoal("test -f done.txt", steps=3, until_achieved=True)
     made = bench.add(goal=aim, prompt="make the build green")
     server.install([says("all done, believe me")] * 3)
     bench.clock.advance(10 * MINUTE_S)
@@ -53,7 +52,7 @@ def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: Practice
 
 @pytest.mark.slow
 def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench: Bench, server: PracticeServer) -> None:
-    made = bench.add(goal=ScheduleGoal("test -f done.txt"), prompt="make it")
+    made = bench.add(goal=schedules.ScheduleGoal("test -f done.txt"), prompt="make it")
     server.install([does("terminal", command=_ECHO), says("done")])
     bench.clock.advance(10 * MINUTE_S)
     [run] = bench.drain()
@@ -119,7 +118,7 @@ def test_a_digest_names_each_result_and_cuts_long_ones() -> None:
 
 
 def test_a_schedule_s_goal_is_stored_whole(bench: Bench) -> None:
-    aim = ScheduleGoal("make test", 1.5, 7, ("a",), ("b",), until_achieved=True)
+    aim = schedules.ScheduleGoal("make test", 1.5, 7, ("a",), ("b",), until_achieved=True)
     made = bench.add(goal=aim, quiet="22:00-07:00")
     found = bench.database.read_now(lambda db: schedules.get(db, made.id))
     assert found is not None and (found.goal, found.quiet) == (aim, "22:00-07:00")

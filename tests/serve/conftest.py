@@ -32,7 +32,6 @@ from whet.schedules.adding import add_schedule
 from whet.serve import tokens
 from whet.serve.run import ServeOptions, serve
 from whet.serve.site import Site, SiteTimings
-from whet.serve.tokens import TokenRole
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -148,7 +147,7 @@ class Api:
 
         self.call(cancel_all())
 
-    def new_token(self, name: str, role: TokenRole = "chat") -> str:
+    def new_token(self, name: str, role: tokens.TokenRole = "chat") -> str:
         return self.app.database.write_now(lambda db: tokens.make(db, name, role, self.app.clock))[1]
 
     def revoke(self, name: str) -> None:

@@ -12,7 +12,6 @@ from tests.serve.conftest import WAIT_S, Api, sign_in
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 from whet.store import ledger
-from whet.store.ledger import LedgerRow
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 
@@ -49,7 +48,7 @@ def csrf(client: httpx2.Client, path: str = "/") -> str:
     return found[1]
 
 
-def remember(board: Api, text: str, state: str = "active") -> LedgerRow:
+def remember(board: Api, text: str, state: str = "active") -> ledger.LedgerRow:
     desk = board.app.learning.desk
     outcome = board.call(desk.hand_in(MemoryRequest("add", "memory", text), Origin("user")))
     assert outcome.ok, outcome.text

@@ -15,7 +15,6 @@ from whet.serve.plans import PlanInput
 from whet.serve.rewinds import RewindInput
 from whet.serve.wire import decode
 from whet.store import sessions
-from whet.store.sessions import NewSession
 from whet_lab.practice.script import ScriptedReply
 
 ASK = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}
@@ -53,7 +52,7 @@ def test_every_call_says_how_it_answers_and_who_may_make_it(api: Api, http: http
 def test_sessions_are_listed_as_far_as_one_asks(api: Api, http: httpx2.Client) -> None:
     for number in range(51):
         at = f"2020-01-01T00:{number:02d}:00.000Z"
-        new = NewSession(f"listed{number:010d}", title=f"quokka {number}", source="api")
+        new = sessions.NewSession(f"listed{number:010d}", title=f"quokka {number}", source="api")
         api.app.database.write_now(lambda db, new=new, at=at: sessions.create(db, new, at))
 
     def listed(**more: Any) -> list[str]:
@@ -109,7 +108,7 @@ def test_what_a_session_does_not_take(
 
 def test_a_session_that_is_no_chat_takes_no_messages(api: Api, http: httpx2.Client) -> None:
     parent = begin(http)
-    review = NewSession("reviewofit000000", parent_session_id=parent, kind="review", source="api")
+    review = sessions.NewSession("reviewofit000000", parent_session_id=parent, kind="review", source="api")
     api.app.database.write_now(lambda db: sessions.create(db, review, "2026-11-21T09:00:00.000Z"))
     refused = (400, "invalid_session", None, "a session of kind review takes no messages")
     assert error(http.post("/api/sessions/reviewofit000000/turns", json={"text": "x"})) == refused

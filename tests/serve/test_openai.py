@@ -15,7 +15,6 @@ from tests.late import Late
 from tests.serve.conftest import Api
 from tests.support import ended
 from whet.store import sessions
-from whet.store.sessions import SessionRow
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply, server_error
 from whet_lab.practice.server import PracticeServer
@@ -28,7 +27,7 @@ else:
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 24).decode()
 
 
-def row_of(api: Api, session_id: str) -> SessionRow:
+def row_of(api: Api, session_id: str) -> sessions.SessionRow:
     return api.app.database.read_now(lambda db: sessions.get(db, session_id))
 
 

@@ -42,9 +42,7 @@ from whet.serve.site import Site, SiteTimings
 from whet.serve.wire import ApiError
 from whet.store import ledger, search, sessions
 from whet.store.costs import Spending
-from whet.store.ledger import NewRow
 from whet.store.replay import ReplayedTurn, ReplayEntry
-from whet.store.sessions import NewSession
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Visit
 from whet.web.uploads import Upload
@@ -106,7 +104,7 @@ def sessions_of(frame: Told, count: int) -> None:
     """Store sessions, a minute apart."""
     for number in range(count):
         at = f"2026-11-21T{number // 60:02d}:{number % 60:02d}:00.000Z"
-        new = NewSession(f"s{number:015d}", title=f"thing {number}")
+        new = sessions.NewSession(f"s{number:015d}", title=f"thing {number}")
         frame.services.database.write_now(lambda db, new=new, at=at: sessions.create(db, new, at))
 
 
@@ -120,7 +118,7 @@ async def test_sessions_are_listed_by_forty_and_the_last_one_leads_on(frame: Tol
     sessions_of(frame, 40)
     assert await listed() == [f"thing {number}" for number in range(39, -1, -1)]
     assert (frame.template, frame.values["here"], frame.values["more"]) == ("sessions.html", "sessions", "")
-    sessions_of_more = NewSession("s" * 16, title="thing 40")
+    sessions_of_more = sessions.NewSession("s" * 16, title="thing 40")
     frame.services.database.write_now(
         lambda db: sessions.create(db, sessions_of_more, "2026-11-21T00:40:00.000Z")
     )
@@ -325,7 +323,7 @@ async def test_what_was_learned_is_listed_by_forty_filtered_and_goes_on(frame: T
         frame.services.database.write_now(lambda db: [learned(db, number) for number in range(first, last)])
 
     def learned(db: apsw.Connection, number: int) -> None:
-        change = NewRow("memory", "memory", "add", "active", Origin("user"), after=f"fact {number}")
+        change = ledger.NewRow("memory", "memory", "add", "active", Origin("user"), after=f"fact {number}")
         ledger.insert_row(db, change, "2026-11-21T09:00:00.000Z")
 
     learn(0, 41)

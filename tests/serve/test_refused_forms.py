@@ -19,7 +19,6 @@ from whet.serve.board.session_chat import SessionChat, format_outcome
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError
 from whet.store import sessions
-from whet.store.sessions import NewSession
 from whet.web.sessions import Sessions
 
 __all__ = ["frame", "model"]  # fixtures
@@ -65,7 +64,7 @@ async def test_what_cannot_be_done_in_a_session_is_told_with_its_status(
 @pytest.mark.parametrize("name", ["say", "fork", "rewind", "plan"])
 async def test_a_session_that_is_no_chat_takes_nothing(frame: Told, name: str) -> None:
     await talked(frame, 1)
-    review = NewSession("r1", parent_session_id="s1", kind="review")
+    review = sessions.NewSession("r1", parent_session_id="s1", kind="review")
     frame.services.database.write_now(lambda db: sessions.create(db, review, "2026-11-21T09:00:00.000Z"))
     answer = await getattr(desk(frame), name)(posted({"text": "x", "turn": "1"}, "r1"), VISIT)
     status, said = told(answer)

@@ -16,7 +16,6 @@ from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
 from whet.store import jobs
 from whet.store.database import StateDatabase
-from whet.store.jobs import NewJob, QueuedJob, TransactionWork
 from whet.store.sessions import NewSession
 from whet.store.transcript import OpenCall, Transcript, TurnRecord
 
@@ -86,9 +85,9 @@ async def talk(db: StateDatabase, clock, id_: str, *texts: str, **fields) -> Tra
     return log
 
 
-def one_job(clock) -> TransactionWork:
+def one_job(clock) -> jobs.TransactionWork:
     """What a turn's end does: it queues a job."""
-    return lambda c: [QueuedJob(jobs.enqueue(c, NewJob("review", "{}"), clock), ("memory",))]
+    return lambda c: [jobs.QueuedJob(jobs.enqueue(c, jobs.NewJob("review", "{}"), clock), ("memory",))]
 
 
 def child(code: str, *args: str, stderr: int = subprocess.STDOUT, **options: Any) -> subprocess.Popen[str]:

@@ -10,7 +10,6 @@ from whet.contract.receipts import CallEffects, CommandRun, FileLines, SentOut, 
 from whet.store import facts, sessions
 from whet.store.database import StateDatabase
 from whet.store.facts import ShellFolder
-from whet.store.sessions import NewSession
 
 _CALL = (
     "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name, facts)"
@@ -20,7 +19,7 @@ _CALL = (
 
 def test_the_folder_is_that_of_the_last_call_that_moved_whatever_is_known(db: StateDatabase) -> None:
     def key_of(connection: apsw.Connection) -> int:
-        sessions.create(connection, NewSession(id="s"), "2026")
+        sessions.create(connection, sessions.NewSession(id="s"), "2026")
         return sessions.key_of(connection, "s")
 
     key = db.write_now(key_of)
@@ -65,7 +64,7 @@ def _turn(db: StateDatabase, *did: CallEffects | None, turn: int = 1, error: str
     def put(connection: apsw.Connection) -> int:
         if turn == 1:  # a session before it, so that its key is no turn's number
             for id_ in ("other", "s"):
-                sessions.create(connection, NewSession(id=id_), "2026")
+                sessions.create(connection, sessions.NewSession(id=id_), "2026")
         key = sessions.key_of(connection, "s")
         for seq, one in enumerate(did, 10 * turn):
             text = "" if one is None else msgspec.json.encode(one).decode()

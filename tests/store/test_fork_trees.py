@@ -14,7 +14,6 @@ from whet.contract.messages import Message, Usage
 from whet.store import bulk, forks, sessions
 from whet.store.bulk import PastMessage
 from whet.store.database import StateDatabase
-from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 
 
@@ -28,7 +27,7 @@ def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:
 
     def begin(it: apsw.Connection) -> None:
         for number, name in enumerate(("old", "other")):
-            sessions.create(it, NewSession(name, title=name), at.format(number))
+            sessions.create(it, sessions.NewSession(name, title=name), at.format(number))
             bulk.prepend_messages(
                 it, name, [PastMessage(Message("user", "hi"), 1), PastMessage(Message("assistant", "yes"), 2)]
             )

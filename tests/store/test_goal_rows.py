@@ -9,11 +9,8 @@ from tests.store.support import ONLY_SQLITE, USAGE, answer, new_log, on, user
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import BudgetReached, NotFound, StoreBusy
 from whet.store import digests, goals, helper_rows, jobs, schedules, sessions, wallet
-from whet.store.digests import HeldAnswer
 from whet.store.goals import GoalRow
-from whet.store.helper_rows import HelperRow
 from whet.store.schedules import Firing, Schedule
-from whet.store.sessions import NewSession
 from whet.store.wallet import Cap, PlannedCall
 
 
@@ -81,11 +78,11 @@ async def test_a_goals_steps_are_those_of_its_turns(db, clock):
 
 
 def test_a_calls_sums_are_those_of_the_session_it_works_for(db, clock):
-    on(db, sessions.create, NewSession("root", profile="ann"), "t")
-    on(db, sessions.create, NewSession("forked", parent_session_id="root"), "t")
-    on(db, sessions.create, NewSession("h", parent_session_id="root", kind="child"), "t")
-    on(db, sessions.create, NewSession("r", parent_session_id="h", kind="review"), "t")
-    helper = HelperRow("h1", "root", 0, "c", HelperWish("do it"), "h")
+    on(db, sessions.create, sessions.NewSession("root", profile="ann"), "t")
+    on(db, sessions.create, sessions.NewSession("forked", parent_session_id="root"), "t")
+    on(db, sessions.create, sessions.NewSession("h", parent_session_id="root", kind="child"), "t")
+    on(db, sessions.create, sessions.NewSession("r", parent_session_id="h", kind="review"), "t")
+    helper = helper_rows.HelperRow("h1", "root", 0, "c", HelperWish("do it"), "h")
     on(db, helper_rows.add, helper)
     plain = [("day", "D"), ("session", "root"), ("person", "D ann")]
     assert on(db, wallet.list_scopes, "h", "D") == plain == on(db, wallet.list_scopes, "r", "D")
@@ -220,7 +217,7 @@ def test_answers_wait_for_the_end_of_quiet_hours_in_one_job(db, clock):
         (2,)
     ]
     assert on(db, digests.take_answers, "chat") == [
-        HeldAnswer("", "answered", "n", "text 1"),
-        HeldAnswer("News", "answered", "n", "text 0"),
+        digests.HeldAnswer("", "answered", "n", "text 1"),
+        digests.HeldAnswer("News", "answered", "n", "text 0"),
     ]
     assert on(db, digests.take_answers, "chat") == [] and len(on(db, digests.take_answers, "other")) == 1

@@ -13,8 +13,6 @@ from tests.support import FixedClock
 from whet.contract.channels import ChatPlace
 from whet.store import api, chat_changes, chats, facts, forks, jobs, outcomes, reviews, sessions
 from whet.store.database import StateDatabase
-from whet.store.jobs import NewJob
-from whet.store.sessions import NewSession
 
 HERE = ChatPlace("board", "1", "", "7")
 CLOCK = FixedClock()
@@ -69,9 +67,9 @@ def _fill(connection: apsw.Connection) -> None:
         row = chats.add_update(connection, HERE, f"u{number}", "{}", 0)
         assert row is not None
         chats.set_update_state(connection, row, "done")
-        sessions.create(connection, NewSession(id=f"s{number}"), "2026")
+        sessions.create(connection, sessions.NewSession(id=f"s{number}"), "2026")
         api.set_owner(connection, f"s{number}", "ann")
-        job_id = jobs.enqueue(connection, NewJob("review", "{}", subject=f"s{number}"), CLOCK)
+        job_id = jobs.enqueue(connection, jobs.NewJob("review", "{}", subject=f"s{number}"), CLOCK)
         reviews.add(connection, job_id, f"s{number}")
         values = (number, f"c{number}", '{"command":"make"}')
         connection.execute(_CALL, values)

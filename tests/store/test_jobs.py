@@ -7,13 +7,12 @@ import pytest
 
 from tests.support import list_jobs
 from whet.store import claims, jobs
-from whet.store.jobs import NewJob
 
 pytestmark = pytest.mark.usefixtures("still_time")
 
 
 def put(db, clock, kind="review", **fields):
-    return db.write_now(lambda c: jobs.enqueue(c, NewJob(kind, "{}", **fields), clock))
+    return db.write_now(lambda c: jobs.enqueue(c, jobs.NewJob(kind, "{}", **fields), clock))
 
 
 def take(db, clock, owner="w1", kinds=("review",)):

@@ -13,8 +13,6 @@ from whet.contract.origin import Origin
 from whet.store import learned, ledger, purge, sessions
 from whet.store.learned import ContextItem, FileState, Mark, Use
 from whet.store.ledger import FileChange, NewRow, Quote, hash_text
-from whet.store.purge import PURGED
-from whet.store.sessions import NewSession
 
 
 def new(**more):
@@ -134,10 +132,10 @@ def test_a_purge_takes_the_words_and_leaves_the_row(db):
     assert (on(db, ledger.get, 1).before, on(db, ledger.get, 1).after) == ("b", "a")
     on(db, purge.blank_row, 1, before=True)
     row = on(db, ledger.get, 1)
-    assert (row.before, row.after, row.reason, len(row.evidence)) == (PURGED, "a", "r", 1)
+    assert (row.before, row.after, row.reason, len(row.evidence)) == (purge.PURGED, "a", "r", 1)
     on(db, purge.blank_row, 1, after=True, proof=True)
     row = on(db, ledger.get, 1)
-    assert (row.after, row.reason, row.evidence, row.at) == (PURGED, "", (), "now")
+    assert (row.after, row.reason, row.evidence, row.at) == (purge.PURGED, "", (), "now")
     held, free = on(db, learned.store_text, b"one two"), on(db, learned.store_text, b"two three")
     last = on(db, learned.store_text, b"seen three")
     on(db, learned.set_expected_hash, "", "a", held)
@@ -148,7 +146,7 @@ def test_a_purge_takes_the_words_and_leaves_the_row(db):
     assert on(db, purge.drop_texts, [held, free, last]) == 1
     assert [on(db, purge.has_text, key) for key in (held, free, last, "")] == [True, False, True, True]
     for name, label in (("x", "secret"), ("y", "open")):
-        on(db, sessions.create, NewSession(id=name, system_prompt=f"it is {label}"), "now")
+        on(db, sessions.create, sessions.NewSession(id=name, system_prompt=f"it is {label}"), "now")
         on(db, learned.record_items, name, [ContextItem("memory", name, "h", label)])
     on(db, purge.drop_labels, ["secret"])
     labels = db.read_now(lambda c: c.execute("SELECT label FROM context_items ORDER BY name").fetchall())

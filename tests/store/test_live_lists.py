@@ -18,7 +18,6 @@ from tests.store.support import (
 from tests.store.test_transcript import texts
 from whet.contract.errors import NotFound, StoreBusy
 from whet.store import compactions, turns
-from whet.store.compactions import CompactionSums
 from whet.store.transcript import Transcript
 
 
@@ -54,8 +53,8 @@ async def test_compactions_of_a_session_are_summed_without_those_that_were_undon
     await log.undo_last_turn()
     turn_of = "SELECT turn FROM compactions WHERE undone = '' ORDER BY id"
     assert db.read_now(lambda c: c.execute(turn_of).fetchall()) == [(2,), (2,)], "those between turns"
-    assert sums("s1") == CompactionSums(2, 800, "simple"), "one that made it longer saved nothing"
-    assert sums("other") == CompactionSums(0, 0, "")
+    assert sums("s1") == compactions.CompactionSums(2, 800, "simple"), "one that made it longer saved nothing"
+    assert sums("other") == compactions.CompactionSums(0, 0, "")
     with pytest.raises(NotFound):
         sums("nobody")
 

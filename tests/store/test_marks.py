@@ -13,9 +13,6 @@ from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
 from whet.store import grants, helper_rows, index, learned, outcomes, rows, sessions
 from whet.store.copies import find_nearest
-from whet.store.grants import GrantRepository, GrantRow
-from whet.store.helper_rows import HelperRow
-from whet.store.learned import ContextItem, Use
 from whet.store.sessions import NewSession
 
 
@@ -111,11 +108,11 @@ def test_of_each_way_to_where_it_was_said_the_last_that_is_there_counts():
 
 
 async def test_a_grant_is_kept_once_and_taken_back_once(db, clock):
-    repository = GrantRepository(db, clock)
+    repository = grants.GrantRepository(db, clock)
     for tool, pattern, workspace in (("t", "p", ""), ("t", "p", "/w"), ("t", "p", "")):
         await repository.add(tool, pattern, workspace)
     first, second = await repository.all()
-    assert first == GrantRow(first.id, "t", "p", "", "2026-11-21T09:00:00.000Z")
+    assert first == grants.GrantRow(first.id, "t", "p", "", "2026-11-21T09:00:00.000Z")
     assert (second.workspace, second.id > first.id) == ("/w", True)
     assert on(db, grants.add, "t", "p", "", "later") == first
     assert on(db, grants.remove, first.id) and not on(db, grants.remove, first.id)
@@ -125,7 +122,7 @@ async def test_a_grant_is_kept_once_and_taken_back_once(db, clock):
 def test_what_a_session_began_with_and_what_chance_kept_from_it(db):
     for id_ in ("s1", "s2"):
         on(db, sessions.create, NewSession(id_), "now")
-    shown, kept = ContextItem("skill", "a", "h1", "l" * 130), ContextItem("skill", "b", "h2")
+    shown, kept = learned.ContextItem("skill", "a", "h1", "l" * 130), learned.ContextItem("skill", "b", "h2")
     on(db, learned.record_items, "s1", [shown], [kept], randomised=True)
     on(db, learned.record_items, "s2", [kept])
     assert on(db, learned.list_held_out_names, "s1") == {"b"}
@@ -153,8 +150,8 @@ def test_the_chats_in_which_a_skill_was_opened_are_counted_once_each(db):
 
     def use(session: str, file: str = "SKILL.md", name: str = "a", hash_: str = "h") -> None:
         given = {"name": name, "file": file, "hash": hash_, "session_id": session}
-        names = {field: given.get(field, "") for field in Use.__struct_fields__}
-        on(db, learned.add_use, "", Use(**names), "now")
+        names = {field: given.get(field, "") for field in learned.Use.__struct_fields__}
+        on(db, learned.add_use, "", learned.Use(**names), "now")
 
     for session in ("s1", "s1", "s2", "h", "r"):
         use(session)
@@ -167,5 +164,5 @@ def test_the_chats_in_which_a_skill_was_opened_are_counted_once_each(db):
 
 
 def test_a_session_that_has_asked_for_helpers_says_so(db):
-    on(db, helper_rows.add, HelperRow("h", "s1", 0, "c", HelperWish("do it"), "s1.c"))
+    on(db, helper_rows.add, helper_rows.HelperRow("h", "s1", 0, "c", HelperWish("do it"), "s1.c"))
     assert on(db, sessions.has_helpers, "s1") and not on(db, sessions.has_helpers, "s2")

@@ -8,10 +8,9 @@ from tests.store.support import USAGE, answer, asking, begin_session, finish, ne
 from whet.contract.errors import NotFound
 from whet.contract.tools import ToolOutput
 from whet.store import learned, outcomes, session_deletion
-from whet.store.learned import ContextItem
 
-NOTE = ContextItem("memory", "n1", "h1", "the tests need X")
-SKILL = ContextItem("skill", "deploy", "h2", "How to deploy")
+NOTE = learned.ContextItem("memory", "n1", "h1", "the tests need X")
+SKILL = learned.ContextItem("skill", "deploy", "h2", "How to deploy")
 
 
 async def test_private_sessions_children_and_empty_ones_say_nothing(db, clock) -> None:

@@ -13,9 +13,7 @@ from tests.support import FixedClock
 from whet.contract.messages import Message
 from whet.store import bulk, index, ranking, rows, search, session_deletion, sessions
 from whet.store.database import StateDatabase
-from whet.store.index import profile_mark
 from whet.store.postings import PostingReader
-from whet.store.sessions import NewSession
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 """A Sunday."""
@@ -24,7 +22,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 def put(db: StateDatabase, session_id: str, *texts: str, at: str = "2026-11-01", **fields: Any) -> None:
     at_ms = int(datetime.fromisoformat(f"{at}T10:00:00+00:00").timestamp() * 1000)
     said = [bulk.PastMessage(Message("user", text), at_ms) for text in texts]
-    about = NewSession(session_id, **fields)
+    about = sessions.NewSession(session_id, **fields)
     db.write_now(lambda c: bulk.store_session(c, "test", bulk.PastSession(about, said, at_ms), "2026-11-22"))
 
 
@@ -216,7 +214,7 @@ def test_a_day_begins_with_its_first_moment_and_ends_before_the_next(db):
     day_ms = int(datetime(2026, 11, 3, tzinfo=UTC).timestamp() * 1000)
     for name, at_ms in (("first", 0), ("before", -1), ("next", 86_400_000), ("last", 86_399_999)):
         past = [bulk.PastMessage(Message("user", "the report was sent"), day_ms + at_ms)]
-        about = bulk.PastSession(NewSession(name), past, day_ms + at_ms)
+        about = bulk.PastSession(sessions.NewSession(name), past, day_ms + at_ms)
         db.write_now(lambda c, about=about: bulk.store_session(c, "test", about, "2026-11-22"))
     assert found(db, "report 2026-11-03") == ["last 1", "first 1", "next 1", "before 1"]
 
@@ -233,8 +231,8 @@ async def test_what_others_say_just_now_comes_in_its_place(db, clock):
 
 def test_marks_of_others_cannot_be_typed(db):
     put(db, "hers", "a secret", profile="alice")
-    put(db, "theirs", f"{profile_mark('alice')} a secret", profile="bob")
-    assert found(db, profile_mark("alice")) == ["theirs 1"]
+    put(db, "theirs", f"{index.profile_mark('alice')} a secret", profile="bob")
+    assert found(db, index.profile_mark("alice")) == ["theirs 1"]
     assert found(db, "secret", profile="alice") == ["hers 1"]
 
 

@@ -13,7 +13,6 @@ from whet.contract.messages import Usage
 from whet.contract.receipts import CallEffects, FileLines
 from whet.contract.tools import ToolOutput
 from whet.store import compactions, replay, reviews, spans, turns
-from whet.store.replay import CallFacts
 from whet.store.reviews import ReviewedTurn, TurnCall
 from whet.store.spans import TurnSpan, TurnSpans, WindowMark
 
@@ -150,8 +149,8 @@ def test_a_story_is_read_again(db, clock):
     assert [entry.usage for entry in found[:2]] == [None, USAGE]
     assert [entry.seq for entry in found if entry.call is not None] == [3, 4, 5]
     assert found[2].call is not None and found[2].call.edits == (FileLines("x", 1, 2),)
-    assert found[4].call == CallFacts("c", "", None, 0.5, "rule")
-    assert found[3].call == CallFacts("b", "denied", None, 0.0, "") and found[3].call.edits == ()
+    assert found[4].call == replay.CallFacts("c", "", None, 0.5, "rule")
+    assert found[3].call == replay.CallFacts("b", "denied", None, 0.0, "") and found[3].call.edits == ()
     assert [entry.seq for entry in _at(db, replay.list_entries, "s1", 4, 2)] == [4, 5]
     assert [entry.seq for entry in _at(db, replay.list_entries, "s1", -3, 2)] == [1, 2]
     assert _at(db, replay.list_entries, "s1", 10**12, 2) == []

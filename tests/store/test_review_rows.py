@@ -37,8 +37,6 @@ from whet.store import (
     sessions,
     trail,
 )
-from whet.store.calls import PastCall
-from whet.store.jobs import NewJob
 from whet.store.ledger import NewRow, State
 from whet.store.lesson_counts import LearningNews
 from whet.store.reviews import Counters, DaySpending, ReviewRow
@@ -51,7 +49,7 @@ def facts(**fields) -> str:
 
 def queued(db, clock, session: str) -> str:
     clock.advance(1)
-    id_ = on(db, jobs.enqueue, NewJob("review", f'"{session}"', subject=session), clock)
+    id_ = on(db, jobs.enqueue, jobs.NewJob("review", f'"{session}"', subject=session), clock)
     on(db, reviews.add, id_, session)
     return id_
 
@@ -59,7 +57,7 @@ def queued(db, clock, session: str) -> str:
 def test_a_reviews_course_is_kept(db, clock):
     asyncio.run(talk(db, clock, "s1", "one"))
     asyncio.run(talk(db, clock, "s2", "two"))
-    on(db, jobs.enqueue, NewJob("other", "{}"), clock)
+    on(db, jobs.enqueue, jobs.NewJob("other", "{}"), clock)
     first, second = queued(db, clock, "s1"), queued(db, clock, "s2")
     assert len(on(db, reviews.list_open_payloads)) == 2
     assert on(db, reviews.read_view, first) == ("", "[]") == on(db, reviews.read_view, "none")
@@ -257,7 +255,7 @@ async def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
 
     key = on(db, sessions.key_of, "s1")
     [made] = db.read_now(lambda c: list(calls.find_calls_naming(c, "/w", "server")))
-    assert made == PastCall(
+    assert made == calls.PastCall(
         key, 5, "terminal", '{"command": "server"}', CallEffects(command="server", runs_on="p1")
     )
     assert db.read_now(lambda c: list(calls.find_calls_naming(c, "/v", "server"))) == []

@@ -20,18 +20,17 @@ from tests.store.support import (
 )
 from whet.contract.errors import NotFound, StoreBusy
 from whet.store import compactions, rewinds
-from whet.store.rewinds import RewindRow
 from whet.store.transcript import Transcript
 
 
-def begun(db, session: str, **fields) -> RewindRow:
-    row = RewindRow(**{"id": "r1", "at": "t1", "turn": 1, "step": 0, "state": "begun", "undoes": "",
+def begun(db, session: str, **fields) -> rewinds.RewindRow:
+    row = rewinds.RewindRow(**{"id": "r1", "at": "t1", "turn": 1, "step": 0, "state": "begun", "undoes": "",
                        "parts": "conversation", **fields})  # fmt: skip
     db.write_now(lambda c: rewinds.begin_rewind(c, session, row))
     return row
 
 
-def stored(db, session: str) -> list[RewindRow]:
+def stored(db, session: str) -> list[rewinds.RewindRow]:
     return db.read_now(lambda c: rewinds.list_rewinds(c, session))
 
 

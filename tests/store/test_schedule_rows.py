@@ -12,7 +12,6 @@ from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound
 from whet.store import jobs, schedules, sessions, turns
 from whet.store.schedules import KEPT_RUNS, Firing, Schedule, ScheduleGoal, ScheduleRun
-from whet.store.sessions import NewSession
 
 pytestmark = pytest.mark.usefixtures("still_time")
 
@@ -95,7 +94,7 @@ def test_a_run_begins_once_counts_its_tries_and_ends_once(db, clock):
     run, is_new = on(db, schedules.begin_run, job, firing, "t1")
     assert is_new and run == ScheduleRun(job.id, "abc1", firing.due, False, "t1")
     assert on(db, schedules.begin_run, job, firing, "t2") == (run, False)
-    on(db, sessions.create, NewSession(id="s1"), "now")
+    on(db, sessions.create, sessions.NewSession(id="s1"), "now")
     key = db.read_now(lambda c: sessions.key_of(c, "s1"))
     for number in (1, 2, 3):
         on(db, turns.begin_turn, key, turns.TurnRecord(f"t{number}", "s1", number, "now"))

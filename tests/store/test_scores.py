@@ -12,8 +12,6 @@ from tests.support import FixedClock
 from whet.contract.messages import Message
 from whet.store import bulk, index, query, ranking, rows, sessions
 from whet.store.database import StateDatabase
-from whet.store.ranking import Ranking
-from whet.store.sessions import NewSession
 from whet.store.time_words import TimeSpan
 
 _AT_MS = int(datetime(2026, 11, 1, 10, tzinfo=UTC).timestamp() * 1000)
@@ -28,7 +26,7 @@ def scores(db: StateDatabase, text: str, limit: int = 20, span: TimeSpan | None 
     """Give the scores by place, the best first."""
     while db.write_now(index.index_new):
         pass
-    rows = db.read_now(lambda c: Ranking(c, {}, span).find_best(query.parse_terms(text), limit))
+    rows = db.read_now(lambda c: ranking.Ranking(c, {}, span).find_best(query.parse_terms(text), limit))
     return {f"{row.session_id} {row.id & 0xFFFFF}": round(row.score, 9) for row in rows}
 
 
@@ -79,7 +77,7 @@ def test_a_time_weighs_three(tmp_path):
     db = opened(tmp_path)
     for name, day in (("a", 0), ("b", 1), ("c", 2)):
         said = [bulk.PastMessage(Message("user", f"alpha {name}"), _AT_MS + day * _DAY_MS)]
-        about = bulk.PastSession(NewSession(name), said, _AT_MS + day * _DAY_MS)
+        about = bulk.PastSession(sessions.NewSession(name), said, _AT_MS + day * _DAY_MS)
         db.write_now(lambda c, about=about: bulk.store_session(c, "test", about, "2026-11-22"))
     alpha = weight(3, 3)
     midnight = _AT_MS - 10 * 3_600_000

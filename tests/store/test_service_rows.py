@@ -7,9 +7,6 @@ import pytest
 from tests.store.support import USAGE, asking, finish, new_log, on, result, talk, user
 from whet.contract.tools import ToolOutput
 from whet.store import api, costs, counts, imported_items, learned, sessions, warm
-from whet.store.api import SessionOwner
-from whet.store.costs import DecisionCount
-from whet.store.sessions import NewSession
 from whet.store.warm import ArmCounts, TemplateState, WarmStart
 
 
@@ -26,8 +23,8 @@ async def test_a_clients_conversation_is_a_session(db, clock):
     on(db, api.set_owner, "s1", "bob", "other")
     on(db, api.set_owner, "s2", "ann")
     on(db, api.set_instructions, "s1", "h")
-    assert on(db, api.find_owner, "s1") == SessionOwner("ann", "k", "h")
-    assert on(db, api.find_owner, "s2") == SessionOwner("ann", "", "")
+    assert on(db, api.find_owner, "s1") == api.SessionOwner("ann", "k", "h")
+    assert on(db, api.find_owner, "s2") == api.SessionOwner("ann", "", "")
     assert on(db, api.find_owner, "s3") is None
     assert on(db, api.find_session, "ann", "k") == "s1"
     assert on(db, api.find_session, "ann", "") == "" == on(db, api.find_session, "bob", "k")
@@ -66,7 +63,7 @@ async def test_a_tokens_sessions_are_searched_before_the_list_is_cut(db, clock):
 
 def test_warm_starts_and_what_came_of_their_templates(db):
     for id_ in ("s1", "s2", "s3"):
-        on(db, sessions.create, NewSession(id=id_), "now")
+        on(db, sessions.create, sessions.NewSession(id=id_), "now")
     first = WarmStart("web", "h", "warm", "auto", 3)
     on(db, warm.record_start, "s1", first, "t1")
     on(db, warm.record_start, "s2", WarmStart("web", "h", "held_out", "default", 0), "t2")
@@ -133,8 +130,8 @@ async def test_what_turns_cost_is_summed_by_what_one_asks_for(db, clock):
         "api"
     ]
     assert db.read_now(lambda c: costs.count_decisions(c, "")) == [
-        DecisionCount("", 2, 1),
-        DecisionCount("rule", 1, 0),
+        costs.DecisionCount("", 2, 1),
+        costs.DecisionCount("rule", 1, 0),
     ]
     assert db.read_now(lambda c: costs.count_decisions(c, "2027")) == []
     assert db.read_now(counts.count_calls) == {"": 2, "denied": 1} and db.read_now(counts.count_steps) == 3

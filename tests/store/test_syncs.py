@@ -16,7 +16,6 @@ from tests.store.support import USAGE, answer, asking, begin_session, finish, ru
 from whet.clock import SystemClock
 from whet.rewind import database
 from whet.rewind.contents import read_content
-from whet.rewind.database import RecordFile
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import RecordLimits
 from whet.rewind.steps import begin_step, end_step
@@ -121,13 +120,13 @@ def test_the_record_is_synced_once_before_a_turn_and_after_a_change_by_a_person(
 ) -> None:
     code, output = run_child("from tests.store.test_syncs import main; main()", str(turns), str(tmp_path))
     assert (code, output.split()) == (0, [syncs, "1"]), output
-    with closing(RecordFile.open_file(tmp_path / "cut" / "files.db", "now", 1.0)) as file:
+    with closing(database.RecordFile.open_file(tmp_path / "cut" / "files.db", "now", 1.0)) as file:
         before = file.read_now(database.read_version)
         assert read_text(file, "a.txt", before) == b"9\n" * 40
         assert read_text(file, "mine.txt", before) == b"typed by a person"
 
 
-def read_text(file: RecordFile, path: str, version: int) -> bytes | None:
+def read_text(file: database.RecordFile, path: str, version: int) -> bytes | None:
     """Return what a path held in a version of the record."""
     state = file.read_now(lambda db: database.state_at(db, path, version))
     assert state is not None

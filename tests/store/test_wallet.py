@@ -20,7 +20,6 @@ from whet.contract.delegation import HelperWish
 from whet.contract.errors import BudgetReached
 from whet.store import goals, helper_rows, sessions, wallet
 from whet.store.database import StateDatabase
-from whet.store.goals import GoalRow
 from whet.store.helper_rows import HelperRow
 from whet.store.sessions import NewSession
 from whet.store.wallet import Cap, PlannedCall
@@ -230,7 +229,7 @@ def test_a_goals_budget_counts_its_helpers_and_only_while_it_is_pursued(db: Stat
     def prepare(c: apsw.Connection) -> None:
         sessions.create(c, NewSession("root"), _AT)
         sessions.create(c, NewSession("helper", parent_session_id="root", kind="child"), _AT)
-        goals.add(c, GoalRow("g", "root", "x", "", {}, 0.5, 0, "running", 1, begun=_AT))
+        goals.add(c, goals.GoalRow("g", "root", "x", "", {}, 0.5, 0, "running", 1, begun=_AT))
 
     def ask(c: apsw.Connection) -> wallet.Reservation:
         scopes = wallet.list_scopes(c, "helper", "2026-11-22")

@@ -12,12 +12,10 @@ import pytest
 from tests.support import FixedClock, list_jobs
 from whet.clock import SystemClock, iso
 from whet.store import jobs, schedules
-from whet.store.jobs import NewJob
-from whet.store.schedules import Schedule
 from whet.store.team import TeamDatabase
 
 LEASE_S = 120.0
-HOURLY = Schedule("abc1", "Reports", "2026", "0 * * * *", "", "UTC", "say hi")
+HOURLY = schedules.Schedule("abc1", "Reports", "2026", "0 * * * *", "", "UTC", "say hi")
 
 
 class OwnClock(FixedClock):
@@ -42,7 +40,7 @@ class Machine:
         return self.database.write_now(lambda db: work(db, *values))
 
     def put(self, kind: str, **fields: str) -> str:
-        return self.do(jobs.enqueue, NewJob(kind, "{}", **fields), self.clock)
+        return self.do(jobs.enqueue, jobs.NewJob(kind, "{}", **fields), self.clock)
 
     def take(self, kind: str) -> jobs.Job | None:
         return self.do(jobs.lease, (kind,), f"host 1 - {id(self)}", LEASE_S, self.clock)

@@ -13,7 +13,6 @@ from whet.clock import SystemClock
 from whet.contract.errors import StoreBusy, StoreError
 from whet.store import jobs, search
 from whet.store.database import StateDatabase
-from whet.store.jobs import NewJob
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
 from whet.team.copy import copy, digest, tables
@@ -34,7 +33,7 @@ async def fill(db: StateDatabase, clock: FixedClock) -> None:
     for call in log.open_calls(turn):
         await finish(log, turn, call)
     await log.end_turn(turn, "answered", "")
-    await db.append(lambda c: jobs.enqueue(c, NewJob("review", "{}"), clock))
+    await db.append(lambda c: jobs.enqueue(c, jobs.NewJob("review", "{}"), clock))
 
 
 @pytest.mark.slow

@@ -27,7 +27,6 @@ from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.store import ledger
 from whet.store.database import StateDatabase
-from whet.store.ledger import LedgerRow
 from whet.store.team import TeamDatabase
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +68,7 @@ def write(folder: Path, path: str, text: str) -> None:
     (folder / path).write_text(text)
 
 
-def rows(desk: LearningService) -> list[LedgerRow]:
+def rows(desk: LearningService) -> list[ledger.LedgerRow]:
     return desk.database.read_now(lambda db: ledger.select(db, profile=desk.profile))[::-1]
 
 

@@ -14,7 +14,6 @@ from whet.clock import SystemClock
 from whet.contract.delegation import HelperWish
 from whet.store import claims, helper_rows, jobs
 from whet.store.helper_rows import HelperRow
-from whet.store.jobs import NewJob
 from whet.store.team import TeamDatabase
 
 LEASE_S = 1.0
@@ -63,7 +62,7 @@ def test_a_job_of_a_container_with_this_ones_host_name_is_left_to_it(db: TeamDat
     clock = SystemClock()
     host, _, born, _, token = claims.owner_name("t").split(" ")
     for theirs in (f"{host} 999999999 {born} 0123 {token}", f"{host} 1 {born} 0123 {token}", f"{host} 1 - x"):
-        job_id = db.write_now(lambda c: jobs.enqueue(c, NewJob("review", "{}"), clock))
+        job_id = db.write_now(lambda c: jobs.enqueue(c, jobs.NewJob("review", "{}"), clock))
         job = db.write_now(lambda c, theirs=theirs: jobs.lease(c, ("review",), theirs, 600, clock))
         assert job is not None and job.id == job_id
         assert db.write_now(lambda c: jobs.lease(c, ("review",), claims.owner_name("m"), 600, clock)) is None

@@ -17,7 +17,6 @@ from whet.postgres.connection import PostgresConnection, connect
 from whet.serve.wire import as_api_error
 from whet.sqlite.lane import ScopedWork
 from whet.store import sessions
-from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.team import aside, orders, queue
 from whet.team.queue import AskedTurn, DatabaseQueue, TakenTurn, TurnOptions, outcome
@@ -48,7 +47,7 @@ class Team:
         self.queue = DatabaseQueue(database)
 
     def add_session(self, session_id: str, person: str = "") -> None:
-        new = NewSession(session_id, source="api", profile=person)
+        new = sessions.NewSession(session_id, source="api", profile=person)
         self.database.write_now(lambda db: sessions.create(db, new, _NOW))
 
     def ask(self, turn_id: str, session_id: str, *, is_interactive: bool = False) -> None:

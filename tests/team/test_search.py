@@ -13,7 +13,6 @@ from whet.postgres.connection import connect
 from whet.store import rows, search, sessions
 from whet.store.index import profile_mark
 from whet.store.query import parse_terms
-from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.team_postings import (
     IdLookup,
@@ -152,7 +151,7 @@ def test_a_person_s_newest_messages_are_read_however_many_others_wrote_since(
 
     def put(connection: apsw.Connection) -> None:
         for number in range(300):
-            new = NewSession(f"x{number}", profile="ann" if number < 60 else "bob")
+            new = sessions.NewSession(f"x{number}", profile="ann" if number < 60 else "bob")
             sessions.create(connection, new, "2026-11-21T09:00:00.000Z")
 
     db.write_now(put)

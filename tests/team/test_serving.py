@@ -31,7 +31,6 @@ from whet.serve import team_feed, team_turns
 from whet.serve.questions import QuestionReply
 from whet.serve.team_feed import TeamFeeds
 from whet.serve.team_questions import TeamQuestions, WorkerQuestions
-from whet.serve.team_turns import TeamTurns
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError
 from whet.store.jobs import QueuedJob
@@ -86,7 +85,7 @@ class Worker:
 class Serving:
     """What serves, its parts, and the worker beside it."""
 
-    def __init__(self, turns: TeamTurns) -> None:
+    def __init__(self, turns: team_turns.TeamTurns) -> None:
         self.turns = turns
         assert isinstance(turns.feeds, TeamFeeds) and isinstance(turns.questions, TeamQuestions)
         self.feeds: TeamFeeds = turns.feeds
@@ -133,7 +132,7 @@ def there(
         work = tmp_path / "work"
         work.mkdir()
         app = await App.start(Home(tmp_path / "home"), settings, {}, people, work, source="api")
-        turns = TeamTurns(SessionHost(app.sessions, people), SystemClock(), 0.05, 45.0)
+        turns = team_turns.TeamTurns(SessionHost(app.sessions, people), SystemClock(), 0.05, 45.0)
         turns.start()
         try:
             serving = Serving(turns)

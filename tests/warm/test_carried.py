@@ -14,7 +14,6 @@ from whet.app.deleted_sessions import forget_deleted_sessions
 from whet.config.paths import Home
 from whet.config.redact import mask_secrets
 from whet.store import calls, session_deletion
-from whet.store.calls import StoredCall
 from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions, compose
 from whet.warm.label import judge_session
@@ -208,7 +207,7 @@ def test_a_call_of_an_unknown_tool_did_not_work(tmp_path: Path, clock: FixedCloc
         ("frobnicate says: 3 unknown toolboxes\nand more", "ok"),
     ):
         judge = OutcomeJudge()
-        judge.add(StoredCall(2, 1, 1, 1, "frobnicate", "{}", text))
+        judge.add(calls.StoredCall(2, 1, 1, 1, "frobnicate", "{}", text))
         assert [one.outcome for one in judge.finish()] == [wanted], text
 
 

@@ -16,7 +16,6 @@ from whet.contract.tools import ToolSpec
 from whet.stats import Interval
 from whet.store import calls, sessions, warm
 from whet.store.database import StateDatabase
-from whet.store.warm import ArmCounts, WarmStart
 from whet.warm.aftermath import OutcomeJudge
 from whet.warm.compose import BuildOptions
 from whet.warm.label import label_all
@@ -374,7 +373,7 @@ def _used(database: StateDatabase, clock: FixedClock, arm: str, failed: int, cou
     for _ in range(count):
         bad = [read("x", "no", "failed")] * failed
         id_ = store(database, clock, Turn("go", steps(*bad, *(read(f"{n}") for n in range(10 - failed)))))
-        start = WarmStart("t", "hash", arm, "auto", 3)
+        start = warm.WarmStart("t", "hash", arm, "auto", 3)
         database.write_now(
             lambda db, id_=id_, start=start: warm.record_start(db, id_, start, "2026-11-21T09:00:00Z")
         )
@@ -399,8 +398,8 @@ def test_rule_11_uplift_is_measured_and_what_hurts_is_switched_off(
 
 def test_rule_11_the_interval_takes_sessions_not_calls_as_the_units() -> None:
     # Two sessions carry every error: ten calls each say little about the template.
-    warmed = [ArmCounts("warm", 0, 10, "")] * 10
-    held = [ArmCounts("held_out", 10, 10, "")] + [ArmCounts("held_out", 0, 10, "")] * 9
+    warmed = [warm.ArmCounts("warm", 0, 10, "")] * 10
+    held = [warm.ArmCounts("held_out", 10, 10, "")] + [warm.ArmCounts("held_out", 0, 10, "")] * 9
     assert rate_gap(held, warmed).low <= 0
     assert isinstance(rate_gap(held, warmed), Interval)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from benchmarks.warm import run_seeds
 from click.testing import CliRunner
 
 from whet.agent.loop import run_turn
@@ -27,14 +28,13 @@ from whet.contract.protocols import NobodyPresent
 from whet.contract.tools import ToolContext
 from whet.store import export, outcomes, search, sessions, warm
 from whet.store.database import StateDatabase
-from whet.store.sessions import NewSession, SessionKind
 from whet.warm.outline import outline
 from whet.warm.prime import decode_prime
 from whet.warm.template import Template, save
 from whet.warm.template_store import WarmTemplates
 from whet_lab.commands.eval_warm import warm as eval_warm
 from whet_lab.evals.warm_trials import build_report
-from whet_lab.evals.warm_world import NAME, Depot, build_templates, create_history, run_seeds, write_depot
+from whet_lab.evals.warm_world import NAME, Depot, build_templates, create_history, write_depot
 from whet_lab.practice.depot import build_question
 from whet_lab.practice.server import PracticeServer
 
@@ -200,9 +200,9 @@ async def test_the_examples_are_nobodys_words(
     assert await session.log.undo_last_turn() == (1, ASK)
     assert session.log.messages == []
     # A review sends the same prefix; a helper begins cold.
-    kinds: tuple[tuple[SessionKind, bool], ...] = (("review", True), ("child", False))
+    kinds: tuple[tuple[sessions.SessionKind, bool], ...] = (("review", True), ("child", False))
     for kind, same in kinds:
-        new = NewSession(id=kind, kind=kind, parent_session_id=session.id)
+        new = sessions.NewSession(id=kind, kind=kind, parent_session_id=session.id)
         await app.database.write(lambda db, new=new: sessions.create(db, new, "now"))
         text = await app.database.read(lambda db, kind=kind: sessions.read_prime(db, kind))
         assert bool(text) == same

@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.messages import Message, ToolCall
-from whet.contract.texts import NOT_JSON, is_object
+from whet.contract.texts import NOT_JSON, as_object, is_object
 from whet.contract.tools import JSON_TYPES, Tool, is_json_type
 
 _MAX_CHARS = 1_000_000
@@ -173,4 +173,4 @@ def _resolve(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
         parts = path.split("/")
         definitions: Any = root.get(parts[1]) if len(parts) == 3 and parts[0] == "#" else None
         shape = cast("dict[str, Any]", definitions).get(parts[2]) if isinstance(definitions, dict) else None
-    return cast("dict[str, Any]", shape) if isinstance(shape, dict) else {}
+    return as_object(shape)

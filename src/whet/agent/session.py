@@ -25,7 +25,6 @@ from whet.late import LatePart
 from whet.store import turns
 from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.transcript import Transcript, TurnRecord
-from whet.store.turns import AcceptedMessage
 
 
 class TurnLimits(msgspec.Struct, frozen=True):
@@ -113,7 +112,7 @@ class Inbox:
             raise
 
     def _recover(
-        self, incoming: InboxEntry | None, rows: Sequence[AcceptedMessage], queued_ids: set[int]
+        self, incoming: InboxEntry | None, rows: Sequence[turns.AcceptedMessage], queued_ids: set[int]
     ) -> InboxEntry | None:
         """Remove and return the entry that begins the turn; queue the other left messages before the rest.
 

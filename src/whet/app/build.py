@@ -14,6 +14,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
+import msgspec
+
 from whet.agent.session import Session
 from whet.app import parts
 from whet.app.contexts import Contexts
@@ -21,8 +23,8 @@ from whet.app.conversations.session_parts import NO_EXTRAS, NewSessionOptions, S
 from whet.app.conversations.sessions import SessionOpener
 from whet.app.learning.desk import LearningServices
 from whet.app.model_links.models import MEMORY_FILE, Dialer, Models
-from whet.app.parts import BaseParts, LaunchArguments
-from whet.app.services import Services
+from whet.app.parts import LaunchArguments
+from whet.app.services import BaseParts, Services
 from whet.clock import Clock, SystemClock, use_zone
 from whet.config.paths import Home
 from whet.config.schema import Settings
@@ -160,24 +162,16 @@ def _open_parts(launch: LaunchArguments, stack: AsyncExitStack) -> SessionOpener
     person = launch.person if plugins is None else plugins.with_notifications(launch.person)
     tools = OfferedTools(parts.select_tools(built_in, settings, plugins), base.learning.trust)
     services = Services(
+        **msgspec.structs.asdict(base),
         home=launch.home,
         settings=settings,
         workspace=launch.workspace,
         source=launch.source,
-        clock=base.clock,
-        database=base.database,
         person=person,
         gate=LatePart(lambda: _create_gate(launch, base, person, grants.get(), confirmations)),
         models=models,
         contexts=_create_contexts(launch, models, base.clock, plugins, can_recall=RECALL in tools.by_name),
-        learning=base.learning,
-        recordings=base.recordings,
-        warm_starts=base.warm_starts,
         tools=tools,
-        pool=base.pool,
-        processes=base.processes,
-        todo_lists=base.todo_lists,
-        confinement=base.confinement,
         code=LatePart(lambda: _create_code_service(settings, base.confinement)),
         reviews=LatePart(lambda: _create_reviews(services, grants.get(), dialer)),
         schedules=LatePart(lambda: _create_schedules(services)),

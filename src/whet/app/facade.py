@@ -28,7 +28,6 @@ from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
 from whet.contract.tools import Tool
 from whet.store import lesson_counts
-from whet.store.lesson_counts import LearningNews
 
 T = TypeVar("T")
 
@@ -116,7 +115,7 @@ class AsyncAgent:
         """Cancel the running turn. Returns False if no turn is running."""
         return self._turn is not None and self._turn.cancel()
 
-    async def learned(self) -> LearningNews:
+    async def learned(self) -> lesson_counts.LearningNews:
         """Return the lessons that reviews activated, rejected or set aside since the last report; its `line`
         is the summary.
 
@@ -266,7 +265,7 @@ class Agent:
         """Cancel the running turn. Returns False if no turn is running."""
         return self._wait(_call(self._agent.cancel))
 
-    def learned(self) -> LearningNews:
+    def learned(self) -> lesson_counts.LearningNews:
         """Return the lessons that reviews activated, rejected or set aside since the last report."""
         return self._wait(self._agent.learned())
 

@@ -26,7 +26,6 @@ from whet.contract.delegation import BackgroundHelpers, HelperWish
 from whet.contract.errors import ConfigError, ToolError
 from whet.contract.protocols import NobodyPresent, Person, Provider
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.late import LatePart
 from whet.providers import catalog
 from whet.tools.page_source import WebLimits
 from whet.tools.registry import Registry
@@ -40,22 +39,16 @@ from whet.tools.toolsets.web import SearchTools, WebTools
 
 if TYPE_CHECKING:
     from whet.app.confirming import Confirmations
-    from whet.app.helpers.runs import HelperRuns
     from whet.app.learning.desk import LearningServices
     from whet.app.plugins.sessions import PluginParts
+    from whet.app.services import BaseParts
     from whet.app.tracing import Tracing
-    from whet.lanes import ToolPool
     from whet.mcp.servers import Servers
     from whet.mcp.stdio import ServerJail
-    from whet.rewind.recordings import Recordings
-    from whet.sandbox.confinement import Confinement
     from whet.store.database import StateDatabase
     from whet.tools.engines import SearchEngine
     from whet.tools.learning import WarmRequest
-    from whet.tools.todo import TodoLists
-    from whet.tools.toolsets.terminal import SharedProcesses
     from whet.tools.toolsets.web import SearchEngineOf
-    from whet.warm.openings import WarmStarts
     from whet_confirm.boundary import ServiceBoundary
 
 _REMOTE_PREFIX = "mcp__"
@@ -70,21 +63,6 @@ class LaunchArguments(msgspec.Struct, frozen=True):
     person: Person
     workspace: Path
     source: str
-
-
-class BaseParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The shared parts of a process that need neither plugins nor a model."""
-
-    clock: Clock
-    database: StateDatabase
-    learning: LearningServices
-    recordings: LatePart[Recordings]
-    warm_starts: WarmStarts
-    pool: ToolPool
-    processes: SharedProcesses
-    todo_lists: TodoLists
-    confinement: LatePart[Confinement]
-    helpers: LatePart[HelperRuns]
 
 
 def open_tracing(settings: Settings, source: str, database: StateDatabase) -> Tracing | None:

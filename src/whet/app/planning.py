@@ -16,8 +16,6 @@ import msgspec
 from whet.contract.errors import ConfigError
 from whet.contract.tools import tags_of
 from whet.store import calls, facts, sessions
-from whet.store.calls import StoredCall
-from whet.store.facts import FactRow
 from whet.tools.todo import TodoItem, TodoLists
 from whet.visible import visible_line
 
@@ -147,8 +145,8 @@ def _read_step_effects(connection: apsw.Connection, session_id: str) -> tuple[di
         return {}, []
     fact_rows = facts.list_session_facts(connection, key)
     undone = calls.list_undone_turns(connection, key)
-    lists, by_step, at = TodoLists(), dict[str, list[FactRow]](), 0
-    stored = [item for item in calls.stream_calls(connection, key) if isinstance(item, StoredCall)]
+    lists, by_step, at = TodoLists(), dict[str, list[facts.FactRow]](), 0
+    stored = [item for item in calls.stream_calls(connection, key) if isinstance(item, calls.StoredCall)]
     todo_arguments: list[str] = []
     for call in stored:
         if call.turn in undone or "tasks" not in tags_of(call.name) or call.error_kind:
@@ -164,7 +162,7 @@ def _read_step_effects(connection: apsw.Connection, session_id: str) -> tuple[di
     return done, lists.get(session_id)
 
 
-def _add_to_steps(row: FactRow, items: list[TodoItem], by_step: dict[str, list[FactRow]]) -> None:
+def _add_to_steps(row: facts.FactRow, items: list[TodoItem], by_step: dict[str, list[facts.FactRow]]) -> None:
     for item in items:
         if item.status == "in_progress":
             by_step.setdefault(item.id, []).append(row)

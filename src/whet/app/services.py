@@ -21,6 +21,7 @@ from whet.tools.registry import OfferedTools
 
 if TYPE_CHECKING:
     from whet.app.contexts import Contexts
+    from whet.app.helpers.runs import HelperRuns
     from whet.app.learning.desk import LearningServices
     from whet.app.learning.reviews import ReviewRunner
     from whet.app.model_links.models import Models
@@ -37,7 +38,22 @@ if TYPE_CHECKING:
     from whet.warm.openings import WarmStarts
 
 
-class Services(msgspec.Struct, frozen=True, kw_only=True):
+class BaseParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared parts of a process that need neither plugins nor a model."""
+
+    clock: Clock
+    database: StateDatabase
+    learning: LearningServices
+    recordings: LatePart[Recordings]
+    warm_starts: WarmStarts
+    pool: ToolPool
+    processes: SharedProcesses
+    todo_lists: TodoLists
+    confinement: LatePart[Confinement]
+    helpers: LatePart[HelperRuns]
+
+
+class Services(BaseParts, frozen=True, kw_only=True):
     """The shared parts of one process.
 
     `settings` are those that the program was started with; `models.settings` has the model that answers
@@ -49,20 +65,11 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     workspace: Path
     source: str
-    clock: Clock
-    database: StateDatabase
     person: Person
     gate: LatePart[PolicyGate]
     models: Models
     contexts: Contexts
-    learning: LearningServices
-    recordings: LatePart[Recordings]
-    warm_starts: WarmStarts
     tools: OfferedTools
-    pool: ToolPool
-    processes: SharedProcesses
-    todo_lists: TodoLists
-    confinement: LatePart[Confinement]
     code: LatePart[CodeService]
     reviews: LatePart[ReviewRunner]
     schedules: LatePart[ScheduleWatch]

@@ -28,7 +28,6 @@ from whet.contract.events import TurnEnd
 from whet.contract.texts import strip_credentials
 from whet.store import spans
 from whet.store.database import StateDatabase
-from whet.store.spans import TurnSpan
 
 _PARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 _OPERATIONS = {"model": "chat", "tool": "execute_tool", "wait": "wait_for_person"}
@@ -100,7 +99,7 @@ class Tracing(TurnObserver):
             for number, part in enumerate(turn.spans):
                 self._send_part(part, _make_context(trace_id, f"{end.turn_id} {number}"), context, model)
 
-    def _send_part(self, part: TurnSpan, context: SpanContext, turn: SpanContext, model: str) -> None:
+    def _send_part(self, part: spans.TurnSpan, context: SpanContext, turn: SpanContext, model: str) -> None:
         facts: dict[str, _Value] = {"gen_ai.operation.name": _OPERATIONS[part.kind]}
         if part.kind == "model":
             facts["gen_ai.request.model"] = model

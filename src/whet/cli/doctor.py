@@ -11,7 +11,6 @@ import sys
 import click
 
 from whet.cli import checks
-from whet.cli.checks import DoctorFinding
 from whet.cli.database_checks import check_database
 from whet.cli.launch import workspace_of
 from whet.cli.main import run_on_loop
@@ -34,7 +33,7 @@ _LABEL = 11
 def doctor(ctx: click.Context, online: bool, full: bool, as_json: bool) -> None:
     """Check that everything works, and say how to fix what does not."""
     findings = [
-        DoctorFinding(finding.name, finding.state, mask(finding.text), mask(finding.fix))
+        checks.DoctorFinding(finding.name, finding.state, mask(finding.text), mask(finding.fix))
         for finding in run_checks(ctx.obj, online=online, full=full)
     ]
     failed = sum(finding.state == "failed" for finding in findings)
@@ -48,7 +47,7 @@ def doctor(ctx: click.Context, online: bool, full: bool, as_json: bool) -> None:
     ctx.exit(1 if failed else 0)
 
 
-def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFinding]:
+def run_checks(home: Home, *, online: bool, full: bool = False) -> list[checks.DoctorFinding]:
     """Run every check; a broken part hides none of the others."""
     config_findings, loaded = checks.check_config(home, os.environ)
     report = [*checks.check_python(), *checks.check_home(home), *checks.check_disk(home), *config_findings]
@@ -72,7 +71,7 @@ def run_checks(home: Home, *, online: bool, full: bool = False) -> list[DoctorFi
     return report
 
 
-def _print(finding: DoctorFinding) -> None:
+def _print(finding: checks.DoctorFinding) -> None:
     mark, style = _MARKS[finding.state]
     if "utf" not in (sys.stdout.encoding or "").lower():
         mark = _PLAIN_MARKS[finding.state]

@@ -22,7 +22,6 @@ from whet.goals.text import GoalReport, GoalWish, claim_lines, parse_usd, progre
 from whet.log import mask
 from whet.store import goals
 from whet.store.database import has_store
-from whet.store.goals import GoalRow
 from whet.terminal import wording
 from whet.terminal.bell import ring_for
 from whet.terminal.output import (
@@ -102,7 +101,7 @@ def list_goals(home: Home, as_json: bool) -> None:
     """List goals, newest first."""
     rows = stored.read(home, goals.list_goals) if has_store(home) else []
     now = SystemClock().now()
-    shape: list[Column[GoalRow]] = [
+    shape: list[Column[goals.GoalRow]] = [
         Column("id", lambda row: row.id[:10], rank=1),
         Column("state", lambda row: row.state),
         Column("rounds", lambda row: str(row.round), right=True, rank=3),
@@ -154,7 +153,7 @@ def report_lines(goal_report: GoalReport, *, full: bool = False) -> list[str]:
     return texts
 
 
-def _pursue(options: ChatOptions, target: GoalWish | GoalRow, *, as_json: bool) -> None:
+def _pursue(options: ChatOptions, target: GoalWish | goals.GoalRow, *, as_json: bool) -> None:
     settings = load_settings(options, None)
     is_present = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 

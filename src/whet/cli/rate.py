@@ -14,7 +14,6 @@ from whet.cli import stored
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
 from whet.store import outcomes
-from whet.store.outcomes import Rating
 from whet.terminal.output import emit_json, home_and_json
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("session_id", metavar="[SESSION]", required=False, default="")
 @click.option("--turn", type=click.IntRange(1), help="This turn instead of the last one.")
 @home_and_json
-def rate(home: Home, rating: Rating, session_id: str, turn: int | None, as_json: bool) -> None:
+def rate(home: Home, rating: outcomes.Rating, session_id: str, turn: int | None, as_json: bool) -> None:
     """Say that a turn went well or badly; by default the last one of this folder's latest session.
 
     \b
@@ -53,7 +52,7 @@ async def rate_bad(chat: ChatControl, arguments: str) -> None:
     await _rate(chat, "bad")
 
 
-async def _rate(chat: ChatControl, rating: Rating) -> None:
+async def _rate(chat: ChatControl, rating: outcomes.Rating) -> None:
     services, session_id = chat.services, chat.session.id
     now = iso(services.clock.now())
     number = await services.database.write(lambda db: outcomes.record_signal(db, session_id, rating, now))

@@ -11,9 +11,7 @@ import msgspec
 from whet.clock import iso, local_day, local_zone, read_zone
 from whet.log import mask
 from whet.store import search as index
-from whet.store.search import Hit
 from whet.terminal import output
-from whet.terminal.output import style_text
 from whet.terminal.wording import cut, printable
 
 
@@ -28,7 +26,7 @@ def begin_of_day(date: str | None) -> str | None:
     return iso(moment if moment.tzinfo else moment.replace(tzinfo=read_zone(local_zone())))
 
 
-def mask_hit(hit: Hit) -> Hit:
+def mask_hit(hit: index.Hit) -> index.Hit:
     """Return a hit whose snippet is without marks if they stand inside a secret: they would hide it from
     `mask`."""
     text = hit.snippet.replace(index.MARK_OPEN, "").replace(index.MARK_CLOSE, "")
@@ -36,12 +34,12 @@ def mask_hit(hit: Hit) -> Hit:
     return hit if masked_text == text else msgspec.structs.replace(hit, snippet=masked_text)
 
 
-def print_hits(hits: Sequence[Hit]) -> None:
+def print_hits(hits: Sequence[index.Hit]) -> None:
     """Print each hit's session, day, role and title, and its snippet."""
     for hit in hits:
         title = printable(mask(hit.title)) or "(untitled)"
         head = f"{hit.session_id}  {local_day(hit.when)}  {hit.role}  {title}"
-        click.echo(style_text(cut(head, output.terminal_width()), "bold"))
+        click.echo(output.style_text(cut(head, output.terminal_width()), "bold"))
         click.echo(output.wrap_text(_highlight(printable(hit.snippet)), indent=2))
 
 

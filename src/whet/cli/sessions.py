@@ -32,12 +32,10 @@ from whet.store import forks, pins, session_deletion
 from whet.store import search as index
 from whet.store import sessions as store
 from whet.store.database import StateDatabase, has_store
-from whet.store.forks import TreeRow
 from whet.store.helper_rows import helper_usage
 from whet.store.index import count_backlog
 from whet.store.purge import erase
 from whet.store.ranking import SearchScope
-from whet.store.search import Hit
 from whet.store.sessions import SessionFilter, SessionRow
 from whet.terminal import output
 from whet.terminal.output import Column, emit, emit_json, home_and_json
@@ -87,7 +85,7 @@ def list_(  # noqa: PLR0913 - one for each option
         query=" ".join(f'"{word}"' if " " in word else word for word in words),
         archived=archived,
     )
-    rows: list[TreeRow] = []
+    rows: list[forks.TreeRow] = []
     total = 0
     if has_store(home):
         with stored.open_database(home) as database:
@@ -111,7 +109,7 @@ def list_(  # noqa: PLR0913 - one for each option
         click.echo(f"{limit} of {total}; more with --limit {limit * 5}")
 
 
-def _table(rows: list[TreeRow]) -> str:
+def _table(rows: list[forks.TreeRow]) -> str:
     now = SystemClock().now()
     return output.table(
         rows,
@@ -158,7 +156,7 @@ def show(home: Home, session: str, full: bool, as_json: bool) -> None:
 @home_and_json
 def search(home: Home, words: tuple[str, ...], limit: int, **options: Any) -> None:
     """Search all messages; "quoted words" must follow each other."""
-    hits: list[Hit] = []
+    hits: list[index.Hit] = []
     unindexed = 0
     if has_store(home):
         with stored.open_database(home) as database:

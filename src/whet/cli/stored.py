@@ -14,7 +14,6 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, StoreUnwritable
 from whet.store import sessions
 from whet.store.database import StateDatabase, has_store, open_store
-from whet.store.sessions import SessionRow
 from whet.terminal.wording import exact
 
 T = TypeVar("T")
@@ -51,7 +50,7 @@ def require_store(home: Home, problem: str = "there are no sessions yet") -> Non
         raise NotFound(problem, hint="begin one: whet")
 
 
-def find_session(db: apsw.Connection, name: str) -> SessionRow:
+def find_session(db: apsw.Connection, name: str) -> sessions.SessionRow:
     """Return the session with an id, the beginning of one or a title. If `name` is empty, return the latest
     session of the current folder, as `whet --continue` does: a command that changes files must not reach into
     another folder unless it is named.
@@ -67,7 +66,7 @@ def find_session(db: apsw.Connection, name: str) -> SessionRow:
     return latest
 
 
-def describe_session(row: SessionRow) -> str:
+def describe_session(row: sessions.SessionRow) -> str:
     """Return a session's id and folder, for the first line of what a command prints."""
     return f"session {row.id} in {exact(row.workspace) or 'no folder'}"
 

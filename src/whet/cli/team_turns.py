@@ -32,7 +32,6 @@ from whet.serve.team_questions import WorkerQuestions
 from whet.sqlite.lane import ScopedWork
 from whet.store import claims, sessions, turns
 from whet.store.database import StateDatabase, open_store
-from whet.store.sessions import NewSession
 from whet.team import aside, orders
 from whet.team.notices import ENDED, Notices, wait_briefly
 from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, outcome
@@ -192,7 +191,7 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
 
         def queue_turn(db: apsw.Connection) -> None:
             if not session:
-                sessions.insert(db, NewSession(session_id, source="team"), iso(clock.now()))
+                sessions.insert(db, sessions.NewSession(session_id, source="team"), iso(clock.now()))
             queue.ask(db, AskedTurn(turn_id, session_id, text))
 
         database.write_now(ScopedWork(session_id, queue_turn))

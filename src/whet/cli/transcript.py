@@ -20,7 +20,6 @@ from whet.store.parts import list_entry_parts
 from whet.store.rows import SEQ_LIMIT
 from whet.store.sessions import SessionRow
 from whet.terminal import output
-from whet.terminal.output import style_text
 from whet.terminal.past_turns import PastTurns
 from whet.terminal.render import Painter
 from whet.terminal.signs import Marks
@@ -63,7 +62,7 @@ def begin_text(ui: UiSettings, *, full: bool = False) -> PastTurns:
 
 
 def _head(row: SessionRow) -> Iterator[str]:
-    yield style_text(printable(row.title) or "(untitled)", "bold")
+    yield output.style_text(printable(row.title) or "(untitled)", "bold")
     parts = [row.id, local_minute(row.started), row.model or row.provider, row.workspace]
     parts += [
         plural(row.turns, "turn"),

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 import msgspec
 
 from whet.context import rows as chat
-from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.tools import tags_of
 from whet.log import mask
@@ -79,10 +78,10 @@ def render(entries: list[TrailEntry], budget_tokens: int) -> str:
         return ""
     newest = entries[::-1]
     ordered = sorted(newest, key=lambda entry: entry.kind != "changed")
-    lines, tokens_left = [TITLE], budget_tokens - text_tokens(TITLE) - text_tokens(_MORE)
+    lines, tokens_left = [TITLE], budget_tokens - chat.text_tokens(TITLE) - chat.text_tokens(_MORE)
     chosen: set[int] = set()
     for entry in ordered:
-        cost = text_tokens(_write(entry)) + 1
+        cost = chat.text_tokens(_write(entry)) + 1
         if cost <= tokens_left:
             tokens_left -= cost
             chosen.add(id(entry))

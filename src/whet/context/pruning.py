@@ -12,7 +12,6 @@ import msgspec
 
 from whet.context import rows as chat
 from whet.context.artifacts import read_outcome
-from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.texts import NOT_JSON
 from whet.contract.tools import clip
@@ -54,7 +53,7 @@ def shorten(rows: ChatRows, budget_tokens: int) -> ChatRows:
 def clip_text(row: ChatRow, cap_tokens: int) -> ChatRow:
     """Return the row with its text clipped to about `cap_tokens`, if it is longer."""
     text = chat.text_of(row)
-    room = cap_tokens * len(text) // max(text_tokens(text), 1)
+    room = cap_tokens * len(text) // max(chat.text_tokens(text), 1)
     return _replace_content(row, clip(text, room, _recall_note(row))) if len(text) > room else row
 
 

@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from whet.context import rows as chat
 from whet.context.artifacts import read_outcome
-from whet.context.rows import text_tokens
 from whet.context.summary import sections
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.errors import (
@@ -196,7 +195,7 @@ def write_prompt(request: SummaryRequest, max_tokens: int) -> str:
         "previous": mask(previous),
     }
     template = _template("summary.md")
-    used = sum(map(text_tokens, (template, *fields.values())))
+    used = sum(map(chat.text_tokens, (template, *fields.values())))
     room = request.window_tokens - max_tokens - used - 64
     fields["record"] = write_record(request.rows, max(room, request.window_tokens // 4))
     return _PLACE.sub(lambda found: fields[found[1]], template)
@@ -210,7 +209,7 @@ def write_record(rows: ChatRows, budget_tokens: int) -> str:
     lines: list[str] = []
     for text_chars, argument_chars in _CAPS:
         lines = [_line(row, text_chars, argument_chars) for row in masked]
-        if sum(map(text_tokens, lines)) <= budget_tokens:
+        if sum(map(chat.text_tokens, lines)) <= budget_tokens:
             return "\n".join(lines)
     head: list[str] = []
     tail: list[str] = []
@@ -218,7 +217,7 @@ def write_record(rows: ChatRows, budget_tokens: int) -> str:
     for source, chosen in ((lines, head), (lines[::-1], tail)):
         used = 0
         for text in source:
-            used += text_tokens(text) + 1
+            used += chat.text_tokens(text) + 1
             if used > half_budget:
                 break
             chosen.append(text)

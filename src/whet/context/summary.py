@@ -14,7 +14,6 @@ import msgspec
 
 from whet.context import artifacts
 from whet.context import rows as chat
-from whet.context.rows import text_tokens
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.tools import clip, tags_of
 from whet.log import mask
@@ -136,7 +135,7 @@ def fit_body(body: str, budget_tokens: int) -> str:
     """Shorten sections until they fit. The longest one loses lines first; completed actions lose the oldest
     lines."""
     pieces = [piece.rstrip().split("\n") for piece in sections(body) if piece.strip()]
-    sizes = [[text_tokens(line) + 1 for line in piece] for piece in pieces]
+    sizes = [[chat.text_tokens(line) + 1 for line in piece] for piece in pieces]
     total = sum(map(sum, sizes))
     while total > budget_tokens:
         longest = max(range(len(pieces)), key=lambda index: (len(pieces[index]) > 2, sum(sizes[index])))
@@ -146,7 +145,7 @@ def fit_body(body: str, budget_tokens: int) -> str:
         total -= sizes[longest].pop(at)
         pieces[longest].pop(at)
     text = "\n\n".join("\n".join(piece) for piece in pieces)
-    tokens = text_tokens(text)
+    tokens = chat.text_tokens(text)
     return clip(text, len(text) * budget_tokens // tokens - 40) if tokens > budget_tokens else text
 
 

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
@@ -96,6 +96,11 @@ def from_values(
     know. Raises msgspec.ValidationError."""
     with _lock:
         return msgspec.convert(value, kind, strict=strict, dec_hook=dec_hook)
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return a decoded JSON value, or an empty dict if it is not an object."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def flat(text: str) -> str:

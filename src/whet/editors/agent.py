@@ -41,7 +41,6 @@ from whet import __version__
 from whet.contract.texts import parse_typed_number
 from whet.editors import blocks, options, replay
 from whet.editors.answering import answer_prompt, convert_errors
-from whet.editors.blocks import Block
 from whet.editors.commands import EditorCommands
 from whet.editors.mcp_servers import ServerOffer
 from whet.editors.sessions import EditorSessions, Furnish, Program
@@ -211,7 +210,7 @@ class EditorAgent:
             raise RequestError(-32602, f"there is no choice {value} for {config_id}")
         return SetSessionConfigOptionResponse(config_options=self._sessions.options_of(open_session))
 
-    async def prompt(self, session_id: str, prompt: list[Block], **kwargs: Any) -> PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[blocks.Block], **kwargs: Any) -> PromptResponse:
         """Run a turn or a slash command and return how it ended. A failure is an error of this request."""
         open_session, program = self._sessions.find_session(session_id), await self._sessions.program()
         rules = read_path_rules(program.hosted.services.settings.approval.deny)

@@ -27,7 +27,6 @@ from whet.contract.texts import parse_arguments
 from whet.editors import tool_calls
 from whet.editors.editor import Editor
 from whet.editors.options import Mode
-from whet.editors.tool_calls import Content
 from whet.editors.view import EditorTurnView, ShownCall
 from whet.question import TAKE_BACK, describe_scope
 from whet.visible import WHOLE, visible
@@ -136,7 +135,7 @@ class EditorPerson:
         return choices[int(picked)] if picked else None
 
     async def _ask(
-        self, shown_call: ShownCall, content: list[Content], request: ApprovalRequest
+        self, shown_call: ShownCall, content: list[tool_calls.Content], request: ApprovalRequest
     ) -> Reply | None:
         problem = ""
         while True:
@@ -163,7 +162,7 @@ class EditorPerson:
                 problem = f"That can't run: {error.message}. "
 
     async def _request(
-        self, shown_call: ShownCall, content: list[Content], options: list[PermissionOption]
+        self, shown_call: ShownCall, content: list[tool_calls.Content], options: list[PermissionOption]
     ) -> str | None:
         """Return the option that was picked, an empty string if none was, or None if the editor can't ask.
 

@@ -24,7 +24,6 @@ from whet.editors.commands import EditorCommands
 from whet.editors.editor import Editor
 from whet.editors.mcp_servers import ServerOffer, set_up_servers
 from whet.editors.opened import OpenedSession
-from whet.editors.options import Mode
 from whet.editors.person import EditorPerson
 from whet.store import forks, sessions
 from whet.store.sessions import SessionRow
@@ -41,7 +40,7 @@ class Program(msgspec.Struct, frozen=True):
 
     hosted: SessionHost
     people: PersonRouter
-    mode: Mode
+    mode: options.Mode
     close: Callable[[], Awaitable[None]]
 
 
@@ -165,7 +164,7 @@ class EditorSessions:
             await services.database.write(lambda db: forks.fork(db, session_id, 0, new_id, now))
         return await self.reopen(cwd, new_id, servers)
 
-    async def set_mode(self, open_session: OpenedSession, mode: Mode) -> None:
+    async def set_mode(self, open_session: OpenedSession, mode: options.Mode) -> None:
         """Set a session's mode, from the next call on. Leaving plan mode approves the plan."""
         services = (await self.program()).hosted.services
         if (mode == "plan") != services.gate.get().plans.has(open_session.session_id):

@@ -13,12 +13,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, as_object
 from whet.lsp.errors import one_line
 from whet.rpc import METHOD_NOT_FOUND, read_message
 from whet.tools.output import clean
@@ -201,7 +201,7 @@ class ServerConnection:
         if future is None or future.done():
             return None
         if (error := message.get("error")) is not None:
-            fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+            fields = as_object(error)
             text = one_line(str(fields.get("message")), 300)
             future.set_exception(ToolError(f"{self._name} refused: {text}"))
         else:

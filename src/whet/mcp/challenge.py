@@ -11,7 +11,6 @@ import re
 import msgspec
 
 from whet.config import paths
-from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
 from whet.mcp.kept import challenge_path
@@ -41,7 +40,7 @@ class Challenge(msgspec.Struct, frozen=True):
         return self.parameter("error") == "insufficient_scope"
 
 
-def store_challenge(home: Home, name: str, challenge: Challenge) -> None:
+def store_challenge(home: paths.Home, name: str, challenge: Challenge) -> None:
     """Store a challenge. If the home can't be written, a login requests the server's defaults."""
     text = msgspec.json.encode(msgspec.structs.replace(challenge, header=challenge.header[:_MAX_CHARS]))
     try:
@@ -51,7 +50,7 @@ def store_challenge(home: Home, name: str, challenge: Challenge) -> None:
         return
 
 
-def read_challenge(home: Home, name: str, url: str) -> Challenge:
+def read_challenge(home: paths.Home, name: str, url: str) -> Challenge:
     """Return the last challenge of the server at `url`, or an empty one."""
     try:
         text = paths.read_small(challenge_path(home, name))

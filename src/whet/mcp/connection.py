@@ -15,6 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.errors import ToolError, ToolTimeout
+from whet.contract.texts import as_object
 from whet.mcp.server_requests import ABILITIES, ELICITATION, CallPerson, ServerRequests
 from whet.mcp.transport import VERSION_HEADER, ServerFailed, Transport
 from whet.rpc import STATELESS_VERSION, VERSIONS
@@ -146,7 +147,7 @@ class Connection:
 
     async def _collect_input(self, result: dict[str, Any], asker: CallPerson | None) -> dict[str, Any]:
         """Collect the input that a server of the newer protocol asks for. Raises ToolError."""
-        requests = {key: _fields(request) for key, request in _read_object(result, "inputRequests").items()}
+        requests = {key: as_object(request) for key, request in _read_object(result, "inputRequests").items()}
         refused = [
             str(request.get("method"))
             for request in requests.values()
@@ -341,12 +342,8 @@ def _client() -> dict[str, str]:
     return {"name": "whet", "version": version("whet-agent")}
 
 
-def _fields(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _read_object(value: dict[str, Any], name: str) -> dict[str, Any]:
-    return _fields(value.get(name))
+    return as_object(value.get(name))
 
 
 def _header_value(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, cast
 
-from whet.contract.texts import collect_texts
+from whet.contract.texts import as_object, collect_texts
 from whet.foreign_text import clean
 from whet.typed_answer import AnswerOption, read_line
 from whet.visible import WHOLE, visible
@@ -42,8 +42,8 @@ class _NoAnswer(Exception):
 async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, Any]:
     """Ask the person the server's questions. Returns the result for the server: accept with the answers,
     decline or cancel."""
-    schema = _fields(params.get("requestedSchema"))
-    fields = _fields(schema.get("properties"))
+    schema = as_object(params.get("requestedSchema"))
+    fields = as_object(schema.get("properties"))
     if params.get("mode", "form") != "form" or len(fields) > _MAX_FIELDS:
         return _CANCEL
     if max(map(len, (*collect_texts(dict(params)), *fields)), default=0) > _MAX_TEXT_CHARS:
@@ -57,7 +57,7 @@ async def elicit(server: str, params: Mapping[str, Any], ask: Ask) -> dict[str, 
             return {"action": "accept", "content": {}} if await _ask_agreement(head, ask) else _DECLINED
         content: dict[str, Any] = {}
         for number, (name, field) in enumerate(fields.items(), 1):
-            part = _Field(name, _fields(field), name in needed)
+            part = _Field(name, as_object(field), name in needed)
             count = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
             value = await part.ask_value(f"{head}{count}", ask)
             if value is not None:
@@ -85,7 +85,7 @@ class _Field:
         self._is_needed = is_needed
         self._kind = str(schema.get("type") or "string")
         self._is_list = self._kind == "array"
-        self._options = _options(_fields(schema.get("items")) if self._is_list else schema)
+        self._options = _options(as_object(schema.get("items")) if self._is_list else schema)
 
     async def ask_value(self, head: str, ask: Ask) -> object:
         """Ask until an answer is valid, and return its value, or None if it is left out. Raises _Declined,
@@ -204,7 +204,7 @@ def _options(schema: dict[str, Any]) -> dict[str, str]:
     options: dict[str, str] = {}
     for key in ("oneOf", "anyOf"):
         for row in _rows(schema.get(key)):
-            fields = _fields(row)
+            fields = as_object(row)
             if isinstance(value := fields.get("const"), str):
                 options[_words(fields.get("title")) or visible(value, WHOLE)] = value
     for value, name in zip_longest(_rows(schema.get("enum")), _rows(schema.get("enumNames"))):
@@ -219,7 +219,3 @@ def _rows(value: object) -> list[object]:
 
 def _words(value: object) -> str:
     return visible(" ".join(clean(value).split()), WHOLE) if isinstance(value, str) else ""
-
-
-def _fields(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -12,11 +12,12 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from whet.config.permission_settings import McpServerSettings
+from whet.contract.texts import as_object
 from whet.contract.tools import ToolSpec
 from whet.foreign_text import clean, find_orders
 from whet.mcp.reading import READERS
@@ -103,7 +104,7 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     denied = 0
     readers = [name for name in READERS if _LISTS_OF_READERS[name] in catalogue.offers]
     # also of tools that are not offered: the settings must not rename a tool
-    own_names = (_fields(raw).get("name") for raw in tools)
+    own_names = (as_object(raw).get("name") for raw in tools)
     names = name_tools(server, [*readers, *(name for name in own_names if isinstance(name, str))])
     for raw in tools:
         entry = _read_tool(names, settings, raw, is_full=len(offered) >= _MAX_TOOLS)
@@ -135,7 +136,7 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
 def sort_tools(tools: list[Any]) -> list[Any]:
     """Return a server's tools sorted by name: many servers list them in another order at each start, and a
     new order would invalidate the prompt cache."""
-    return sorted(tools, key=lambda raw: str(_fields(raw).get("name")))
+    return sorted(tools, key=lambda raw: str(as_object(raw).get("name")))
 
 
 def content_of(offered: Offered) -> str:
@@ -162,7 +163,7 @@ def _read_tool(
 ) -> Offered | LeftOut | None:
     """Return a tool as it is offered, the reason against it, or None if the settings deny it. `is_full`: as
     many tools as one server may have are offered already."""
-    fields = _fields(raw)
+    fields = as_object(raw)
     name = fields.get("name")
     if not isinstance(name, str) or not name.strip():
         return LeftOut("(no name)", "it has no name")
@@ -172,7 +173,7 @@ def _read_tool(
         return LeftOut(
             _display_name(name), f"{_MAX_TOOLS} of its tools are offered; choose others with allow"
         )
-    if _fields(fields.get("execution")).get("taskSupport") == "required":
+    if as_object(fields.get("execution")).get("taskSupport") == "required":
         return LeftOut(_display_name(name), "it runs only as a task, which this host does not start")
     schema = mend_schema(fields.get("inputSchema"))
     if isinstance(schema, str):
@@ -182,7 +183,7 @@ def _read_tool(
     if name not in settings.allow and (order := find_orders(all_text)):
         return LeftOut(_display_name(name), f"its description reads like orders to the assistant: {order!r}")
     spec = ToolSpec(names[name], description, schema)
-    return Offered(name, spec, _read_hints(fields.get("annotations")), _fields(fields.get("outputSchema")))
+    return Offered(name, spec, _read_hints(fields.get("annotations")), as_object(fields.get("outputSchema")))
 
 
 def _display_name(name: str) -> str:
@@ -197,10 +198,6 @@ def _description(fields: dict[str, Any]) -> str:
 
 
 def _read_hints(annotations: object) -> Hints:
-    fields = _fields(annotations)
+    fields = as_object(annotations)
     claims = (fields.get(name) for name in ("readOnlyHint", "destructiveHint", "openWorldHint"))
     return Hints(*(claim if isinstance(claim, bool) else None for claim in claims))
-
-
-def _fields(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

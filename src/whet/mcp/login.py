@@ -21,7 +21,6 @@ import msgspec
 
 from whet import log as masking
 from whet.config import paths
-from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_foreign_json, from_json
 from whet.mcp.challenge import Challenge, store_challenge
@@ -119,12 +118,12 @@ def add_credentials(
     return filled, headers
 
 
-def tokens_path(home: Home, name: str) -> Path:
+def tokens_path(home: paths.Home, name: str) -> Path:
     """Return the path of a server's login."""
     return servers_folder(home) / f"{name}.login.json"
 
 
-def read_tokens(home: Home, name: str, url: str) -> Tokens | None:
+def read_tokens(home: paths.Home, name: str, url: str) -> Tokens | None:
     """Return the login at this URL and mask its secrets from now on, or None if it is missing or
     unreadable."""
     try:
@@ -138,7 +137,7 @@ def read_tokens(home: Home, name: str, url: str) -> Tokens | None:
     return tokens
 
 
-def write_tokens(home: Home, name: str, tokens: Tokens) -> None:
+def write_tokens(home: paths.Home, name: str, tokens: Tokens) -> None:
     """Store a login, mode 0600. It is on disk on return. Raises ConfigError."""
     masking.protect((tokens.access_token, tokens.refresh_token, tokens.client_secret))
     home.ensure()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, cast
 
 from whet.contract.errors import BadInput, ToolError
+from whet.contract.texts import as_object
 from whet.contract.tools import ToolSpec
 from whet.foreign_text import clean
 
@@ -91,7 +92,7 @@ async def _prompt(server: ServerCalls, arguments: Mapping[str, Any]) -> dict[str
     messages: object = result.get("messages")
     content: list[object] = []
     for message in cast("list[object]", messages) if isinstance(messages, list) else []:
-        fields = _fields(message)
+        fields = as_object(message)
         body: object = fields.get("content")
         content.append({"type": "text", "text": f"[{_words(fields, 'role') or 'user'}]"})
         content += cast("list[object]", body) if isinstance(body, list) else [body]
@@ -105,18 +106,18 @@ _RUN: Mapping[str, Callable[[ServerCalls, Mapping[str, Any]], Awaitable[dict[str
 
 
 def _resource_row(row: object) -> str:
-    fields = _fields(row)
+    fields = as_object(row)
     address = _words(fields, "uri") or _words(fields, "uriTemplate")
     details = [_words(fields, key) for key in ("name", "mimeType", "description")]
     return f"{address}  {', '.join(part for part in details if part)}".rstrip()
 
 
 def _prompt_row(row: object) -> str:
-    fields = _fields(row)
+    fields = as_object(row)
     argument_rows: object = fields.get("arguments")
     names: list[str] = []
     for argument_row in cast("list[object]", argument_rows)[:20] if isinstance(argument_rows, list) else ():
-        argument = _fields(argument_row)
+        argument = as_object(argument_row)
         names.append(_words(argument, "name") + ("" if argument.get("required") is True else "?"))
     return f"{_words(fields, 'name')}({', '.join(names)})  {_words(fields, 'description')}".rstrip()
 
@@ -137,7 +138,3 @@ def _text(arguments: Mapping[str, Any], name: str) -> str:
 def _words(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     return " ".join(clean(value).split())[:_WORDS_CHARS] if isinstance(value, str) else ""
-
-
-def _fields(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -11,9 +11,9 @@ from typing import Any
 from whet.config.edit import set_part
 from whet.config.paths import Home
 from whet.contract.errors import PluginError
-from whet.contract.texts import NOT_JSON, from_foreign_json
+from whet.contract.texts import NOT_JSON, as_object, from_foreign_json
 from whet.plugins import hermes, shims
-from whet.plugins.calls import fields_of, reason_of
+from whet.plugins.calls import reason_of
 from whet.plugins.kept import DATA, PersistentValues
 from whet.plugins.manifest import slug_of
 from whet.plugins.model_ask import PluginModel, no_model
@@ -83,7 +83,7 @@ class HostAnswers:
         path = key.split(".")
         if not all(path):
             raise PluginError(f"{key!r} is not a setting's name", plugin=self.name, hook="set_config")
-        entry = fields_of(shims.setting(shims.load_config(), "plugins", "entries", self.name))
+        entry = as_object(shims.setting(shims.load_config(), "plugins", "entries", self.name))
         settings = entry.setdefault("settings", {})
         for part in path[:-1]:
             settings = settings.setdefault(part, {})
@@ -109,7 +109,7 @@ class HostAnswers:
             setting_name = f"plugins.entries.{self.name}.mcp_allowlist"
             raise PermissionError(f"{setting_name} of config.yaml does not name the MCP server {server}")
         reply = self.dispatch_tool(f"mcp__{server}__{tool}", arguments or {}, timeout=timeout)
-        if wrong := fields_of(_parse_json(reply)).get("error"):
+        if wrong := as_object(_parse_json(reply)).get("error"):
             return {"ok": False, "error": _strip_source(str(wrong))}
         return {"ok": True, "result": _parse_json(_strip_source(reply))}
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from whet.contract.errors import PluginError, WhetError
 from whet.lanes import call_in_loop
@@ -39,11 +39,6 @@ def attribute_errors(plugin: str, hook: str) -> Generator[None]:
     except (Exception, SystemExit) as error:
         log.exception("the plugin %s failed in %s", plugin, hook)
         raise PluginError(reason_of(error), plugin=plugin, hook=hook) from error
-
-
-def fields_of(value: object) -> dict[str, Any]:
-    """Return `value` if it is a dict, otherwise an empty one; values from plugins are untyped."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def reason_of(error: BaseException) -> str:

@@ -21,9 +21,10 @@ from whet.config.schema import ModelSettings
 from whet.contract.context_engine import ContextEngine
 from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
+from whet.contract.texts import as_object
 from whet.plugins import hermes, hooks, sections, shims
 from whet.plugins.asked import HostAnswers
-from whet.plugins.calls import accepted_keywords, attribute_errors, fields_of
+from whet.plugins.calls import accepted_keywords, attribute_errors
 from whet.plugins.manifest import Manifest
 from whet.plugins.memories import read_tool_schemas
 from whet.plugins.parts import (
@@ -249,7 +250,7 @@ class PluginContext(HostAnswers):
         self.registered.memory_providers.append(part)
         answer: Callable[..., object] = getattr(provider, "handle_tool_call", None) or _no_answer
         for schema in read_tool_schemas(part):
-            bare = fields_of(schema.get("function", schema))
+            bare = as_object(schema.get("function", schema))
             tool = str(bare.get("name") or "")
             self.register_tool(tool, f"memory-{name}", bare, _memory_handler(answer, tool))
 

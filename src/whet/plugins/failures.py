@@ -20,7 +20,7 @@ from whet.contract.errors import (
 )
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelInfo
-from whet.plugins.calls import fields_of
+from whet.contract.texts import as_object
 from whet.plugins.hooks import Hooks
 
 HOOK = "transform_api_error_classification"
@@ -65,7 +65,7 @@ class FailureHooks:
             context_length=info.window_tokens,
             num_messages=len(messages),
         )
-        for answer in map(fields_of, answers):
+        for answer in map(as_object, answers):
             if isinstance(answer.get("reason"), str) and answer["reason"]:
                 return _reclassify(error, answer)
         return error

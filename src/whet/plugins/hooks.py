@@ -15,7 +15,8 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.errors import PluginError
-from whet.plugins.calls import accepted_keywords, attribute_errors, call, fields_of, within
+from whet.contract.texts import as_object
+from whet.plugins.calls import accepted_keywords, attribute_errors, call, within
 from whet.plugins.parts import BoundParts, Hook, Problem, bound_parts
 
 NAMES = (
@@ -144,11 +145,11 @@ class Hooks:
                 **facts,
             }
             try:
-                changed = fields_of(await self._run(hook, payload)).get("args")
+                changed = as_object(await self._run(hook, payload)).get("args")
             except PluginError as error:
                 self._strike(hook, error)
                 return ToolVerdict(arguments, f"the plugin {hook.plugin} could not judge it: {error.message}")
-            arguments = arguments if changed is None or changed == arguments else fields_of(changed)
+            arguments = arguments if changed is None or changed == arguments else as_object(changed)
         for hook in self.hooks_named("pre_tool_call"):
             payload = copy.deepcopy(arguments)
             try:
@@ -186,7 +187,7 @@ class Hooks:
         text}."""
         texts: list[str] = []
         for answer in await self.call_all("pre_llm_call", **facts):
-            text = fields_of(answer).get("context", answer)
+            text = as_object(answer).get("context", answer)
             if isinstance(text, str) and text.strip():
                 texts.append(text.strip())
         return "\n\n".join(texts)
@@ -219,7 +220,7 @@ def _parse_answer(hook: Hook, answer: Any) -> ToolVerdict:
 
     Raises PluginError if an answer looks like a decision but is invalid.
     """
-    fields = fields_of(answer)
+    fields = as_object(answer)
     action = fields.get("action") or fields.get("decision")
     why = str(fields.get("message") or fields.get("reason") or "no reason was given")
     changed = fields.get("args") if "args" in fields else fields.get("tool_input")
@@ -230,7 +231,7 @@ def _parse_answer(hook: Hook, answer: Any) -> ToolVerdict:
     if action == "approve":
         return ToolVerdict({}, asks=why)
     if action == "modify" and isinstance(changed, dict):
-        return ToolVerdict(fields_of(cast("object", changed)))
+        return ToolVerdict(as_object(cast("object", changed)))
     if action == "allow":
         return ToolVerdict({})
     raise PluginError(

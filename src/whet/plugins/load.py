@@ -29,7 +29,6 @@ from whet.plugins.calls import attribute_errors
 from whet.plugins.context import CAPABILITIES, PluginContext, TakenNames
 from whet.plugins.discover import MEMORY_GROUP, WHET_GROUP, Discovery, FoundPlugin, discover
 from whet.plugins.failures import FailureHooks
-from whet.plugins.hooks import Hooks
 from whet.plugins.manifest import Manifest
 from whet.plugins.memories import EmptyMemory, Memories
 from whet.plugins.model_calls import SideCallHooks
@@ -129,7 +128,7 @@ class LoadedPlugins:
         self._tasks = [item.registered.tasks for item in running]
         self._unloads = [(item.found.name, unload) for item in running for unload in item.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
-        self.hooks: Hooks = Hooks([hook for part in parts for hook in part.hooks], problems)
+        self.hooks: hooks.Hooks = hooks.Hooks([hook for part in parts for hook in part.hooks], problems)
         self.hooks.add_source(names.hooks.hooks_named)
         self.judge: FailureJudge = FailureHooks(self.hooks).judge
         self.side_calls: SideCallHooks = SideCallHooks(self.hooks)

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import PluginError
-from whet.plugins.calls import accepted_keywords, attribute_errors, call, fields_of, within
+from whet.contract.texts import as_object
+from whet.plugins.calls import accepted_keywords, attribute_errors, call, within
 from whet.plugins.parts import MemoryProvider, Problem
 
 _STRIKES = 3
@@ -319,4 +320,4 @@ def read_tool_schemas(memory: MemoryProvider) -> list[dict[str, Any]]:
         return []
     with attribute_errors(memory.plugin, f"{memory.name}.get_tool_schemas"):
         schemas: Any = method()
-        return [fields_of(schema) for schema in schemas or ()]
+        return [as_object(schema) for schema in schemas or ()]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from whet.config.paths import replace_file
+from whet.contract.texts import as_object
 from whet.plugins import shims
-from whet.plugins.calls import fields_of
 
 T = TypeVar("T")
 _FENCES = re.compile(r"<(memory-context|memory_context)>.*?</\1>|</?memory[-_]context>", re.DOTALL)
@@ -33,7 +33,7 @@ def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
         parts = (flatten_message_text(part) for part in cast("list[Any]", content))
         return sep.join(part for part in parts if part)
     if isinstance(content, dict):
-        text = fields_of(cast("object", content)).get("text")
+        text = as_object(cast("object", content)).get("text")
         return text if isinstance(text, str) else ""
     return "" if content is None else str(content)
 

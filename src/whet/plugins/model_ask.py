@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import PluginError
-from whet.plugins.calls import fields_of
+from whet.contract.texts import as_object
 
 
 class LlmUsage(msgspec.Struct):
@@ -54,7 +54,7 @@ class PluginModel:
         self, *, instructions: str, input: Sequence[Any], json_schema: object = None, **options: Any
     ) -> LlmAnswer:
         """Ask for JSON and parse it. If the answer is not JSON, `parsed` is None."""
-        texts = [str(fields_of(part).get("text") or getattr(part, "text", "")) for part in input]
+        texts = [str(as_object(part).get("text") or getattr(part, "text", "")) for part in input]
         wants = json_schema is not None or bool(options.pop("json_mode", False))
         rule = "Answer with one JSON value and nothing else."
         shape = f"\n\nJSON schema:\n{json.dumps(json_schema)}" if json_schema is not None else ""

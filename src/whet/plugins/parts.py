@@ -18,8 +18,9 @@ from whet.config.schema import ModelSettings
 from whet.contract.context_engine import ContextEngine, EngineOffer
 from whet.contract.errors import PluginError
 from whet.contract.protocols import Provider
+from whet.contract.texts import as_object
 from whet.contract.tools import Tool
-from whet.plugins.calls import attribute_errors, call, fields_of, within
+from whet.plugins.calls import attribute_errors, call, within
 
 NOTIFY_LIMIT_S = 30.0
 _BOUND = "_whet_bound"
@@ -170,9 +171,9 @@ class Registrations(msgspec.Struct):
 def engine_tools(engine: ContextEngine) -> list[str]:
     """Return the names of an engine's own tools, or an empty list if it can't report them."""
     with contextlib.suppress(PluginError), attribute_errors(engine.name, "get_tool_schemas"):
-        schemas = [fields_of(schema) for schema in engine.get_tool_schemas()]
+        schemas = [as_object(schema) for schema in engine.get_tool_schemas()]
         return [
-            str(name) for schema in schemas if (name := fields_of(schema.get("function", schema)).get("name"))
+            str(name) for schema in schemas if (name := as_object(schema.get("function", schema)).get("name"))
         ]
     return []
 

@@ -18,7 +18,6 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.contract.messages import to_dict
 from whet.store import database, export, search, sessions
-from whet.store.sessions import SessionRow
 
 T = TypeVar("T")
 
@@ -112,7 +111,7 @@ class PastSessions:
         return self._database.read_now(work)
 
 
-def _fields(row: SessionRow) -> dict[str, Any]:
+def _fields(row: sessions.SessionRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "source": row.source,

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import yaml
 
+from whet.contract.texts import as_object
 from whet.log import mask
-from whet.plugins.calls import fields_of
 
 _MAX_CONFIG_BYTES = 1_000_000
 
@@ -99,7 +99,7 @@ def load_config() -> dict[str, Any]:
     """Return the home's settings as written, or an empty dict if they can't be read."""
     try:
         with (home() / "config.yaml").open("rb") as file:
-            return fields_of(yaml.safe_load(file.read(_MAX_CONFIG_BYTES)))
+            return as_object(yaml.safe_load(file.read(_MAX_CONFIG_BYTES)))
     except (OSError, yaml.YAMLError, ValueError, RecursionError):
         return {}
 
@@ -113,7 +113,7 @@ def setting(config: Mapping[str, Any] | None, *path: str, default: Any = None) -
     """Return the value at a path of the settings."""
     value: Any = config
     for name in path:
-        fields = fields_of(value)
+        fields = as_object(value)
         if name not in fields:
             return default
         value = fields[name]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack, get_args
 
 from whet.contract.errors import BadInput, PluginError
+from whet.contract.texts import as_object
 from whet.contract.tools import (
     TOOL_NAME,
     Effect,
@@ -22,7 +23,7 @@ from whet.contract.tools import (
     ToolSpec,
     is_json_type,
 )
-from whet.plugins.calls import accepted_keywords, attribute_errors, call, fields_of
+from whet.plugins.calls import accepted_keywords, attribute_errors, call
 
 _OWN_TAGS = frozenset({"untrusted", "destructive"})
 
@@ -95,10 +96,10 @@ def make_tool(
 
 
 def _make_spec(plugin: str, name: str, schema: Mapping[str, Any], description: str) -> ToolSpec:
-    bare = fields_of(schema.get("function", schema))
+    bare = as_object(schema.get("function", schema))
     is_only_parameters = bare.get("type") == "object" and "parameters" not in bare
     parameter_schema = bare if is_only_parameters else bare.get("parameters") or {}
-    parameters = fields_of(parameter_schema)
+    parameters = as_object(parameter_schema)
     if not bare or not isinstance(parameter_schema, dict) or not _is_json(parameters):
         raise _registration_error(plugin, f"the schema of {name} is not a function schema")
     summary = description or ("" if is_only_parameters else str(bare.get("description", "")))
@@ -157,13 +158,13 @@ def _has_error(text: str) -> bool:
 
 def check_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
     """Raises BadInput if a required argument is missing or an argument has the wrong type."""
-    properties = fields_of(spec.parameters.get("properties"))
+    properties = as_object(spec.parameters.get("properties"))
     for name in spec.parameters.get("required") or ():
         if name not in arguments:
             hint = f"it takes: {', '.join(properties)}"
             raise BadInput(f"{spec.name} needs the argument {name!r}", hint=hint)
     for name, value in arguments.items():
-        kind = fields_of(properties.get(name)).get("type")
+        kind = as_object(properties.get(name)).get("type")
         if isinstance(kind, str) and not is_json_type(kind, value):
             raise BadInput(f"{spec.name}: {name!r} must be of type {kind}", hint="nothing was run")
 

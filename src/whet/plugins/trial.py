@@ -21,9 +21,9 @@ import msgspec
 from whet.config.paths import Home
 from whet.config.schema import PluginSettings
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.texts import NOT_JSON, from_json
+from whet.contract.texts import NOT_JSON, as_object, from_json
 from whet.contract.tools import Tool, ToolContext, ToolSpec
-from whet.plugins.calls import fields_of, within
+from whet.plugins.calls import within
 from whet.plugins.load import PluginHost, load_plugins
 from whet.sandbox.backend import ConfinementSettings
 from whet.sandbox.confinement import Confinement
@@ -91,7 +91,7 @@ def sample(schema: Mapping[str, Any], depth: int = 0) -> Any:
             return values[0]
     for either in ("anyOf", "oneOf", "allOf"):
         if values := _list_at(schema, either):
-            return sample(fields_of(values[0]), depth + 1)
+            return sample(as_object(values[0]), depth + 1)
     return _sample_of_type(schema, depth)
 
 
@@ -103,11 +103,11 @@ def _sample_of_type(schema: Mapping[str, Any], depth: int) -> Any:
         case "boolean":
             return False
         case "array":
-            return [sample(fields_of(schema.get("items")), depth + 1)]
+            return [sample(as_object(schema.get("items")), depth + 1)]
         case "object":
-            properties = fields_of(schema.get("properties"))
+            properties = as_object(schema.get("properties"))
             return {
-                str(property_name): sample(fields_of(properties.get(property_name)), depth + 1)
+                str(property_name): sample(as_object(properties.get(property_name)), depth + 1)
                 for property_name in _list_at(schema, "required")
             }
         case "null":
@@ -123,7 +123,7 @@ def _list_at(schema: Mapping[str, Any], name: str) -> list[Any]:
 
 def arguments_for(spec: ToolSpec) -> dict[str, Any]:
     """Make the arguments of a call."""
-    return fields_of(sample({"type": "object", **spec.parameters}))
+    return as_object(sample({"type": "object", **spec.parameters}))
 
 
 async def run_once(tool: Tool, workspace: Path) -> str:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.contract.texts import as_object
 from whet.contract.tools import JSON_TYPES, ToolSpec
 
 _MAX_DEPTH = 40
@@ -84,7 +85,7 @@ class ToolCuts(msgspec.Struct, frozen=True):
             if key in self.keywords:
                 continue
             if key in NAMED:
-                kept[key] = {name: self._inner(inner, depth) for name, inner in _object(value).items()}
+                kept[key] = {name: self._inner(inner, depth) for name, inner in as_object(value).items()}
             else:
                 kept[key] = self._inner(value, depth) if key in _SUBSCHEMAS else value
         return kept
@@ -106,9 +107,9 @@ def keywords_of(schema: object, depth: int = 0) -> set[str]:
         return {key for part in cast("list[Any]", schema) for key in keywords_of(part, depth)}
     keywords: set[str] = set()
     if depth <= _MAX_DEPTH:
-        for key, value in _object(schema).items():
+        for key, value in as_object(schema).items():
             keywords.add(key)
-            inner = list(_object(value).values()) if key in NAMED else value if key in _SUBSCHEMAS else None
+            inner = list(as_object(value).values()) if key in NAMED else value if key in _SUBSCHEMAS else None
             keywords |= keywords_of(inner, depth + 1)
     return keywords
 
@@ -124,7 +125,7 @@ def _plain(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> di
         return {}
     fields = dict(schema)
     for key in _CHOICES:
-        parts = (_resolve(_object(part), root) for part in _list(fields.get(key)))
+        parts = (_resolve(as_object(part), root) for part in _list(fields.get(key)))
         typed: Iterator[dict[str, Any]] = (part for part in parts if part.get("type") not in (None, "null"))
         fields = next(typed, dict[str, Any]()) | fields
     fields = _resolve(fields, root) | fields
@@ -132,10 +133,10 @@ def _plain(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> di
     if isinstance(kinds := fields.get("type"), list):
         result["type"] = next((kind for kind in cast("list[Any]", kinds) if kind != "null"), "string")
     if result.get("type") == "object" or "properties" in fields:
-        properties = _object(fields.get("properties")).items()
-        result["properties"] = {name: _plain(_object(inner), root, depth + 1) for name, inner in properties}
+        properties = as_object(fields.get("properties")).items()
+        result["properties"] = {name: _plain(as_object(inner), root, depth + 1) for name, inner in properties}
     if result.get("type") == "array":
-        result["items"] = _plain(_object(fields.get("items")), root, depth + 1) or {"type": "string"}
+        result["items"] = _plain(as_object(fields.get("items")), root, depth + 1) or {"type": "string"}
     words = _list(fields.get("enum"))
     if result.get("type", "string") == "string" and words and all(isinstance(word, str) for word in words):
         result |= {"type": "string", "enum": words}
@@ -149,8 +150,8 @@ def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, An
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return dict(schema)
     for step in reference[2:].split("/"):
-        value = _object(value).get(step)
-    return _object(value)
+        value = as_object(value).get(step)
+    return as_object(value)
 
 
 def accepted_schema(schema: Mapping[str, Any], unsent: Sequence[str] = ()) -> dict[str, Any]:
@@ -174,10 +175,10 @@ def _merge_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
         for part in _list(schema.get(key)):
             if isinstance(part, dict):
                 fields = cast("dict[str, Any]", part)
-                properties |= _object(fields.get("properties"))
+                properties |= as_object(fields.get("properties"))
                 required += _names(fields.get("required")) if key == "allOf" else []
     top = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP}
-    top["properties"] = properties | _object(schema.get("properties"))
+    top["properties"] = properties | as_object(schema.get("properties"))
     return top | ({"required": list(dict.fromkeys(required))} if required else {})
 
 
@@ -202,11 +203,11 @@ def _keyword(key: str, value: Any, schema: Mapping[str, Any], depth: int) -> Any
     if key in INNER:
         return _inner(value, depth)
     if key in NAMED:
-        return {name: _inner(inner, depth) for name, inner in _object(value).items()}
+        return {name: _inner(inner, depth) for name, inner in as_object(value).items()}
     if key in SEVERAL:
         return [_inner(part, depth) for part in _list(value)] or _LEFT_OUT
     if key == "required":
-        known = _object(schema.get("properties"))
+        known = as_object(schema.get("properties"))
         return [name for name in _names(value) if name in known] or _LEFT_OUT
     return value if is_sound(key, value) else _LEFT_OUT
 
@@ -233,10 +234,6 @@ def is_sound(key: str, value: object) -> bool:
         kinds = _list(value, value)
         return bool(kinds) and all(isinstance(kind, str) and kind in JSON_TYPES for kind in kinds)
     return True
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _list(value: object, single: object = None) -> list[Any]:

@@ -35,7 +35,6 @@ from whet.contract.channels import Outgoing
 from whet.contract.errors import ConfigError, NotFound, StoreBusy, WhetError
 from whet.contract.events import TurnEnd, show_nothing
 from whet.contract.protocols import NobodyPresent
-from whet.log import mask
 from whet.schedules import timing
 from whet.store import chats, schedules, sessions, turns
 from whet.store.jobs import QueuedJob
@@ -60,7 +59,7 @@ class RunResult(msgspec.Struct, frozen=True):
     @property
     def row(self) -> tuple[RunEnd, str, str]:
         """The values to store, secrets masked in the note and both texts cut."""
-        return self.result, mask(self.note)[:500], self.text[:_KEPT_CHARS]
+        return self.result, log.mask(self.note)[:500], self.text[:_KEPT_CHARS]
 
 
 async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunResult:
@@ -229,7 +228,7 @@ def post(connection: apsw.Connection, target: str, text: str, now_ms: int) -> No
     """Queue a text, split into as many messages as it needs, inside the caller's transaction."""
     chat = _find_chat(connection, target)
     if chat is not None:
-        parts = split_message(mask(text), _PIECE_CHARS)
+        parts = split_message(log.mask(text), _PIECE_CHARS)
         chats.queue_messages(
             connection, chat.id, [msgspec.json.encode(Outgoing(part)).decode() for part in parts], now_ms
         )

@@ -14,10 +14,9 @@ from whet.contract.events import show_nothing
 from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish, result_text
 from whet.store import goals, schedules
-from whet.store.goals import GoalState
 from whet.store.schedules import RunEnd, Schedule, ScheduleGoal, ScheduleRun
 
-_ENDS: dict[GoalState, RunEnd] = {
+_ENDS: dict[goals.GoalState, RunEnd] = {
     "achieved": "answered",
     "unproven": "answered",
     "budget": "budget",

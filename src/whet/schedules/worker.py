@@ -25,7 +25,6 @@ from whet.schedules import quiet, timing
 from whet.schedules.execution import RunResult, is_chat, post, run_schedule
 from whet.store import claims, digests, goals, jobs, schedules
 from whet.store.database import StateDatabase, read_time
-from whet.store.jobs import Job
 from whet.store.leases import LEASE_S, LeaseLost, run_with_lease
 from whet.store.schedules import Schedule, ScheduleRun
 
@@ -48,7 +47,7 @@ class FinishedRun(msgspec.Struct, frozen=True):
 
 
 class _LeasedRun(msgspec.Struct, frozen=True):
-    job: Job
+    job: jobs.Job
     schedule: Schedule
     run: ScheduleRun
     is_new: bool
@@ -218,7 +217,7 @@ class ScheduleWorker:
         text = outcome.text or f"{schedule.name}: {outcome.result}. {outcome.note}"
         post(connection, schedule.target, text, self._clock.unix_ms())
 
-    def _send_digest(self, connection: apsw.Connection, job: Job) -> None:
+    def _send_digest(self, connection: apsw.Connection, job: jobs.Job) -> None:
         """Queue one message with the answers held for a chat."""
         if answers := digests.take_answers(connection, job.subject):
             post(connection, job.subject, quiet.format_digest(answers), self._clock.unix_ms())

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from whet.contract.errors import ToolError
 from whet.contract.messages import image_type
+from whet.contract.texts import as_object
 from whet.lanes import ToolPool
 from whet.serve.content import IMAGE_LIMIT_BYTES
 from whet.serve.wire import ApiError
@@ -141,11 +142,11 @@ def _image_url(part: dict[str, Any]) -> str | None:
     """Return the http(s) URL of an image part, or None."""
     kind, url = part.get("type"), part.get("image_url")
     if kind == "image":
-        source = _dict(part.get("source"))
+        source = as_object(part.get("source"))
         url = source.get("url") if source.get("type") == "url" else None
     elif kind not in ("image_url", "input_image"):
         return None
-    url = _dict(cast("object", url)).get("url", url)
+    url = as_object(cast("object", url)).get("url", url)
     return url if isinstance(url, str) and _HTTP.match(url) else None
 
 
@@ -153,12 +154,12 @@ def _document_of(part: dict[str, Any]) -> tuple[tuple[str, str], str]:
     """Return the URL and the base64 data of a file part, one of them empty, and the file's name."""
     kind = part.get("type")
     if kind == "document":
-        source = _dict(part.get("source"))
+        source = as_object(part.get("source"))
         url = source.get("url") if source.get("type") == "url" else ""
         data = source.get("data") if source.get("type") == "base64" else ""
         name = part.get("title")
     elif kind in ("file", "input_file"):
-        file = _dict(part.get("file")) if kind == "file" else part
+        file = as_object(part.get("file")) if kind == "file" else part
         url, data, name = file.get("file_url"), file.get("file_data"), file.get("filename")
     else:
         return ("", ""), ""
@@ -190,10 +191,6 @@ def _read_text(content: bytes) -> str:
     text, encoding = decoded
     note = f"[{encoding.note}]\n" if encoding.note and not encoding.mark else ""
     return note + (text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}\n[cut here]")
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:

@@ -19,7 +19,6 @@ from whet.serve.wire import JsonAnswer
 from whet.store import learned, lesson_counts
 from whet.store.database import StateDatabase
 from whet.store.ledger import LedgerRow
-from whet.store.lesson_counts import LearningNews
 from whet.web.operations import Operation, RequestParameter
 
 _OWNER = ("owner",)
@@ -91,7 +90,7 @@ class LessonCalls:
         """List the new, waiting and refused lessons. Lessons stay new until a call with `seen=1`."""
         is_seen = request.query_params.get("seen", "") == "1"
 
-        def read(db: apsw.Connection) -> tuple[LearningNews, list[LedgerRow], list[LedgerRow]]:
+        def read(db: apsw.Connection) -> tuple[lesson_counts.LearningNews, list[LedgerRow], list[LedgerRow]]:
             return (
                 lesson_counts.count_unread(db),
                 lesson_counts.list_waiting(db)[:_MAX],

@@ -28,7 +28,6 @@ from whet.serve.turns import TurnInput, Turns
 from whet.serve.wire import ApiError, JsonAnswer, Stream
 from whet.store import search, session_deletion, sessions, turns
 from whet.store.session_states import find_state
-from whet.store.sessions import SessionRow
 
 _MAX_LISTED = 200
 _MAX_MESSAGES = 1_000
@@ -76,7 +75,7 @@ class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Any] | None = None
 
 
-class SessionFacts(SessionRow, frozen=True, kw_only=True):
+class SessionFacts(sessions.SessionRow, frozen=True, kw_only=True):
     """A session as it is listed and shown: its row with the title masked, whether a turn runs, and what the
     turn waits for a person to do (empty: nothing)."""
 
@@ -248,10 +247,10 @@ class Native:
         async with self._turns.hosted.using(row.id) as session:
             yield self._services, session
 
-    def _session(self, request: Request, caller: ApiCaller) -> SessionRow:
+    def _session(self, request: Request, caller: ApiCaller) -> sessions.SessionRow:
         return self._talks.find_visible(caller, request.path_params["id"])
 
-    def _facts(self, row: SessionRow) -> dict[str, Any]:
+    def _facts(self, row: sessions.SessionRow) -> dict[str, Any]:
         facts: dict[str, Any] = msgspec.to_builtins(row)
         usage = {**facts["usage"], "cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
         is_running = self._turns.is_running(row.id)

@@ -13,7 +13,6 @@ from whet.serve.auth import ApiCaller
 from whet.serve.native import Native
 from whet.serve.wire import JsonAnswer
 from whet.store import helper_rows
-from whet.store.helper_rows import HelperView
 from whet.web.operations import Operation
 
 
@@ -32,7 +31,7 @@ class PlanInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class HelperList(msgspec.Struct, frozen=True):
     """A session's helpers, in the order in which they were started."""
 
-    helpers: list[HelperView]
+    helpers: list[helper_rows.HelperView]
 
 
 class PlanCalls:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.messages import ToolCall
-from whet.contract.texts import NOT_JSON
+from whet.contract.texts import NOT_JSON, as_object
 from whet.contract.tools import ToolSpec
 from whet.serve.chat import call_of
 from whet.serve.client_tools import check_tools, pass_over_hosted, spec_of
@@ -78,7 +78,7 @@ def read_call(item: dict[str, Any], location: str) -> ToolCall:
 
 
 def _read_tool(item: object, location: str, namespace: str) -> Iterator[tuple[ToolSpec, OfferedTool]]:
-    tool = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+    tool = as_object(item)
     kind, name = tool.get("type"), tool.get("name")
     if kind == "namespace" and not namespace and isinstance(name, str):
         inner = cast("list[object]", tool["tools"]) if isinstance(tool.get("tools"), list) else []
@@ -106,7 +106,7 @@ def _model_name(namespace: str, name: str) -> str:
 
 def _with_grammar(description: str, form: object) -> str:
     """Add the grammar that a tool's text must match, if it has one, to the tool's description."""
-    fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
+    fields = as_object(form)
     definition = fields.get("definition")
     if not isinstance(definition, str):
         return description

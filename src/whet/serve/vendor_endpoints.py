@@ -22,7 +22,6 @@ from whet.contract.tools import ToolSpec
 from whet.serve import chat, content, identity, messages, responses
 from whet.serve.attachments import Attachments
 from whet.serve.auth import ApiAuth, ApiCaller
-from whet.serve.chat import ChatCodec, ChatRequest
 from whet.serve.client_tools import HandedOver
 from whet.serve.content import Utterance
 from whet.serve.conversations import SessionTurns
@@ -143,7 +142,7 @@ class Compat:
             raise ApiError(404, message, param="model", code="model_not_found")
         return JsonAnswer(_model_object(name))
 
-    async def chat(self, request: Request, caller: ApiCaller, body: ChatRequest) -> Response:
+    async def chat(self, request: Request, caller: ApiCaller, body: chat.ChatRequest) -> Response:
         """Answer a chat completion."""
         await self._attachments.include(body.messages, "messages")
         client = identity.client_name(request.headers, body.safety_identifier)
@@ -152,7 +151,7 @@ class Compat:
         wish = _with_tools(wish, tools, body.tool_choice, parallel=body.parallel_tool_calls)
         form = AnswerRules(chat.read_form(body), chat.read_stops(body))
         wants_usage = bool(body.stream_options and body.stream_options.include_usage)
-        codec = ChatCodec(self._services.clock.new_id(), body.model, wants_usage=wants_usage)
+        codec = chat.ChatCodec(self._services.clock.new_id(), body.model, wants_usage=wants_usage)
         return await self._answer(request, wish, codec, form, is_stream=bool(body.stream))
 
     async def responses(self, request: Request, caller: ApiCaller, body: ResponsesRequest) -> Response:

@@ -18,7 +18,6 @@ import msgspec
 from whet.clock import iso
 from whet.contract.messages import Message, Usage
 from whet.store import compactions, rows, session_deletion, sessions
-from whet.store.sessions import NewSession
 
 Stored = Literal["new", "grown", "same", "changed"]
 """The result of storing a session. `changed`: it was stored before, and its stored part differs now; it is
@@ -42,7 +41,7 @@ class PastSession(msgspec.Struct, frozen=True):
     `header.parent_session_id` is the parent's id there. Times are milliseconds since the epoch, `ended_ms`
     0 if it is open. `live` are the indices of the messages that the model still saw, None for all."""
 
-    about: NewSession
+    about: sessions.NewSession
     messages: Sequence[PastMessage]
     started_ms: int
     ended_ms: int = 0
@@ -91,7 +90,7 @@ def is_known(connection: apsw.Connection, origin: str, foreign_id: str) -> bool:
 def prepend_messages(connection: apsw.Connection, session_id: str, messages: Sequence[PastMessage]) -> None:
     """Insert messages from elsewhere at the beginning of a session that has no messages yet."""
     key = sessions.key_of(connection, session_id)
-    _append(connection, key, PastSession(NewSession(session_id), messages, 0), 0, 0)
+    _append(connection, key, PastSession(sessions.NewSession(session_id), messages, 0), 0, 0)
 
 
 def _create(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> int:

@@ -10,7 +10,6 @@ import msgspec
 
 from whet.clock import Clock
 from whet.store import jobs
-from whet.store.jobs import NewJob
 
 KIND = "digest"
 
@@ -28,7 +27,7 @@ def hold_answer(connection: apsw.Connection, job_id: str, target: str, until: st
     """Hold a finished run's answer for `target` until a time (ISO)."""
     connection.execute("UPDATE schedule_runs SET held = ? WHERE job = ?", (target, job_id))
     if jobs.find_waiting(connection, KIND, target) is None:
-        jobs.enqueue(connection, NewJob(KIND, "{}", until, target), clock)
+        jobs.enqueue(connection, jobs.NewJob(KIND, "{}", until, target), clock)
 
 
 def take_answers(connection: apsw.Connection, target: str) -> list[HeldAnswer]:

@@ -14,8 +14,6 @@ from whet.contract.errors import NotFound
 from whet.contract.texts import plural
 from whet.contract.tools import clip
 from whet.store import facts, helper_rows, replay, rows, sessions
-from whet.store.helper_rows import HelperRow
-from whet.store.replay import ReplayEntry
 
 _MAX_CALLS = 30
 _MAX_FILES = 30
@@ -43,7 +41,7 @@ def close_helper(connection: apsw.Connection, parent: str, call: str, at: str) -
     return "\n".join(filter(None, (answer, account, tree, f"[helper session {row.session}]")))
 
 
-def account_of_end(connection: apsw.Connection, row: HelperRow) -> str:
+def account_of_end(connection: apsw.Connection, row: helper_rows.HelperRow) -> str:
     """Return the number of a helper's steps, its calls, the files that it changed, and its last words if the
     row has none. Returns an empty string if it has answered."""
     if row.reason == "answered":
@@ -75,7 +73,7 @@ def account_of_end(connection: apsw.Connection, row: HelperRow) -> str:
 _BEGUN = "SELECT seq FROM tool_calls WHERE session = ? AND started IS NOT NULL"
 
 
-def _call_lines(entries: Sequence[ReplayEntry], begun: set[int]) -> list[str]:
+def _call_lines(entries: Sequence[replay.ReplayEntry], begun: set[int]) -> list[str]:
     """Return a line for each call: its tool, its arguments, and how it ended."""
     results = {entry.seq: entry for entry in entries if entry.message.role == "tool"}
     lines: list[str] = []
@@ -89,7 +87,7 @@ def _call_lines(entries: Sequence[ReplayEntry], begun: set[int]) -> list[str]:
     return lines
 
 
-def _end_of(result: ReplayEntry | None, *, is_begun: bool) -> str:
+def _end_of(result: replay.ReplayEntry | None, *, is_begun: bool) -> str:
     """Return how a call ended, from the entry of its result."""
     if result is None:
         return "was running, its outcome is unknown" if is_begun else "not run"

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from whet.clock import Clock
 from whet.store import jobs
 from whet.store.database import StateDatabase
-from whet.store.jobs import Job
 
 T = TypeVar("T")
 LEASE_S = 120.0
@@ -26,7 +25,7 @@ class LeaseLost(Exception):
 async def run_with_lease(
     database: StateDatabase,
     clock: Clock,
-    job: Job,
+    job: jobs.Job,
     work: Coroutine[Any, Any, T],
     on_stop: Callable[[], Awaitable[object]],
 ) -> T:

@@ -25,7 +25,6 @@ from whet.store import claims, rows, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import TransactionWork, queue_nothing
 from whet.store.sessions import SessionRow
-from whet.store.turns import UndoneParts, select_undone_parts
 
 if TYPE_CHECKING:
     from whet.store.facts import ShellFolder
@@ -346,7 +345,7 @@ def load(
 ) -> LiveState:
     """Read a session. Messages in `in_memory` (by number) are kept as the same objects. Raises NotFound."""
     read_session = turns.select_with_version(connection, session_id)
-    read_hidden = select_undone_parts(connection, session_id)
+    read_hidden = turns.select_undone_parts(connection, session_id)
     compaction = connection.execute(_COMPACTION, (session_id,))
     last_turn = connection.execute(_LAST_TURN, (session_id,))
     records = connection.execute(_MESSAGES_SINCE, (session_id,))
@@ -415,7 +414,7 @@ def _read_compaction(
     connection: apsw.Connection,
     row: tuple[Any, ...] | None,
     key: int,
-    hidden: UndoneParts,
+    hidden: turns.UndoneParts,
     in_memory: dict[int, Message],
 ) -> tuple[list[Message], list[int], int]:
     """Return the messages of the last compaction, their numbers, and the last number it covers."""
@@ -423,7 +422,7 @@ def _read_compaction(
 
 
 def read_list(
-    connection: apsw.Connection, key: int, text: str, hidden: UndoneParts, in_memory: dict[int, Message]
+    connection: apsw.Connection, key: int, text: str, hidden: turns.UndoneParts, in_memory: dict[int, Message]
 ) -> tuple[list[Message], list[int]]:
     """Return the messages of a stored live list, without undone ones, and their numbers."""
     messages: list[Message] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import apsw
 
 from whet.store import sessions
-from whet.store.sessions import SessionRow
 
 
 def set_pin_time(connection: apsw.Connection, session_id: str, at: str) -> None:
@@ -14,7 +13,7 @@ def set_pin_time(connection: apsw.Connection, session_id: str, at: str) -> None:
     connection.execute("UPDATE sessions SET pinned = ? WHERE key = ?", (at, key))
 
 
-def list_pinned(connection: apsw.Connection, limit: int) -> list[SessionRow]:
+def list_pinned(connection: apsw.Connection, limit: int) -> list[sessions.SessionRow]:
     """Return the pinned sessions that are not archived, the last pinned first."""
     records = connection.execute(
         "SELECT id FROM sessions WHERE pinned <> '' AND archived = '' ORDER BY pinned DESC, key DESC LIMIT ?",

@@ -14,7 +14,6 @@ import msgspec
 
 from whet.contract.messages import Usage
 from whet.store import jobs, rows, sessions, turns
-from whet.store.jobs import JobState
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.turns import ERROR_CHARS, TurnCall, TurnRecord
 
@@ -71,7 +70,7 @@ class ReviewRow(msgspec.Struct, frozen=True):
     id: str
     session_id: str
     review_session_id: str
-    state: JobState
+    state: jobs.JobState
     payload: str
     created: str
     finished: str

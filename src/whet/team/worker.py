@@ -24,7 +24,6 @@ from whet.postgres.connection import PostgresConnection
 from whet.sqlite.lane import ScopedWork
 from whet.store import claims, sessions, turns
 from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
-from whet.store.turns import TurnRecord
 from whet.team.aside import set_lost_aside
 from whet.team.events import EventWriter
 from whet.team.metrics import WorkerCounts
@@ -252,7 +251,7 @@ class TurnWorker:
         running.is_stored = True
         return ()
 
-    def _at_end(self, running: RunningTurn, turn: TurnRecord, reason: EndReason) -> TransactionWork:
+    def _at_end(self, running: RunningTurn, turn: turns.TurnRecord, reason: EndReason) -> TransactionWork:
         if not running.is_stored:
             return queue_nothing  # it is the end of an earlier turn, which a crash had left open
         running.is_ending = True

@@ -24,7 +24,6 @@ from whet.stats import Interval
 from whet.terminal import output
 from whet.terminal.output import Column, ProgressLine, cost, emit_json, json_option
 from whet_lab.evals import bench
-from whet_lab.evals.bench import BenchArm
 from whet_lab.evals.bench_data import LOADERS, BenchData, load_benchmark
 
 if TYPE_CHECKING:
@@ -226,7 +225,7 @@ def _run_search(data: BenchData, hits: int) -> _Outcome:
         data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
     )
     progress.finish()
-    shape: list[Column[BenchArm]] = [
+    shape: list[Column[bench.BenchArm]] = [
         Column("arm", lambda row: row.arm),
         Column("questions", lambda row: f"{row.part}, {row.questions}"),
         Column(f"recall@{done.hits}", lambda row: _range(row.recall), right=True),

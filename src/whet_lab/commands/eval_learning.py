@@ -14,7 +14,6 @@ from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.terminal.output import Column, ProgressLine, emit_json, home_and_json, table, wrap_text
 from whet_lab.commands import eval_own
-from whet_lab.commands.eval_own import OwnOptions
 from whet_lab.evals import world_report
 from whet_lab.evals.arms import ARMS, pick_arms
 from whet_lab.evals.campaign import CampaignSettings, EvalCampaign
@@ -72,7 +71,7 @@ def learning(home: Home, /, **options: Any) -> None:
     if options["tasks"] is not None:
         arms = tuple(name.strip() for name in options["arms"].split(",") if name.strip()) or OWN_ARMS
         names = ("tasks", "out", "repeats", "leave_one_out", "fresh", "as_json")
-        return eval_own.run(home, OwnOptions(arms=arms, **{name: options[name] for name in names}))
+        return eval_own.run(home, eval_own.OwnOptions(arms=arms, **{name: options[name] for name in names}))
     _run_worlds(home, options)
 
 

@@ -18,7 +18,6 @@ from whet.contract.texts import flat
 from whet.memory import notes as note_files
 from whet.store import learned, ledger, live, outcomes, sessions
 from whet.store import learned as receipts
-from whet.store.ledger import LedgerRow
 from whet_lab.demo.facts import read_messages
 from whet_lab.demo.world import DemoWorld, SeenRequest
 from whet_lab.practice.review import OPENING
@@ -49,7 +48,7 @@ class PrefixShare(msgspec.Struct, frozen=True):
     share: float
 
 
-def list_changes(world: DemoWorld) -> list[LedgerRow]:
+def list_changes(world: DemoWorld) -> list[ledger.LedgerRow]:
     """Return every change, oldest first."""
     return stored.read(world.home, lambda db: ledger.select(db))[::-1]
 
@@ -60,7 +59,7 @@ def read_notes(world: DemoWorld) -> str:
     return "\n".join(path.read_text("utf-8") for path in paths if path.exists())
 
 
-def has_all_quotes(world: DemoWorld, session_id: str, rows: Sequence[LedgerRow]) -> bool:
+def has_all_quotes(world: DemoWorld, session_id: str, rows: Sequence[ledger.LedgerRow]) -> bool:
     """Return whether every quote of every change occurs in that session, white space aside."""
     quotes = [quote.quote for row in rows for quote in row.evidence]
     session = stored.read(world.home, lambda db: live.load(db, session_id))

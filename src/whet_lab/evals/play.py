@@ -26,7 +26,6 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
 from whet.memory.requests import Claim, GateVerdict
 from whet.store import sessions
-from whet.store.sessions import SessionRow
 from whet_lab.evals.arms import Arm
 from whet_lab.evals.project import write_project
 from whet_lab.evals.records import FactNeed, Funnel, StaleFact, TaskRecord, TokenSpending, WorldResult
@@ -311,5 +310,5 @@ def _join_visible(prompt: str, messages: Iterable[Message]) -> str:
     return "\n".join([prompt, *texts])
 
 
-def _list_with_reviews(connection: apsw.Connection) -> list[SessionRow]:
+def _list_with_reviews(connection: apsw.Connection) -> list[sessions.SessionRow]:
     return sessions.list_sessions(connection, _ALL, kinds=("chat", "review"))

@@ -9,7 +9,6 @@ the point of use, not how much a model improves. Offline and deterministic.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from contextlib import aclosing, closing
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +27,7 @@ from whet.warm.mine import MiningScope, mine
 from whet.warm.template import Template
 from whet.warm.template_store import WarmTemplates
 from whet_lab.evals.warm_placebo import make_placebo
-from whet_lab.evals.warm_trials import ARMS, Trial, TrialArm, WarmTrialSetup
+from whet_lab.evals.warm_trials import TrialArm
 from whet_lab.practice.depot import ARTICLES, DAYS, WEEKS, build_question, make_depot
 
 NAME = "depot"
@@ -56,14 +55,15 @@ async def create_history(depot: Depot, settings: Settings, sessions: int) -> Non
         for number in range(sessions):
             session = await app.new_session(title=f"day {number}", warm="off")
             for _ in range(3):
-                numbers = _numbers(rng) if number % 2 else {}
+                numbers = draw_numbers(rng) if number % 2 else {}
                 notes = tuple(rng.randint(1, 12) for _ in range(2 if number % 2 else 4))
                 message = session.user_message(build_question(numbers, notes))
                 await run_turn(session, message, lambda event: None)
             await session.context.aclose()
 
 
-def _numbers(rng: random.Random) -> dict[str, int]:
+def draw_numbers(rng: random.Random) -> dict[str, int]:
+    """Draw the records that a question asks for."""
     return {"count": rng.randint(1, WEEKS), "price": rng.randint(1, ARTICLES), "lost": rng.randint(1, DAYS)}
 
 
@@ -82,34 +82,3 @@ def build_templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
         built = WarmTemplates(depot.home, database, clock).build(options, choice).template
         drawn_one = database.read_now(lambda db: make_placebo(db, mined, built, options, now, depot.seed))
         return {"warm": built, "placebo": drawn_one}
-
-
-async def ask_questions(
-    depot: Depot, settings: Settings, arm_templates: dict[TrialArm, Template], folder: Path, questions: int
-) -> list[Trial]:
-    """Ask the same new questions under each arm."""
-    bench = WarmTrialSetup(folder, settings, {}, arm_templates)
-    rng = random.Random(f"new questions {depot.seed}")
-    trials: list[Trial] = []
-    for number in range(questions):
-        text = build_question(_numbers(rng))
-        for arm in ARMS:
-            name = f"{depot.place.name}-{number}"
-            trials.append(await bench.run_prompt(name, text, arm, depot.seed, depot.place))
-    return trials
-
-
-async def run_seeds(
-    folder: Path, settings: Settings, seeds: Sequence[int], *, pitfalls: bool = True, sessions: int = 8
-) -> list[Trial]:
-    """Evaluate each seed: write the depot, create its history, build templates, ask one question of every
-    kind."""
-    trials: list[Trial] = []
-    for seed in seeds:
-        depot = write_depot(folder, seed, pitfalls=pitfalls)
-        await create_history(depot, settings, sessions)
-        arm_templates = build_templates(depot, SystemClock().now())
-        trials += await ask_questions(
-            depot, settings, arm_templates, folder / f"trials-{depot.place.name}", 1
-        )
-    return trials

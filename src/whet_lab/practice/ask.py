@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
 from whet.contract.messages import WireFormat
-from whet.contract.texts import from_json
+from whet.contract.texts import as_object, from_json
 
 Json = dict[str, Any]
 
@@ -61,7 +61,7 @@ class Offer(msgspec.Struct, frozen=True):
     def properties(self) -> dict[str, Json]:
         """The schema's properties by name."""
         value: object = self.parameters.get("properties")
-        return cast("dict[str, Json]", value) if isinstance(value, dict) else {}
+        return as_object(value)
 
 
 class DoneCall(msgspec.Struct, frozen=True):

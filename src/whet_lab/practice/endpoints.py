@@ -12,7 +12,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from whet.contract.texts import from_json
+from whet.contract.texts import as_object, from_json
 from whet_lab.practice import dialects
 from whet_lab.practice.ask import Json, PracticeCall, PracticeRequest
 from whet_lab.practice.cache import PrefixCache
@@ -143,7 +143,7 @@ class Practice:
             return self._delivery([msgspec.json.encode(error)], "application/json", fault)
         completion, reasoning = count_output_tokens(reply)
         number = zlib.crc32(recorded.body, self._seed)
-        wants_usage = bool(_part(body, "stream_options").get("include_usage"))
+        wants_usage = bool(as_object(body.get("stream_options")).get("include_usage"))
         envelope = AnswerEnvelope(
             f"practice{number:08x}",
             body["model"],
@@ -255,11 +255,6 @@ def _parse(body: bytes) -> Json:
         return from_json(body, dict[str, Any])
     except msgspec.DecodeError as error:
         raise VendorRefusal(f"We could not parse the JSON body of your request: {error}") from error
-
-
-def _part(body: Json, name: str) -> Json:
-    value: object = body.get(name)
-    return cast("Json", value) if isinstance(value, dict) else {}
 
 
 def _with_ids(reply: ScriptedReply, request: PracticeRequest) -> ScriptedReply:

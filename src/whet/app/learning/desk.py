@@ -27,7 +27,6 @@ from whet.contract.tools import Tool, ToolContext
 from whet.memory.reader import MemoryReader, PromptPart
 from whet.store import learned
 from whet.store.database import StateDatabase
-from whet.store.learned import ContextItem
 from whet.tools.toolsets.memory import MemoryTools
 from whet.tools.toolsets.skills import SkillTools
 
@@ -123,7 +122,7 @@ class LearningServices:
         self,
         tags: Collection[str],
         reader: MemoryReader | None = None,
-        without: Collection[ContextItem] = (),
+        without: Collection[learned.ContextItem] = (),
         folder: str = "",
     ) -> PromptPart:
         """Return the prompt part with memory and skills for a new session in a folder whose tools have these
@@ -139,7 +138,7 @@ class LearnedStart(msgspec.Struct, frozen=True):
     removed."""
 
     part: PromptPart
-    held_out: tuple[ContextItem, ...] = ()
+    held_out: tuple[learned.ContextItem, ...] = ()
     randomised: bool = False
 
 

@@ -21,7 +21,6 @@ from whet.app.model_links.models import MEMORY_FILE, Dialer
 from whet.app.parts import cap_calls, learn_prices
 from whet.app.plugins import parts as plugin_parts
 from whet.app.plugins.memories import connect_plugins
-from whet.app.plugins.parts import PluginNeeds
 from whet.approval.gate import PolicyGate
 from whet.approval.risk import RiskScope
 from whet.clock import SystemClock
@@ -98,7 +97,7 @@ async def open_reviews(
         def connect(model: ModelSettings) -> Provider:
             return cap_calls(dialer.connect(model), database, clock, settings.wallet, "plugin")
 
-        plugins = plugin_parts.load(PluginNeeds(home, settings, home.root, (), connect))
+        plugins = plugin_parts.load(plugin_parts.PluginNeeds(home, settings, home.root, (), connect))
         dialer.plugins = plugins
         if plugins is not None:
             learning.trust(plugins.tools)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from whet.agent.session import InboxEntry, Session, receipt_of
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply, StreamItem
-from whet.contract.texts import wrap_in_tag
-from whet.plugins.calls import fields_of
+from whet.contract.texts import as_object, wrap_in_tag
 
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks
@@ -71,7 +70,7 @@ class PreVerify:
 
 def _continue_message(reply: object) -> str:
     """Return the message with which a hook continues the turn, or "" if it lets the turn end."""
-    fields = fields_of(reply)
+    fields = as_object(reply)
     if fields.get("action") != "continue" and fields.get("decision") != "block":
         return ""
     message = fields.get("message") or fields.get("reason")

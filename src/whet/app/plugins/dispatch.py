@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from whet.contract.channels import Incoming
-from whet.plugins.calls import fields_of
+from whet.contract.texts import as_object
 from whet.plugins.dispatch import ChatAdapter, ChatEvent, ChatGateway, ChatSource, PlatformName, Post
 from whet.plugins.hooks import Hooks
 
@@ -33,7 +33,7 @@ class IncomingHooks:
         """Return a message as the hooks leave it, or None if a hook drops it."""
         facts = {"event": make_event(update), "gateway": self._gateway, "session_store": None}
         for reply in await self._hooks.call_all(HOOK, **facts):
-            fields = fields_of(reply)
+            fields = as_object(reply)
             match fields.get("action"):
                 case "skip":
                     return None

@@ -18,7 +18,6 @@ import msgspec
 
 from whet.agent.session import Session, TurnObserver
 from whet.app.plugins import parts
-from whet.app.plugins.parts import PluginNeeds
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import WhetError
@@ -153,7 +152,7 @@ async def connect_plugins(plugins: LoadedPlugins | None, learning: LearningServi
 
 def load_home_plugins(home: Home, settings: Settings) -> LoadedPlugins | None:
     """Load the plugins that a home enables, for a process that asks no model; None if there are none."""
-    return parts.load(PluginNeeds(home, settings, Path.cwd(), (), parts.no_model))
+    return parts.load(parts.PluginNeeds(home, settings, Path.cwd(), (), parts.no_model))
 
 
 def offer_skills(plugins: LoadedPlugins, learning: LearningService) -> None:

@@ -24,7 +24,6 @@ from whet.app.plugins.answer_check import PreVerify
 from whet.app.plugins.dispatch import IncomingHooks
 from whet.app.plugins.memories import ChangeNotifier, MemoryObserver, notify_skill_changes, offer_skills
 from whet.app.plugins.notify import NotifiedPerson, NotifierGroup
-from whet.app.plugins.parts import PluginNeeds
 from whet.config.schema import ModelSettings, NotifySettings
 from whet.context.host import EngineHost
 from whet.contract.errors import ToolError
@@ -372,7 +371,7 @@ class PluginParts(msgspec.Struct, frozen=True):
     notify: NotifySettings
 
     @classmethod
-    def load(cls, needs: PluginNeeds, learning: LearningService, source: str) -> PluginParts | None:
+    def load(cls, needs: parts.PluginNeeds, learning: LearningService, source: str) -> PluginParts | None:
         """Load the enabled plugins, offer their skills at the learning service, and notify their memories
         about its changes."""
         loaded = parts.load(needs)

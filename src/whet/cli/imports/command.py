@@ -27,7 +27,6 @@ from whet.moving import claude_code, codex, gemini, hermes_sessions, openclaw, o
 from whet.moving.carry import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
 from whet.moving.copies import check_tables, open_copy
 from whet.moving.hermes_home import HermesHome
-from whet.moving.hermes_sessions import HermesSessions
 from whet.store.bulk import PastSession
 from whet.store.database import has_store
 from whet.terminal.output import ProgressLine, emit_json, home_and_json, style_text, wrap_text
@@ -78,10 +77,10 @@ def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bo
     theirs = HermesHome(path.expanduser())
     parts = only or _PARTS
     with ExitStack() as stack:
-        source: HermesSessions | None = None
+        source: hermes_sessions.HermesSessions | None = None
         if "sessions" in parts and theirs.database.exists():
             connection = stack.enter_context(open_copy(theirs.database))
-            source = HermesSessions(connection)
+            source = hermes_sessions.HermesSessions(connection)
             check_tables(connection, ("sessions", "messages"))
         consent = _make_consent(may_ask=not (dry or as_json), default=yes)
         report = _home_parts(home, theirs, parts, consent, dry)
@@ -117,7 +116,7 @@ def _home_parts(
     return report
 
 
-def _sessions(home: Home, source: HermesSessions, dry: bool) -> dict[str, Any]:
+def _sessions(home: Home, source: hermes_sessions.HermesSessions, dry: bool) -> dict[str, Any]:
     load_secrets(home, {})
     report: dict[str, Any] = {}
     sessions, messages = source.count()

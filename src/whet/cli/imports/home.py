@@ -23,7 +23,6 @@ from whet.moving.hermes_memory import import_memory
 from whet.schedules import timing
 from whet.store import imported_items, paired, schedules
 from whet.store.database import StateDatabase, has_store, open_store
-from whet.store.paired import PairedPerson
 
 T = TypeVar("T")
 ORIGIN = "hermes"
@@ -148,7 +147,7 @@ def _chats(
     return [*results, *skipped, *_let_in(people, records, dry)]
 
 
-def _let_in(people: Sequence[PairedPerson], records: _Records, dry: bool) -> list[ImportOutcome]:
+def _let_in(people: Sequence[paired.PairedPerson], records: _Records, dry: bool) -> list[ImportOutcome]:
     """Pair the people who had paired with a code in Hermes. People whose pairing was removed here stay
     unpaired."""
     before, results, now = records.imported_names(_PAIRED), list[ImportOutcome](), iso(records.clock.now())
@@ -160,7 +159,7 @@ def _let_in(people: Sequence[PairedPerson], records: _Records, dry: bool) -> lis
             results.append(ImportOutcome(name, "kept", "came before, or is let in already"))
             continue
 
-        def work(db: apsw.Connection, pairing: PairedPerson = person, name: str = name) -> None:
+        def work(db: apsw.Connection, pairing: paired.PairedPerson = person, name: str = name) -> None:
             paired.add_person(db, msgspec.structs.replace(pairing, since=pairing.since or now))
             imported_items.record_name(db, ORIGIN, _PAIRED, name, now)
 

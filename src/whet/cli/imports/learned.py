@@ -23,7 +23,6 @@ from whet.memory.requests import Target
 from whet.moving import notes, skills
 from whet.moving.carry import Consent, ImportOutcome
 from whet.moving.hermes_home import HermesHome
-from whet.moving.notes import Note
 from whet.store.database import has_store
 
 PROGRAM = "Hermes Agent"
@@ -38,7 +37,7 @@ def take_memory(home: Home, theirs: HermesHome, consent: Consent, *, dry: bool) 
 
 def take_notes(
     home: Home,
-    read: tuple[list[Note], list[ImportOutcome]],
+    read: tuple[list[notes.Note], list[ImportOutcome]],
     program: str,
     consent: Consent,
     *,
@@ -95,7 +94,7 @@ def take_skills(
 def _foresee(
     home: Home,
     connection: apsw.Connection | None,
-    imported_notes: Sequence[Note],
+    imported_notes: Sequence[notes.Note],
     program: str,
     is_approved: Callable[[], bool],
 ) -> list[ImportOutcome]:

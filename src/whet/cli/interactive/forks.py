@@ -10,7 +10,6 @@ from whet.contract.errors import ConfigError
 from whet.contract.texts import parse_typed_number, plural
 from whet.log import mask
 from whet.store import forks
-from whet.store.forks import TreeRow
 from whet.terminal import wording
 from whet.terminal.output import age
 
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
 
 
-def title_text(node: TreeRow) -> str:
+def title_text(node: forks.TreeRow) -> str:
     """Return a session's title; a fork's is indented below the session that it was copied from."""
     marks = "[archived] " * node.row.archived + "[private] " * node.row.private
     title = marks + (wording.printable(mask(node.row.title)) or "(no title)")
     return f"└{'──' * (node.depth - 1)} {title}" if node.depth else title
 
 
-def tree_line(node: TreeRow, open_id: str, now: datetime, *, with_id: bool = True) -> str:
+def tree_line(node: forks.TreeRow, open_id: str, now: datetime, *, with_id: bool = True) -> str:
     """Return a session as a line of a list; the open session has a star."""
     mark, name = "*" if node.row.id == open_id else " ", f"{node.row.id}  " if with_id else ""
     return f"{mark} {name}{age(node.row.last_active, now):>8}  {title_text(node)}"
@@ -59,6 +58,6 @@ async def choose_fork(chat: ChatControl, argument: str) -> None:
         await chat.commands.get("resume").run(chat, nodes[picked].row.id)
 
 
-def _fork_text(node: TreeRow) -> str:
+def _fork_text(node: forks.TreeRow) -> str:
     suffix = f", of its own after turn {node.turn}" if node.origin else ""
     return f"{plural(node.row.turns, 'turn')}{suffix} · {node.row.id}"

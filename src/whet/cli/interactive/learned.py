@@ -10,7 +10,6 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.contract.texts import parse_typed_number, plural
 from whet.store import ledger, lesson_counts
-from whet.store.ledger import LedgerRow
 from whet.terminal.wording import cut, printable
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ async def _show_row(chat: ChatControl, number: int) -> None:
     await chat.page(printable("\n".join(_lines(row))))
 
 
-def _lines(row: LedgerRow) -> list[str]:
+def _lines(row: ledger.LedgerRow) -> list[str]:
     """Return a change in full: its text, its reason and the quotes that it rests on."""
     lines = [f"change {row.id}, {local_minute(row.at)}: {row.action} {row.kind} {row.item} ({row.state})", ""]
     lines += [f"- {line}" for line in row.before.splitlines()]

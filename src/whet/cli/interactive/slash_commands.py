@@ -1,6 +1,6 @@
 """The built-in slash commands: one row each, in the order in which /help shows them.
 
-A row names its handler as module:function. The module is imported when the command is first typed.
+The module of a row's handler is imported when the command is first typed.
 """
 
 from __future__ import annotations
@@ -17,353 +17,158 @@ _OTHERS = "it reaches other sessions than this one"
 _MACHINE = "it is about the machine that Whet runs on, not about this conversation"
 _FILES = "it writes a file there"
 
+
+def _row(
+    usage: str, about: str, handler: str, *, anytime: bool = False, local: str = ""
+) -> SlashCommand[ChatControl]:
+    """Return a command. `usage` is "name|alias [argument]", `handler` a function of `commands.py` or, as
+    module:function, of another module beside it. A command with a reason to be `local` is not remote."""
+    names, _, argument = usage.partition(" ")
+    name, *aliases = names.split("|")
+    module, _, function = handler.rpartition(":")
+    run = LateHandler(f"whet.cli.interactive.{module or 'commands'}:{function}")
+    return SlashCommand(name, about, run, argument, tuple(aliases), anytime, not local, local)
+
+
 SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
-    SlashCommand(
-        "help",
-        "Show this.",
-        LateHandler("whet.cli.interactive.commands:show_help"),
-        aliases=("h",),
-        anytime=True,
-        remote=True,
-    ),
-    SlashCommand(
-        "new",
-        "Start a new session.",
-        LateHandler("whet.cli.interactive.commands:start_session"),
-        "[title]",
-        aliases=(
-            "clear",
-            "reset",
-        ),
-        remote=True,
-    ),
-    SlashCommand(
-        "warm",
-        "Show how this session was started, or start one warm.",
-        LateHandler("whet.cli.interactive.commands:choose_start"),
-        "[name|auto]",
-        remote=True,
-    ),
-    SlashCommand(
-        "resume",
-        "Go on with a cut-off turn, or open a session.",
-        LateHandler("whet.cli.interactive.commands:resume_session"),
-        "[id]",
-        local=_OTHERS,
-    ),
-    SlashCommand(
-        "sessions",
+    _row("help|h", "Show this.", "show_help", anytime=True),
+    _row("new|clear|reset [title]", "Start a new session.", "start_session"),
+    _row("warm [name|auto]", "Show how this session was started, or start one warm.", "choose_start"),
+    _row("resume [id]", "Go on with a cut-off turn, or open a session.", "resume_session", local=_OTHERS),
+    _row(
+        "sessions [text]",
         "List sessions, or find one by title.",
-        LateHandler("whet.cli.interactive.commands:list_sessions"),
-        "[text]",
-        anytime=True,
+        "list_sessions",
         local=_OTHERS,
-    ),
-    SlashCommand(
-        "search",
-        "Search the messages of all sessions.",
-        LateHandler("whet.cli.interactive.own_programs:search_sessions"),
-        "WORDS",
-        local=_OTHERS,
-    ),
-    SlashCommand(
-        "model",
-        "Show, list or switch the model.",
-        LateHandler("whet.cli.interactive.commands:show_model"),
-        "[name|list|default]",
-        remote=True,
-    ),
-    SlashCommand(
-        "account",
-        "Show or switch the provider's account.",
-        LateHandler("whet.cli.interactive.commands:show_accounts"),
-        "[name|default]",
-        local=_MACHINE,
-    ),
-    SlashCommand(
-        "tools",
-        "List the tools of this session.",
-        LateHandler("whet.cli.interactive.commands:list_tools"),
         anytime=True,
-        remote=True,
     ),
-    SlashCommand(
-        "usage",
-        "Show what this session has spent.",
-        LateHandler("whet.cli.interactive.commands:show_usage"),
-        aliases=(
-            "cost",
-            "status",
-        ),
-        anytime=True,
-        remote=True,
+    _row(
+        "search WORDS", "Search the messages of all sessions.", "own_programs:search_sessions", local=_OTHERS
     ),
-    SlashCommand(
-        "context",
-        "Show how full the window is, and the engine.",
-        LateHandler("whet.cli.interactive.commands:show_context"),
-        remote=True,
-    ),
-    SlashCommand(
-        "compress",
-        "Make the context smaller, keeping what you name.",
-        LateHandler("whet.cli.interactive.commands:compress_context"),
-        "[focus]",
-        aliases=("compact",),
-        remote=True,
-    ),
+    _row("model [name|list|default]", "Show, list or switch the model.", "show_model"),
+    _row("account [name|default]", "Show or switch the provider's account.", "show_accounts", local=_MACHINE),
+    _row("tools", "List the tools of this session.", "list_tools", anytime=True),
+    _row("usage|cost|status", "Show what this session has spent.", "show_usage", anytime=True),
+    _row("context", "Show how full the window is, and the engine.", "show_context"),
+    _row("compress|compact [focus]", "Make the context smaller, keeping what you name.", "compress_context"),
     SlashCommand(
         "good", "Say that the last turn went well.", LateHandler("whet.cli.rate:rate_good"), remote=True
     ),
     SlashCommand(
         "bad", "Say that the last turn went badly.", LateHandler("whet.cli.rate:rate_bad"), remote=True
     ),
-    SlashCommand(
-        "refine",
-        "Review this conversation for what is worth keeping.",
-        LateHandler("whet.cli.interactive.commands:request_review"),
-        "[focus]",
-        remote=True,
-    ),
-    SlashCommand(
-        "memory",
-        "Show what is remembered.",
-        LateHandler("whet.cli.interactive.learning_commands:show_memory"),
-        anytime=True,
-        remote=True,
-    ),
-    SlashCommand(
-        "skills",
+    _row("refine [focus]", "Review this conversation for what is worth keeping.", "request_review"),
+    _row("memory", "Show what is remembered.", "learning_commands:show_memory", anytime=True),
+    _row(
+        "skills [words]",
         "List skills; each is a command: /its-name.",
-        LateHandler("whet.cli.interactive.learning_commands:list_skills"),
-        "[words]",
+        "learning_commands:list_skills",
         anytime=True,
-        remote=True,
     ),
-    SlashCommand(
-        "inbox",
+    _row(
+        "inbox [all|accept|reject NUMBER]",
         "See what waits or was refused; accept or reject it.",
-        LateHandler("whet.cli.interactive.learning_commands:handle_inbox"),
-        "[all|accept|reject NUMBER]",
+        "learning_commands:handle_inbox",
         anytime=True,
-        remote=True,
     ),
-    SlashCommand(
-        "learned",
+    _row(
+        "learned [today|all|[undo] NUMBER]",
         "Show what was learned today, or one change whole.",
-        LateHandler("whet.cli.interactive.learned:show_learned"),
-        "[today|all|[undo] NUMBER]",
+        "learned:show_learned",
         anytime=True,
-        remote=True,
     ),
-    SlashCommand(
-        "retry",
-        "Take the last turn back and ask again.",
-        LateHandler("whet.cli.interactive.commands:retry_turn"),
-        remote=True,
-    ),
-    SlashCommand(
-        "undo",
-        "Take the last turn back, its files aside.",
-        LateHandler("whet.cli.interactive.commands:undo_turn"),
-        remote=True,
-    ),
-    SlashCommand(
-        "rewind",
+    _row("retry", "Take the last turn back and ask again.", "retry_turn"),
+    _row("undo", "Take the last turn back, its files aside.", "undo_turn"),
+    _row(
+        "rewind [turn[.step]|undo]",
         "List the points, or go back to one: files and conversation.",
-        LateHandler("whet.cli.interactive.rewind_commands:rewind_session"),
-        "[turn[.step]|undo]",
-        remote=True,
+        "rewind_commands:rewind_session",
     ),
-    SlashCommand(
-        "diff",
-        "Show what a turn changed in the files.",
-        LateHandler("whet.cli.interactive.rewind_commands:show_diff"),
-        "[turn]",
-        remote=True,
-    ),
-    SlashCommand(
-        "goal",
+    _row("diff [turn]", "Show what a turn changed in the files.", "rewind_commands:show_diff"),
+    _row(
+        "goal TEXT [--verify CMD]",
         "Work on something until a check proves that it is done.",
-        LateHandler("whet.cli.interactive.goal_command:handle_goal"),
-        "TEXT [--verify CMD]",
+        "goal_command:handle_goal",
         local="it runs beside the chat at the terminal",
     ),
-    SlashCommand(
-        "plan",
-        "Have it only read and plan; show, change, approve.",
-        LateHandler("whet.cli.interactive.commands:edit_plan"),
-        "[TEXT|steps|go|off]",
-        remote=True,
-    ),
-    SlashCommand(
-        "fork",
+    _row("plan [TEXT|steps|go|off]", "Have it only read and plan; show, change, approve.", "edit_plan"),
+    _row(
+        "fork [turn]",
         "Go on in a copy of this session, as it was after a turn.",
-        LateHandler("whet.cli.interactive.forks:fork_session"),
-        "[turn]",
+        "forks:fork_session",
         local=_OTHERS,
     ),
-    SlashCommand(
-        "tree",
-        "See the forks of this session, and go to one.",
-        LateHandler("whet.cli.interactive.forks:choose_fork"),
-        local=_OTHERS,
+    _row("tree", "See the forks of this session, and go to one.", "forks:choose_fork", local=_OTHERS),
+    _row("title|rename [text]", "Show or set the title.", "set_title", anytime=True),
+    _row("private [on|off]", "Keep this session out of search and learning.", "set_private"),
+    _row(
+        "export [file]", "Write this session to a file (.md, .html, .jsonl).", "export_session", local=_FILES
     ),
-    SlashCommand(
-        "title",
-        "Show or set the title.",
-        LateHandler("whet.cli.interactive.commands:set_title"),
-        "[text]",
-        aliases=("rename",),
-        anytime=True,
-        remote=True,
-    ),
-    SlashCommand(
-        "private",
-        "Keep this session out of search and learning.",
-        LateHandler("whet.cli.interactive.commands:set_private"),
-        "[on|off]",
-        remote=True,
-    ),
-    SlashCommand(
-        "export",
-        "Write this session to a file (.md, .html, .jsonl).",
-        LateHandler("whet.cli.interactive.commands:export_session"),
-        "[file]",
-        local=_FILES,
-    ),
-    SlashCommand(
-        "approvals",
+    _row(
+        "approvals|mode|permissions [ask|plan|auto|deny|revoke N]",
         "Show or set what runs without a question.",
-        LateHandler("whet.cli.interactive.commands:set_approvals"),
-        "[ask|plan|auto|deny|revoke N]",
-        aliases=(
-            "mode",
-            "permissions",
-        ),
-        anytime=True,
+        "set_approvals",
         local=_MACHINE,
+        anytime=True,
     ),
-    SlashCommand(
-        "calls",
+    _row(
+        "calls [N]",
         "List this session's calls, or show one whole.",
-        LateHandler("whet.cli.interactive.full_calls:show_calls"),
-        "[N]",
-        anytime=True,
+        "full_calls:show_calls",
         local="/receipt shows what they did",
-    ),
-    SlashCommand(
-        "receipt",
-        "Show what a turn's calls did, whole.",
-        LateHandler("whet.cli.interactive.full_calls:show_receipt"),
-        "[TURN]",
-        remote=True,
-    ),
-    SlashCommand(
-        "jobs",
-        "See and stop background processes and helpers.",
-        LateHandler("whet.cli.interactive.jobs:handle_jobs"),
-        "[ID|stop ID]",
-        aliases=(
-            "helpers",
-            "tasks",
-        ),
         anytime=True,
-        local=_MACHINE,
     ),
-    SlashCommand(
-        "init",
+    _row("receipt [TURN]", "Show what a turn's calls did, whole.", "full_calls:show_receipt"),
+    _row(
+        "jobs|helpers|tasks [ID|stop ID]",
+        "See and stop background processes and helpers.",
+        "jobs:handle_jobs",
+        local=_MACHINE,
+        anytime=True,
+    ),
+    _row(
+        "init [wishes]",
         "Write AGENTS.md from what the repository shows.",
-        LateHandler("whet.cli.interactive.own_programs:write_instructions"),
-        "[wishes]",
+        "own_programs:write_instructions",
         local=_FILES,
     ),
-    SlashCommand(
-        "config",
-        "Show or set a setting.",
-        LateHandler("whet.cli.interactive.own_programs:run_config"),
-        "[KEY [VALUE]]",
-        local=_MACHINE,
-    ),
-    SlashCommand(
-        "theme",
-        "Choose the colours.",
-        LateHandler("whet.cli.interactive.own_programs:choose_theme"),
-        "[name]",
-        local=_TERMINAL,
-    ),
-    SlashCommand(
-        "mcp",
-        "See, add and test MCP servers.",
-        LateHandler("whet.cli.interactive.own_programs:run_mcp"),
-        "[list|add|test ...]",
-        local=_MACHINE,
-    ),
-    SlashCommand(
-        "hooks",
+    _row("config [KEY [VALUE]]", "Show or set a setting.", "own_programs:run_config", local=_MACHINE),
+    _row("theme [name]", "Choose the colours.", "own_programs:choose_theme", local=_TERMINAL),
+    _row("mcp [list|add|test ...]", "See, add and test MCP servers.", "own_programs:run_mcp", local=_MACHINE),
+    _row(
+        "hooks [accept|refuse]",
         "See the hooks, and accept the repository's.",
-        LateHandler("whet.cli.interactive.own_programs:run_hooks"),
-        "[accept|refuse]",
+        "own_programs:run_hooks",
         local=_MACHINE,
     ),
-    SlashCommand(
-        "plugins",
+    _row(
+        "plugins [install|enable|disable ...]",
         "See, install and enable plugins.",
-        LateHandler("whet.cli.interactive.own_programs:run_plugins"),
-        "[install|enable|disable ...]",
+        "own_programs:run_plugins",
         local=_MACHINE,
     ),
-    SlashCommand(
-        "cron",
+    _row(
+        "cron [add|pause|resume|rm ...]",
         "See, add and pause schedules.",
-        LateHandler("whet.cli.interactive.own_programs:run_cron"),
-        "[add|pause|resume|rm ...]",
+        "own_programs:run_cron",
         local=_MACHINE,
     ),
-    SlashCommand(
-        "sandbox",
+    _row(
+        "sandbox [status|explain|try ...]",
         "See what commands may reach, and try one.",
-        LateHandler("whet.cli.interactive.own_programs:run_sandbox"),
-        "[status|explain|try ...]",
+        "own_programs:run_sandbox",
         local=_MACHINE,
     ),
-    SlashCommand(
-        "doctor",
-        "Check that everything works.",
-        LateHandler("whet.cli.interactive.own_programs:run_doctor"),
-        local=_MACHINE,
-    ),
-    SlashCommand(
-        "login",
-        "Get a key by a login in the browser.",
-        LateHandler("whet.cli.interactive.own_programs:run_login"),
-        local=_MACHINE,
-    ),
-    SlashCommand(
-        "agents",
+    _row("doctor", "Check that everything works.", "own_programs:run_doctor", local=_MACHINE),
+    _row("login", "Get a key by a login in the browser.", "own_programs:run_login", local=_MACHINE),
+    _row(
+        "agents [show|stop ID]",
         "See every session of this machine, and its state.",
-        LateHandler("whet.cli.interactive.own_programs:run_agents"),
-        "[show|stop ID]",
+        "own_programs:run_agents",
         local=_OTHERS,
     ),
-    SlashCommand(
-        "copy",
-        "Copy the last answer to the clipboard.",
-        LateHandler("whet.cli.interactive.commands:copy_answer"),
-        anytime=True,
-        local=_TERMINAL,
-    ),
-    SlashCommand(
-        "quit",
-        "End the chat.",
-        LateHandler("whet.cli.interactive.commands:leave_chat"),
-        aliases=(
-            "exit",
-            "q",
-        ),
-        anytime=True,
-        local=_TERMINAL,
-    ),
+    _row("copy", "Copy the last answer to the clipboard.", "copy_answer", local=_TERMINAL, anytime=True),
+    _row("quit|exit|q", "End the chat.", "leave_chat", local=_TERMINAL, anytime=True),
 )
 
 

@@ -23,7 +23,6 @@ from whet.memory.reader import NotesState, entry_id
 from whet.memory.requests import MemoryRequest, Target
 from whet.store import ledger
 from whet.store.database import has_store
-from whet.store.ledger import LedgerRow
 from whet.terminal.output import emit, emit_json, home_and_json, wrap_text
 from whet.terminal.wording import printable
 
@@ -88,7 +87,7 @@ def edit(home: Home, target: Target) -> None:
     click.echo(changes_table(rows) if rows else "Nothing was changed.")
 
 
-async def _new_changes(learning: LearningService) -> list[LedgerRow]:
+async def _new_changes(learning: LearningService) -> list[ledger.LedgerRow]:
     newest = await learning.database.read(lambda db: ledger.select(db, 1, profile=learning.profile))
     before = newest[0].id if newest else 0
     await learning.reader.notes()
@@ -125,7 +124,7 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
         row = with_learning(home, lambda learning: learning.change(change))
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
-    async def read(learning: LearningService) -> list[LedgerRow]:
+    async def read(learning: LearningService) -> list[ledger.LedgerRow]:
         await learning.reader.notes()
         states = ("quarantined", "inbox") if waiting else ()
         return await learning.database.read(
@@ -149,7 +148,7 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
 def accept(home: Home, change: int, digest: str) -> None:
     """Show a change that waits (quarantine, inbox) and bring it into force if you say so."""
 
-    async def select(learning: LearningService) -> list[LedgerRow]:
+    async def select(learning: LearningService) -> list[ledger.LedgerRow]:
         return [await learning.change(change)]
 
     for row in accept_shown(home, select, digest):

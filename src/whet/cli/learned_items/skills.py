@@ -28,7 +28,6 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import parse_typed_number, plural
 from whet.memory import intake, skill_format, skill_store
 from whet.memory.desk import LearningService
-from whet.memory.intake import SkillIntake
 from whet.memory.library import SkillInfo
 from whet.memory.settling import select_newest
 from whet.memory.skill_changes import hash_files
@@ -205,7 +204,7 @@ def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
         click.echo(f"{fate} {row.item} (change {row.id})")
 
 
-def _gather(source: str, ready: Path) -> tuple[list[SkillIntake], list[str]]:
+def _gather(source: str, ready: Path) -> tuple[list[intake.SkillIntake], list[str]]:
     root = Path(source).expanduser()
     if is_git(source):
         root = ready / "clone"
@@ -215,7 +214,7 @@ def _gather(source: str, ready: Path) -> tuple[list[SkillIntake], list[str]]:
         raise NotFound(f"there is no folder {source}", hint="give a folder, or the URL of a git repository")
     if (root / "SKILL.md").is_file():
         return [intake.read_folder(root)], []
-    intakes: list[SkillIntake] = []
+    intakes: list[intake.SkillIntake] = []
     skipped: list[str] = []
     for path in sorted(
         [*root.glob("*/SKILL.md"), *root.glob("skills/*/SKILL.md"), *root.glob(".agents/skills/*/SKILL.md")]
@@ -231,7 +230,7 @@ def _gather(source: str, ready: Path) -> tuple[list[SkillIntake], list[str]]:
     return intakes, skipped
 
 
-def _describe(intakes: Sequence[SkillIntake], skipped: Sequence[str]) -> None:
+def _describe(intakes: Sequence[intake.SkillIntake], skipped: Sequence[str]) -> None:
     for skill in intakes:
         click.echo(printable(f"{skill.name}: {plural(len(skill.files), 'file')}"))
         for path in skill.main_first:

@@ -15,7 +15,6 @@ from whet.app.services import Services
 from whet.contract.errors import ConfigError
 from whet.serve.turns import Turns
 from whet.store import sessions, spans
-from whet.store.sessions import SessionRow
 
 _MAX_CHOICES = 40
 
@@ -61,7 +60,7 @@ async def read_new_box(services: Services) -> BoxFacts:
     )
 
 
-async def read_box(services: Services, row: SessionRow) -> BoxFacts:
+async def read_box(services: Services, row: sessions.SessionRow) -> BoxFacts:
     """Return the facts of a session. `used_tokens` is the size of its last request."""
 
     def read(db: apsw.Connection) -> tuple[tuple[str, ...], int]:

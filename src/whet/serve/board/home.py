@@ -22,7 +22,6 @@ from whet.serve.questions import QuestionReply
 from whet.serve.wire import ApiError, as_api_error
 from whet.store import costs, forks, lesson_counts, reviews, session_states, sessions
 from whet.store.costs import DecisionCount, Spending
-from whet.store.session_states import AgentRow
 from whet.web.login import Handler
 from whet.web.sessions import Visit
 
@@ -139,7 +138,7 @@ class HomePages:
             }
 
         values = await frame.services.database.read(read)
-        states: list[AgentRow] = values.pop("states")  # pyright: ignore[reportAssignmentType]
+        states: list[session_states.AgentRow] = values.pop("states")  # pyright: ignore[reportAssignmentType]
         asked_ids = {question.session_id for question in frame.turns.questions.pending()}
         return frame.page(
             "home.html",

@@ -9,7 +9,6 @@ from whet.contract.messages import ImagePart, ToolCall
 from whet.contract.receipts import TurnReceipt
 from whet.question import Row
 from whet.serve.board import prose, shown
-from whet.serve.board.prose import ProseBlock
 from whet.store import facts, replay, sessions
 from whet.store.parts import read_call, read_person
 from whet.store.replay import ReplayedTurn, ReplayEntry
@@ -35,7 +34,7 @@ class ShownMessage(msgspec.Struct, frozen=True):
 
     entry: ReplayEntry
     text: str
-    blocks: tuple[ProseBlock, ...]
+    blocks: tuple[prose.ProseBlock, ...]
     calls: list[PageCall]
     images: tuple[ImagePart, ...]
     starts_turn: ReplayedTurn | None

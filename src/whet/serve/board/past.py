@@ -20,8 +20,6 @@ from whet.serve.board.page_messages import list_page_messages
 from whet.serve.board.side import read_side
 from whet.serve.wire import ApiError
 from whet.store import forks, helper_rows, ledger, pins, replay, reviews, search, sessions
-from whet.store.forks import TreeRow
-from whet.store.search import Hit
 from whet.web.sessions import Visit
 
 _PAGE = 40
@@ -51,9 +49,9 @@ class HistoryPages:
         params = request.query_params
         query, before = params.get("q", "").strip()[:200], params.get("before", "")[:40]
         database = self._frame.services.database
-        hits: list[Hit] = await search.find(database, query, 50) if query else []
+        hits: list[search.Hit] = await search.find(database, query, 50) if query else []
 
-        def read(db: apsw.Connection) -> tuple[list[TreeRow], str]:
+        def read(db: apsw.Connection) -> tuple[list[forks.TreeRow], str]:
             rows = sessions.list_sessions(db, _PAGE + 1, before=before, query=query)
             return forks.order_as_trees(db, rows[:_PAGE]), rows[_PAGE - 1].last_active if rows[_PAGE:] else ""
 

@@ -16,7 +16,6 @@ from whet.memory.requests import Refused
 from whet.review.jobs import read_review_job
 from whet.serve.board.frame import Frame
 from whet.store import learned, ledger, reviews
-from whet.store.reviews import ReviewRow
 from whet.warm.template_store import Listed, WarmTemplates
 from whet.web.sessions import Visit
 
@@ -85,7 +84,7 @@ def _has_comparison(effect: Effect) -> bool:
     return min(effect.shown.sessions, effect.compared.sessions) >= MIN_SESSIONS
 
 
-def _review_values(row: ReviewRow) -> dict[str, Any]:
+def _review_values(row: reviews.ReviewRow) -> dict[str, Any]:
     try:
         order = read_review_job(row.payload)
         why = ", ".join(order.reasons)

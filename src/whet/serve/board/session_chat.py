@@ -34,7 +34,6 @@ from whet.serve.board.past import HistoryPages
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError, JsonAnswer, Stream
 from whet.store import forks, replay, sessions
-from whet.store.sessions import SessionRow
 from whet.visible import visible
 from whet.web.sessions import Sessions, Visit
 from whet.web.uploads import Upload
@@ -252,7 +251,7 @@ class SessionChat:
 
         return Stream(source)
 
-    async def _row(self, session_id: str) -> SessionRow:
+    async def _row(self, session_id: str) -> sessions.SessionRow:
         return await self._frame.services.database.read(lambda db: sessions.get(db, session_id))
 
     async def _refuse(self, request: Request, visit: Visit, error: ApiError) -> Response:

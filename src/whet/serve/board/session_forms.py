@@ -15,7 +15,6 @@ from whet.serve.board import box
 from whet.serve.board.frame import Frame
 from whet.serve.wire import ApiError
 from whet.store import pins, sessions
-from whet.store.sessions import SessionRow
 from whet.web.sessions import Visit
 
 _MAX_TITLE = 200
@@ -61,7 +60,7 @@ class SessionForms:
             raise ApiError(400, f"{error.message}. {error.hint}".rstrip(". ") + ".") from error
         return RedirectResponse(f"/sessions/{quote(row.id)}#end", 303)
 
-    async def _chat(self, request: Request) -> SessionRow:
+    async def _chat(self, request: Request) -> sessions.SessionRow:
         session_id = request.path_params["id"]
         row = await self._frame.services.database.read(lambda db: sessions.get(db, session_id))
         if row.kind != "chat":
@@ -70,7 +69,7 @@ class SessionForms:
 
     async def _set_time(
         self, request: Request, set_time: Callable[[apsw.Connection, str, str], None]
-    ) -> tuple[SessionRow, str]:
+    ) -> tuple[sessions.SessionRow, str]:
         """Set one of a session's times to the present, or clear it if the form switches off. Returns both."""
         row = await self._chat(request)
         is_on = request.state.form.get("on", "1") == "1"

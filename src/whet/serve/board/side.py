@@ -8,7 +8,6 @@ import apsw
 import msgspec
 
 from whet.store import pins, sessions
-from whet.store.sessions import SessionRow
 
 _MAX_LISTED, _MAX_PINNED = 60, 20
 
@@ -19,13 +18,13 @@ class SideGroup(msgspec.Struct, frozen=True):
 
     name: str
     folder: str
-    rows: tuple[SessionRow, ...]
+    rows: tuple[sessions.SessionRow, ...]
 
 
 class SideList(msgspec.Struct, frozen=True):
     """The pinned sessions, and the newest others by folder. `has_more` says whether there are older ones."""
 
-    pinned: tuple[SessionRow, ...] = ()
+    pinned: tuple[sessions.SessionRow, ...] = ()
     groups: tuple[SideGroup, ...] = ()
     has_more: bool = False
 
@@ -35,7 +34,7 @@ def read_side(connection: apsw.Connection) -> SideList:
     pinned = pins.list_pinned(connection, _MAX_PINNED)
     pinned_ids = {row.id for row in pinned}
     listed = sessions.list_sessions(connection, _MAX_LISTED + 1)
-    by_folder: dict[str, list[SessionRow]] = {}
+    by_folder: dict[str, list[sessions.SessionRow]] = {}
     for row in listed[:_MAX_LISTED]:
         if row.id not in pinned_ids:
             by_folder.setdefault(row.workspace, []).append(row)
