@@ -196,18 +196,26 @@ class _Vendor:
                     sock.sendall(answer % len(body) + body)
 
 
-def _peer(folder: Path, seconds: float) -> Figures:
+@contextmanager
+def served_peer(folder: Path, journal: str = "wal") -> Generator[tuple[int, int, list[str]]]:
+    """Run the comparison on `folder` with this journal mode of SQLite; gives its port, process and tokens."""
     port = _free_port()
     script = str(ROOT / "benchmarks" / "loops" / "confirm_peer.py")
     process = subprocess.Popen(
-        [str(python_of("aiohttp")), script, str(port), str(folder / "peer.db")], env=clean_environment()
+        [str(python_of("aiohttp")), script, str(port), str(folder / "peer.db"), journal],
+        env=clean_environment(),
     )
     try:
         _until_listening(port, process)
-        return load(port, process.pid, ["", ""], seconds)
+        yield port, process.pid, ["", ""]
     finally:
         process.terminate()
         process.wait(30)
+
+
+def _peer(folder: Path, seconds: float) -> Figures:
+    with served_peer(folder) as (port, pid, tokens):
+        return load(port, pid, tokens, seconds)
 
 
 def load(port: int, pid: int, tokens: Sequence[str], seconds: float, phases: str = "") -> Figures:

@@ -1,7 +1,9 @@
-"""The confirmation service beside its code at an older commit: `python -m benchmarks.confirm_against COMMIT`.
+"""The confirmation service beside another: `python -m benchmarks.confirm_against COMMIT`, or `aiohttp`.
 
-Both run at once, each on a home of its own, and are loaded in turn, a second each, so that whatever else the
-machine does falls on both. Printed are medians over the rounds, and those of each round's ratio.
+COMMIT is our code as it was then, `aiohttp` the comparison of `benchmarks confirm` with the journal mode of
+SQLite that `--journal` names. Both run at once, each on a home of its own, and are loaded in turn, a second
+each, so that whatever else the machine does falls on both. Printed are medians over the rounds, and those of
+each round's ratio.
 """
 
 from __future__ import annotations
@@ -10,39 +12,50 @@ import argparse
 import contextlib
 import statistics
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 from benchmarks.against import older_source
-from benchmarks.confirm import Figures, load, served
+from benchmarks.confirm import Figures, load, served, served_peer
 from benchmarks.measure import ROOT
 
 _PHASES = (("submit", 1), ("submit", 16), ("approve", 16), ("status", 16))
+Address = tuple[int, int, list[str]]
 
 
 def main() -> None:
     """Load both and print a line for each phase."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("commit")
+    parser.add_argument("other", metavar="COMMIT")
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--journal", default="wal", choices=("wal", "delete"))
     asked = parser.parse_args()
-    with older_source(asked.commit) as older, tempfile.TemporaryDirectory() as name:
-        for line in lines(*_rounds(Path(name), older, asked.rounds)):
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        theirs = stack.enter_context(_other(Path(name), asked.other, asked.journal))
+        ours = stack.enter_context(served(Path(name) / "ours", PYTHONPATH=str(ROOT / "src")))
+        for line in lines(*_rounds(theirs, ours, asked.rounds)):
             print(line)
 
 
-def _rounds(folder: Path, older: Path, rounds: int) -> tuple[list[Figures], list[Figures]]:
-    found: dict[Path, list[Figures]] = {older: [], ROOT / "src": []}
-    wanted = ",".join(f"{name}{clients}" for name, clients in _PHASES)
-    with contextlib.ExitStack() as stack:
-        running = {
-            source: stack.enter_context(served(folder / f"home{number}", PYTHONPATH=str(source)))
-            for number, source in enumerate(found)
-        }
-        for number in range(rounds):
-            for source in sorted(found, reverse=bool(number % 2)):
-                port, pid, tokens = running[source]
-                found[source].append(load(port, pid, tokens, 1.0, wanted))
-    return found[older], found[ROOT / "src"]
+@contextlib.contextmanager
+def _other(folder: Path, other: str, journal: str) -> Generator[Address]:
+    """Run our service at an older commit, or the comparison; gives its port, process and tokens."""
+    if other == "aiohttp":
+        with served_peer(folder, journal) as address:
+            yield address
+    else:
+        with older_source(other) as older, served(folder / "older", PYTHONPATH=str(older)) as address:
+            yield address
+
+
+def _rounds(theirs: Address, ours: Address, rounds: int) -> tuple[list[Figures], list[Figures]]:
+    figures: dict[bool, list[Figures]] = {False: [], True: []}
+    phases = ",".join(f"{name}{clients}" for name, clients in _PHASES)
+    for number in range(rounds):
+        for is_ours in (False, True) if number % 2 else (True, False):
+            port, pid, tokens = ours if is_ours else theirs
+            figures[is_ours].append(load(port, pid, tokens, 1.0, phases))
+    return figures[False], figures[True]
 
 
 def lines(before: list[Figures], now: list[Figures]) -> list[str]:

@@ -33,7 +33,7 @@ def resume(home: Home, is_run: bool, is_wait: bool, url: str) -> None:
     """Show the commands that continue agents which ended before a person answered.
 
     \b
-    whet confirm adopt claude-code --keep 28800   requests wait 8 hours, although the agent ends
+    whet confirm adopt claude-code --keep 3600    requests wait an hour, although the agent ends
     whet confirm resume                           answered requests, and how to continue their agents
     whet confirm resume --wait --run              continue each agent when its answer is there
     """
