@@ -29,7 +29,8 @@ _MAX_BYTES = 100_000
 _MAX_FILES = 500
 _ABOUT_CHARS = 60
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,3}")
-_PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS\b|\{ARGUMENTS\}|([1-9])(?!\d))")
+# An amount ($1.2M, $10) is no placeholder, and neither is one after a backslash.
+_PLACEHOLDER = re.compile(r"(\\?)\$(?:ARGUMENTS\b|\{ARGUMENTS\}|([1-9])(?!\w|[.,]\d))")
 
 
 class _Sender(Protocol):
@@ -173,7 +174,8 @@ def _read_file(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
 
 
 def _fill_placeholders(body: str, arguments: str) -> str:
-    """Replace the placeholders by the arguments, once: inserted text is not scanned again."""
+    """Replace the placeholders by the arguments, once: inserted text is not scanned again. One for which the
+    call has no argument stays, and so does one after a backslash, which is removed."""
     try:
         words = shlex.split(arguments)
     except ValueError:  # an apostrophe is not a quotation mark
@@ -182,11 +184,13 @@ def _fill_placeholders(body: str, arguments: str) -> str:
 
     def replace_match(match: re.Match[str]) -> str:
         nonlocal used
+        if match[1]:
+            return match[0][1:]
+        number = int(match[2] or 0)
+        if number > len(words):
+            return match[0]
         used = True
-        if match[1] is None:
-            return arguments
-        number = int(match[1])
-        return words[number - 1] if number <= len(words) else ""
+        return words[number - 1] if number else arguments
 
     text = _PLACEHOLDER.sub(replace_match, body)
     return text if used or not arguments else f"{text}\n\n{arguments}"
