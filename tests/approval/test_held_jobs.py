@@ -186,9 +186,7 @@ def test_a_question_about_a_command_in_the_sandbox_stops_nothing(
     assert len(bench.person.asked) == 1
 
 
-def test_other_sessions_of_the_workspace_stop_too_and_start_nothing(
-    tmp_path: Path, confinement: OneEngine
-) -> None:
+def test_helpers_stop_too_and_start_nothing(tmp_path: Path, confinement: OneEngine) -> None:
     workspace = tmp_path / "proj"
     later: list[asyncio.Task[ToolOutput]] = []
 
@@ -217,7 +215,24 @@ def test_other_sessions_of_the_workspace_stop_too_and_start_nothing(
 
     edits: list[asyncio.Task[Decision]] = []
     bench = bench_of(tmp_path, Watcher(look), confinement, mode="auto")
+    for helper in ("s2", "s3"):
+        bench.gate.adopt(helper, "s1")
     start_job(confinement, workspace, JOBS["child"], session="s2")
     asyncio.run(go())
     assert edits[0].result().verdict == "allow"
     assert later[0].result().error_kind == ""
+
+
+def test_sessions_of_others_go_on(tmp_path: Path, confinement: OneEngine) -> None:
+    workspace = tmp_path / "proj"
+
+    async def look() -> Answer:
+        wait_for_growth(workspace)
+        write = bench.call("write_file", session="s2", path="d/new.txt", content="x")
+        async with asyncio.timeout(60):
+            assert (await bench.gate.decide(write, bench.events.append)).verdict == "allow"
+        return "once"
+
+    bench = bench_of(tmp_path, Watcher(look), confinement, mode="auto")
+    start_job(confinement, workspace, JOBS["child"], session="s2")
+    assert bench.sh("sudo -n true").verdict == "allow"

@@ -90,30 +90,25 @@ class JailGate:
             self._ran.popitem(last=False)
         return only_reads
 
-    async def stop_jobs(self, call: GateCall) -> str:
-        """Stop what could change files under a call that will run outside the sandbox, until `resume_jobs`.
+    async def stop_jobs(self, call: GateCall, is_related: Callable[[str], bool]) -> str:
+        """Stop what related sessions run in sandboxes, until `resume_jobs`: it could change files under a
+        call that will run outside.
 
         Returns a line for the person, empty if nothing ran.
         """
-        results = await asyncio.to_thread(self._stop_jobs, call)
+        holds, ids = self._confine().holds, (call.session_id, call.call.id)
+        results = await asyncio.to_thread(holds.start, ids, is_related)
         if None in results:
             return _NOT_STOPPED
         return _STOPPED if any(results) else ""
-
-    def _stop_jobs(self, call: GateCall) -> list[bool | None]:
-        confinement = self._confine()
-        policy = confinement.policy(Path(call.workspace), call.session_id)
-        return confinement.holds.start((call.session_id, call.call.id), policy)
 
     def resume_jobs(self, session_id: str, call_id: str = "") -> None:
         """Let continue what a call stopped, or all calls of a session."""
         self._confine().holds.end(session_id, call_id)
 
     async def wait_for_others(self, call: GateCall) -> None:
-        """Wait until no other session has a command outside the sandbox before a person, or running, that
-        could use what this call changes."""
-        holds, folder = self._confine().holds, Path(os.path.realpath(call.workspace))
-        while holds.others_hold(call.session_id, folder):
+        """Wait until no related session has a command outside the sandbox before a person, or running."""
+        while self._confine().holds.is_stopped(call.session_id):
             await asyncio.sleep(_LOOK_S)
 
     async def warning(self, call: GateCall) -> str:

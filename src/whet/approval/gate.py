@@ -123,7 +123,7 @@ class PolicyGate:
         whet_home: Path,
         parts: GateParts = NO_PARTS,
     ) -> None:
-        self._service, self._held = parts.service, HeldJobs(parts.jails)
+        self._service, self._held = parts.service, HeldJobs(parts.jails, self.root_of)
         self._jails, self._own_ports, self._can_restore = parts.jails, parts.own_ports, parts.can_restore
         self._settings, self._sealed = settings, parts.sealed
         if settings.allow or settings.ask or settings.deny:

@@ -1,8 +1,8 @@
 """Nothing that the model controls changes a file between a person's look at a command that would run outside
 the sandbox, and its end.
 
-The commands of sandboxes are stopped, and other sessions' calls wait. Scripts that the command line names are
-compared as well: another program may have changed them.
+The session's commands in sandboxes are stopped, and those of its helpers, whose calls wait. Scripts that the
+command line names are compared as well: another program may have changed them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ CHANGED_MEANWHILE = (
 
 
 class HeldJobs:
-    """Stops what runs in sandboxes for the time of a question. Without `jails`, nothing runs in one."""
+    """Stops what runs in sandboxes for the time of a question. Without `jails`, nothing runs in one.
 
-    def __init__(self, jails: Callable[[], JailGate] | None) -> None:
-        self._jails = jails
+    `root_of` returns the session that a person talks to.
+    """
+
+    def __init__(self, jails: Callable[[], JailGate] | None, root_of: Callable[[str], str]) -> None:
+        self._jails, self._root_of = jails, root_of
         self._was_used = False
 
     async def stop(self, case: GateCase, emit: Emit) -> None:
@@ -39,7 +42,8 @@ class HeldJobs:
         if self._jails is None or case.jailed is None or not case.jailed.leaves:
             return
         self._was_used = True
-        if line := await self._jails().stop_jobs(case.call):
+        root = self._root_of(case.call.session_id)
+        if line := await self._jails().stop_jobs(case.call, lambda other: self._root_of(other) == root):
             emit(Notice(line))
 
     async def preview(self, case: GateCase, emit: Emit) -> tuple[TextChange, ...]:
@@ -51,7 +55,7 @@ class HeldJobs:
         """Let `judge` decide on a call, and let continue what was stopped for it, unless it runs now.
 
         Then the tool does so, and in any case the end of the turn. A call that may change files waits for
-        commands of other sessions.
+        commands of its parent and their helpers.
         """
         if not self._was_used or self._jails is None:
             decision = await self._settle(call, judge)

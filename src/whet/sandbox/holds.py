@@ -1,11 +1,12 @@
-"""The calls for whose time all sandboxes stop that can write where their own could: those that a person
-decides on to run outside, while the question is open and while they run."""
+"""The calls for whose time the sandboxes of their session and its helpers stop: those that a person decides
+on to run outside, while the question is open and while they run.
+
+Other sessions go on: another person's work must not wait for an answer of this one."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,19 +18,11 @@ if TYPE_CHECKING:
 
 
 class _Hold(msgspec.Struct):
-    """What one call stops: the sandboxes of its session, and those that can write in `folders`."""
+    """What one call stops: the sandboxes of the sessions that `is_related` names."""
 
     session_id: str
-    folders: tuple[Path, ...]
+    is_related: Callable[[str], bool]
     jails: list[Jail]
-
-    def covers(self, owner_id: str, policy: SandboxPolicy) -> bool:
-        """Return whether the call stops a sandbox of this owner with this policy."""
-        return owner_id == self.session_id or any(map(self.has, _writable(policy)))
-
-    def has(self, folder: Path) -> bool:
-        """Return whether the session's commands can write in a folder, or in a part of it."""
-        return any(folder.is_relative_to(own) or own.is_relative_to(folder) for own in self.folders)
 
 
 class JobHolds:
@@ -41,18 +34,16 @@ class JobHolds:
         self._lock = threading.Lock()
         self._holds: dict[tuple[str, str], _Hold] = {}
 
-    def start(self, call: tuple[str, str], policy: SandboxPolicy) -> list[bool | None]:
-        """Stop every sandbox that a call covers, which is its session's id and its own, until `end`.
+    def start(self, call: tuple[str, str], is_related: Callable[[str], bool]) -> list[bool | None]:
+        """Stop the sandboxes of related sessions until `end`. `call` is a session's id and a call's.
 
-        `policy` is that of the session's commands. Returns what `JobStopper.stop` says of each.
+        Returns what `JobStopper.stop` says of each.
         """
         with self._lock:
             if call in self._holds:
                 return []
-            hold = self._holds[call] = _Hold(call[0], _writable(policy), [])
-        jails = [
-            jail for (owner_id, _), jail in list(self._jails.items()) if hold.covers(owner_id, jail.policy)
-        ]
+            hold = self._holds[call] = _Hold(call[0], is_related, [])
+        jails = [jail for (owner_id, _), jail in list(self._jails.items()) if is_related(owner_id)]
         with self._lock:
             jails = [jail for jail in jails if jail not in hold.jails]
             hold.jails += jails
@@ -62,7 +53,7 @@ class JobHolds:
         """Stop a new sandbox if a call covers it."""
         with self._lock:
             for hold in self._holds.values():
-                if hold.covers(owner_id, jail.policy):
+                if hold.is_related(owner_id):
                     hold.jails.append(jail)
                     jail.jobs.stop()
 
@@ -74,11 +65,8 @@ class JobHolds:
         for jail in jails:
             jail.jobs.resume()
 
-    def others_hold(self, session_id: str, folder: Path) -> bool:
-        """Return whether a call of another session stops the sandboxes that can write in a folder."""
+    def is_stopped(self, session_id: str) -> bool:
+        """Return whether a call of another session stops the sandboxes of this one."""
         with self._lock:
-            return any(hold.session_id != session_id and hold.has(folder) for hold in self._holds.values())
-
-
-def _writable(policy: SandboxPolicy) -> tuple[Path, ...]:
-    return (policy.workspace, *policy.write)
+            holds = self._holds.values()
+            return any(hold.session_id != session_id and hold.is_related(session_id) for hold in holds)
