@@ -40,7 +40,7 @@ class HeldJobs:
             return
         self._was_used = True
         if line := await self._jails().stop_jobs(case.call):
-            emit(Notice(line))
+            emit(Notice(line, must_show=True))
 
     async def preview(self, case: GateCase, emit: Emit) -> tuple[TextChange, ...]:
         """Stop what could change files, and return the changes that a call would write. Raises ToolError."""
