@@ -122,3 +122,15 @@ async def test_a_session_plans_on_after_a_restart(tmp_path: Path) -> None:
         async with program(tmp_path, server.base_url) as app:
             await say(await app.open_session(session.id), steps([shell("touch x")]))
             assert (tmp_path / "work" / "x").exists()
+
+
+def test_a_session_that_plans_writes_no_skill(tmp_path: Path) -> None:
+    async def work(app: App, session: Session, server: PracticeServer) -> None:
+        await planning.run_command(app.services, session.id, "mend it")
+        text = "---\nname: deploy\ndescription: How to deploy\n---\nRun make.\n"
+        skill = {"action": "create", "name": "deploy", "content": text, "evidence": ["Run make."]}
+        told = await say(session, steps([("skill_manage", skill)]))
+        assert "plans and only reads" in told[0]
+        assert not list((tmp_path / "home").rglob("deploy/SKILL.md"))
+
+    run(tmp_path, work)

@@ -9,7 +9,7 @@ from tests.support import each
 @each(
     ("command", "level", "reasons"),
     [
-        ("git -c user.name=x log", "normal", ()),
+        ("git -c user.name=x log", "normal", ("an option before git's verb can change what it does",)),
         ("git -c core.pager=x log", "dangerous", ("git is told to run another program",)),
         ("git -C sub -c alias.x=y status", "dangerous", ("git is told to run another program",)),
         ("git -C $X status", "dangerous", ("can't tell which repository's settings git follows",)),
@@ -20,11 +20,11 @@ from tests.support import each
             "dangerous",
             ("git is told to run another program", "git may write outside the workspace: --exec-path=/x"),
         ),
-        ("git --exec-path log", "normal", ()),
+        ("git --exec-path log", "normal", ("an option before git's verb can change what it does",)),
         ("git --namespace a push", "dangerous", ("git push: sends commits to another machine",)),
         ("git --work-tree . push", "dangerous", ("git push: sends commits to another machine",)),
         ("git", "normal", ()),
-        ("git -c", "normal", ()),
+        ("git -c", "normal", ("an option before git's verb can change what it does",)),
         ("git $X", "dangerous", ("can't tell what git does",)),
         ("git clone ext::x", "dangerous", ("git is told to run another program",)),
         ("git clone -c core.pager=x a", "dangerous", ("git is told to run another program",)),

@@ -110,6 +110,7 @@ MAKERS = {
     "context/engine_runner.py": (1, 2, "passed on with its flag"),
     "context/repair.py": (0, 1, "the search of what to leave out; its result must be read"),
     "editors/mcp_servers.py": (0, 0, "an editor shows all"),
+    "approval/held_jobs.py": (1, 1, "who decides on full rights must know what is stopped"),
     "goals/pursuit.py": (0, 3, "a goal's own report"),
     "mcp/servers.py": (2, 3, "a server without tools"),
     "plugins/tool_hooks.py": (1, 1, "a plugin that does not run may have been a safeguard"),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from whet.approval.paths import absolute_path
 from whet.approval.readonly import only_reads
 from whet.approval.repository import find_program_setting
-from whet.approval.risk import CommandSetting, Finding, Lasting
+from whet.approval.risk import CommandSetting, Diverted, Finding, Lasting
 from whet.late import late_pattern
 from whet.shell.options import has_any, has_option
 from whet.shell.programs import ProgramWords, git_verb
@@ -29,12 +29,23 @@ _GIT_PROGRAMS = late_pattern(
 )
 
 
+_RUNS, _RUNS_ANOTHER = "runs another program", "git is told to run another program"
+# Options before the verb that only say where it works and how it prints. Commands' pager only prints.
+_HARMLESS = ProgramWords(
+    "--no-pager -P -p --paginate -C --git-dir --work-tree --namespace --bare --no-optional-locks"
+    " --no-lazy-fetch --no-replace-objects --literal-pathspecs --glob-pathspecs --noglob-pathspecs"
+    " --icase-pathspecs --version -v --help -h"
+)
+
+
 def judge_git(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """Judge a git command: its own options, then its verb."""
     at = 0
     while at < len(words) and words[at].text.startswith("-"):
         if _sets_program(words[at].text, words[at + 1].text if at + 1 < len(words) else ""):
-            yield "dangerous", "git is told to run another program"
+            yield "dangerous", Diverted(_RUNS_ANOTHER)
+        elif words[at].dynamic or words[at].text.partition("=")[0] not in _HARMLESS:
+            yield "normal", Diverted("an option before git's verb can change what it does")
         at += 2 if words[at].text in GIT_VALUED else 1
     if at >= len(words):
         return
@@ -44,11 +55,13 @@ def judge_git(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findin
         return
     yield from _by_repository(verb.text, arguments, words[:at], setting)
     if _runs_another(verb.text, arguments):
-        yield "dangerous", "git is told to run another program"
+        yield "dangerous", Diverted(_RUNS_ANOTHER)
     yield from _by_table(verb.text, arguments)
+    if git_verb(verb.text).reads and not only_reads([literal("git"), verb, *arguments]):
+        yield "normal", Diverted(f"git {verb.text}: an option makes it write a file or run a program")
     reads = only_reads([literal("git"), literal("config"), *arguments])
     if verb.text == "config" and not reads and any(_GIT_PROGRAMS.match(word.text) for word in arguments):
-        yield "dangerous", "git is told to run another program"
+        yield "dangerous", Diverted(_RUNS_ANOTHER)
 
 
 _WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help credential")
@@ -88,7 +101,8 @@ def _by_table(verb: str, arguments: Sequence[Word]) -> Iterator[Finding]:
         problems.append(facts.why)
     for why in problems:
         reason = f"git {verb}: {why}"
-        yield "dangerous", Lasting(reason) if facts.lasts else reason
+        kind = Diverted if why == _RUNS else Lasting if facts.lasts else str
+        yield "dangerous", kind(reason)
 
 
 def _runs_another(verb: str, arguments: Sequence[Word]) -> bool:

@@ -16,7 +16,7 @@ from whet.approval.danger_files import FILE_RULES, Rule, judge_disk_wipe, judge_
 from whet.approval.danger_git import judge_git
 from whet.approval.danger_query import judge_database
 from whet.approval.possible_texts import OWN_CHILD, UNKNOWN, VariableValues, possible_texts
-from whet.approval.risk import CommandSetting, Finding, Irreversible
+from whet.approval.risk import CommandSetting, Diverted, Finding, Irreversible
 from whet.late import late_pattern
 from whet.shell.options import operands
 from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program, read_table
@@ -30,7 +30,8 @@ def judge_program(name: str, words: Sequence[Word], setting: CommandSetting) -> 
         yield "dangerous", f"{name}: {facts.danger}"
     line = in_line(words)
     if facts.launch and re.search(facts.launch, line):
-        yield "dangerous", f"{name} is told to run another program, or where to take programs from"
+        reason = f"{name} is told to run another program, or where to take programs from"
+        yield "dangerous", Diverted(reason)
     for pattern, why in facts.told.items():
         if re.search(pattern, line) and not _asks_version(words):
             reason = f"{name}: {why}"

@@ -44,7 +44,7 @@ class HeldJobs:
         self._was_used = True
         root = self._root_of(case.call.session_id)
         if line := await self._jails().stop_jobs(case.call, lambda other: self._root_of(other) == root):
-            emit(Notice(line))
+            emit(Notice(line, must_show=True))
 
     async def preview(self, case: GateCase, emit: Emit) -> tuple[TextChange, ...]:
         """Stop what could change files, and return the changes that a call would write. Raises ToolError."""

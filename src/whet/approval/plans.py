@@ -34,8 +34,9 @@ class Plans:
         call.
 
         Calls that only look at the network are left to the rules, as are notes, which are not part of the
-        work.
+        work. A skill is: later sessions follow it.
         """
-        if action.level == "safe" or call.tool.tags & {"looks", "notes"} or not self.has(call.session_id):
+        is_harmless = action.level == "safe" and "skills" not in call.tool.tags
+        if is_harmless or call.tool.tags & {"looks", "notes"} or not self.has(call.session_id):
             return None
         return Ruling("deny", _PLANNING)

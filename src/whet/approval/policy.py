@@ -222,14 +222,16 @@ def _allows(rule: PatternRule, piece: Piece) -> bool:
     if piece.level == "forbidden":
         return False
     if rule.pattern is None:
-        return piece.level == "normal" or piece.program == rule.tool
+        return (piece.level == "normal" and not piece.is_diverted) or piece.program == rule.tool
+    if piece.is_diverted and not rule.is_exact:
+        return False
     if (not piece.program and not rule.is_exact) or (piece.level == "dangerous" and not rule.names_what_runs):
         return False
     return any(matches(rule.pattern, text) for text in _permission_texts(piece, rule.pattern))
 
 
 def _grants(pattern: str, piece: Piece, tool: str) -> bool:
-    if piece.is_elsewhere:
+    if piece.is_elsewhere or (piece.is_diverted and has_wildcard(pattern)):
         return False
     if piece.level != "normal" or not piece.program:
         if piece.level == "forbidden" or "command" in tags_of(tool):

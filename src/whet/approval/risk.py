@@ -77,6 +77,13 @@ class Irreversible(str):
     __slots__ = ()
 
 
+class Diverted(str):
+    """A reason that a command does another thing than its program and verb say: it runs another program, or a
+    verb that reads writes. A permission covers it only if it spells the whole command out."""
+
+    __slots__ = ()
+
+
 Finding = tuple[Level, str]
 
 
@@ -100,6 +107,11 @@ class Piece(msgspec.Struct, frozen=True):
     wider: str = ""
     is_elsewhere: bool = False
     exact: str = ""
+
+    @property
+    def is_diverted(self) -> bool:
+        """Whether only a permission for exactly this text covers it."""
+        return any(isinstance(reason, Diverted) for reason in self.reasons)
 
 
 class ShellRisk(msgspec.Struct, frozen=True):

@@ -343,8 +343,10 @@ def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: b
     name = name_of(words[0])
     program_name = name if words[0].text == name or is_standard_path(words[0].text) else words[0].text
     exact = normalise_command(words, is_exact=True)
-    grant = grant_for(program_name, words[1:], exact, level)
-    return Piece(text, program_name, level, reasons, grant, exact=exact)
+    piece = Piece(text, program_name, level, reasons, exact=exact)
+    is_whole = piece.is_diverted
+    grant = escape_pattern(exact) if is_whole else grant_for(program_name, words[1:], exact, level)
+    return msgspec.structs.replace(piece, grant=grant)
 
 
 def _judge_location(words: Sequence[Word], scope: RiskScope) -> Iterator[Finding]:

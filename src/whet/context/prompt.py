@@ -96,10 +96,26 @@ def project_instructions(workspace: Path, find_rule: FindRule = allow_every_file
 
     The files above the workspace, up to its repository's root, come first.
     """
-    files = _list_instructions(workspace, find_rule)
-    return "\n\n".join(
-        f"The project's instructions ({label}):\n{clip(text, cap)}" for label, text, cap in files
-    )
+    return "\n\n".join(section for _, section in _list_sections(workspace, find_rule))
+
+
+def changed_notice(workspace: Path, last_prompt: str, find_rule: FindRule = allow_every_file) -> str:
+    """Return the line for the person about instructions that the prompt of the folder's last session did not
+    have, or an empty string. A command may have written them; without a session, `last_prompt` is empty."""
+    sections = _list_sections(workspace, find_rule) if last_prompt else []
+    labels = [label for label, section in sections if section not in last_prompt]
+    if not labels:
+        return ""
+    have = "has" if len(labels) == 1 else "have"
+    return f"{' and '.join(labels)} {have} changed since the last session here: read what Whet is told to do"
+
+
+def _list_sections(workspace: Path, find_rule: FindRule) -> list[tuple[str, str]]:
+    """Return the name of each instruction file, and its part of the prompt."""
+    return [
+        (label, f"The project's instructions ({label}):\n{clip(text, cap)}")
+        for label, text, cap in _list_instructions(workspace, find_rule)
+    ]
 
 
 def cut_notice(workspace: Path, find_rule: FindRule = allow_every_file) -> str:

@@ -328,9 +328,11 @@ def _git(words: Sequence[Word]) -> WrappedCommand | None:
                 else WrappedCommand(commands=[arguments] if arguments else [])
             )
     if "rebase" in texts:
-        for at, text in enumerate(texts[:-1]):
-            if text in ("-x", "--exec"):
+        for at, text in enumerate(texts):
+            if text in ("-x", "--exec") and at + 1 < len(texts):
                 return WrappedCommand(texts=[words[at + 1]])
+            if (match := re.match(r"-[a-wyz]*x|--exec=", text)) and match.end() < len(text):
+                return WrappedCommand(texts=[words[at].after(match.end())])
     return None
 
 

@@ -26,7 +26,7 @@ from whet.app.conversations.session_parts import (
 from whet.app.learning.desk import Outcomes
 from whet.app.model_links.models import SwitchableLink
 from whet.app.parts import add_remote_tools
-from whet.context.prompt import cut_notice, protected_notice, system_prompt
+from whet.context.prompt import changed_notice, cut_notice, protected_notice, system_prompt
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
 from whet.contract.tags import BUILT_IN
@@ -80,6 +80,7 @@ class SessionOpener:
         workspace = principal.workspace or services.workspace
         tools |= code_tools(services, workspace)
         find_rule = rule_finder(services, workspace)
+        last_prompt = await services.database.read(lambda db: _read_last_prompt(db, str(workspace)))
         learned = await self.outcomes.start(tools.values(), principal.profile, str(workspace))
         start = SessionStart(
             prompt=self._prompt(workspace, learned.part.text),
@@ -92,6 +93,7 @@ class SessionOpener:
             notices=[
                 line
                 for line in (
+                    changed_notice(workspace, last_prompt, find_rule),
                     cut_notice(workspace, find_rule),
                     protected_notice(workspace, find_rule),
                     learned.part.overfull,
@@ -292,6 +294,12 @@ class SessionOpener:
         return system_prompt(
             workspace, toolsets, instructions=self.instructions, learned=learned, find_rule=find_rule
         )
+
+
+def _read_last_prompt(db: apsw.Connection, workspace: str) -> str:
+    """Return the system prompt of the chat that was active last in a folder, or an empty string."""
+    latest = sessions.find_latest(db, workspace=workspace)
+    return sessions.read_prefix(db, latest.id)[0] if latest is not None else ""
 
 
 def _list_idle_guards(services: Services, tools: Collection[str]) -> Iterator[str]:
