@@ -104,7 +104,7 @@ MAKERS = {
     "app/conversations/session_builder.py": (4, 4, "cut instructions, rules without a tool, plugins, hooks"),
     "app/helpers/follow_up_turns.py": (1, 1, "edits that are in a helper's own working tree only"),
     "approval/gate.py": (1, 4, "a permission that was not stored"),
-    "approval/held_jobs.py": (0, 1, "the question of the same call follows"),
+    "approval/held_jobs.py": (1, 1, "the question of the same call follows"),
     "cli/oneshot.py": (1, 1, "parts of the question that were not sent"),
     "context/compaction.py": (1, 3, "items that are left out of the history"),
     "context/engine_runner.py": (1, 2, "passed on with its flag"),

@@ -384,6 +384,15 @@ def test_tools_are_allowed_and_denied_by_name(home: Path) -> None:
     assert asyncio.run(names(odd("pages", allow=("tool2",)))) == ["tool2"]
 
 
+async def test_patterns_that_fit_no_tool_are_told_to_the_person(home: Path) -> None:
+    for _ in range(2):  # the second time from the stored list
+        async with bench(home, {"odd": odd("pages", allow=("tool*", "Tool9"), deny=("del_*",))}) as b:
+            assert [tool.name[-5:] for tool in b.servers.tools()] == ["tool0", "tool1", "tool2"]
+            (line,) = b.told
+            assert "mcp.servers.odd: allow Tool9, deny del_* names no tool, so it holds nothing" in line
+            assert "tool0, tool1, tool2" in line
+
+
 async def test_a_server_that_is_switched_off_is_not_there(home: Path) -> None:
     async with bench(home, {"odd": odd("good", enabled=False)}) as b:
         assert b.servers.tools() == [] and b.told == []

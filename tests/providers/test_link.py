@@ -296,6 +296,21 @@ async def test_a_proxy_from_the_environment_is_used(monkeypatch):
         assert server.requests[0].target == "http://model.invalid/v1/chat/completions"
 
 
+@pytest.mark.parametrize(("status", "body"), [(502, b""), (403, b"<html>blocked</html>")])
+def test_a_proxy_that_answers_in_place_of_the_server_is_named(monkeypatch, status, body):
+    async def test() -> ProviderError:
+        async with running(Script([body], status=status)) as server:
+            monkeypatch.delenv("NO_PROXY")
+            monkeypatch.setenv("HTTP_PROXY", f"http://ann:secret-1@127.0.0.1:{server.port}")
+            with pytest.raises(ProviderError) as caught:
+                await items_of(provider(server, base_url="http://model.invalid/v1", max_retries=0))
+            return caught.value
+
+    error = run(test)
+    assert "the proxy 127.0.0.1:" in error.message and "or model.invalid behind it" in error.message
+    assert "secret-1" not in error.message
+
+
 def test_a_proxy_that_refuses_is_named(monkeypatch):
     async def test() -> ProviderError:
         async with running(Script([b""], status=407)) as server:

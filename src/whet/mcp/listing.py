@@ -72,12 +72,15 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """A server's tools: the offered ones by name, the ones left out, and the number denied by the
-    settings."""
+    """A server's tools: the offered ones by name, the ones left out, and the number denied by the settings.
+
+    `idle` are the patterns of the settings that fit no tool, such as `deny: del_*`.
+    """
 
     offered: tuple[Offered, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     denied: int = 0
+    idle: tuple[str, ...] = ()
 
 
 def name_tools(server: str, tools: Iterable[str]) -> dict[str, str]:
@@ -104,8 +107,8 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     denied = 0
     readers = [name for name in READERS if _LISTS_OF_READERS[name] in catalogue.offers]
     # also of tools that are not offered: the settings must not rename a tool
-    own_names = (as_object(raw).get("name") for raw in tools)
-    names = name_tools(server, [*readers, *(name for name in own_names if isinstance(name, str))])
+    own_names = [name for raw in tools if isinstance(name := as_object(raw).get("name"), str)]
+    names = name_tools(server, [*readers, *own_names])
     for raw in tools:
         entry = _read_tool(names, settings, raw, is_full=len(offered) >= _MAX_TOOLS)
         if entry is None:
@@ -130,7 +133,13 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
                 )
             else:
                 denied += 1
-    return Listing(tuple(offered.values()), tuple(left_out), denied)
+    idle = tuple(
+        f"{kind} {pattern}"
+        for kind, patterns in (("allow", settings.allow), ("deny", settings.deny))
+        for pattern in patterns
+        if names and not any(fnmatch.fnmatchcase(own_name, pattern) for own_name in names)
+    )
+    return Listing(tuple(offered.values()), tuple(left_out), denied, idle)
 
 
 def sort_tools(tools: list[Any]) -> list[Any]:

@@ -45,6 +45,7 @@ PREFIX = "mcp__"
 GUEST = "editor-"
 """The prefix of servers that an editor brings for one session."""
 _MARK_CHARS = 400
+_MAX_NAMED = 8
 
 
 class NoticeSink(Protocol):
@@ -175,14 +176,22 @@ class Servers:
         settings = self.remotes[name].settings
         stored = read_stored(self._reach.home, name, settings)
         if stored is not None and (stored.tools or stored.offers or not stored.failure):
-            self.listings[name] = read_listing(name, settings, stored.catalogue)
-            self._known.add(name)
+            self._take_listing(name, settings, stored.catalogue)
             return True
         self.listings[name] = Listing()
         if stored is not None and self._reach.clock.unix_ms() - stored.at_ms < RETRY_AFTER_MS:
             self._report_failure(name, f"{stored.failure} (tried a short while ago)")
             return True
         return False
+
+    def _take_listing(self, name: str, settings: McpServerSettings, catalogue: Catalogue) -> None:
+        """Take a server's list, and report patterns of its settings that fit no tool."""
+        self.listings[name] = listing = read_listing(name, settings, catalogue)
+        self._known.add(name)
+        if listing.idle:
+            names = ", ".join(tool.own_name for tool in listing.offered[:_MAX_NAMED]) or "none"
+            line = f"mcp.servers.{name}: {', '.join(listing.idle)} names no tool, so it holds nothing"
+            self._notify(f"{line} (offered are: {names})", must_show=True)
 
     async def _learn_server(self, name: str) -> None:
         remote = self.remotes[name]
@@ -192,8 +201,7 @@ class Servers:
             return self._report_failure(
                 name, mask(f"{error.message}; {error.hint}" if error.hint else error.message)
             )
-        self.listings[name] = read_listing(name, remote.settings, catalogue)
-        self._known.add(name)
+        self._take_listing(name, remote.settings, catalogue)
         if self.failures.pop(name, ""):  # no session waits any more
             self._notify(f"MCP server {name} is ready; new sessions have its tools")
 

@@ -139,7 +139,7 @@ class Http:
 
                     error_body = await answer.read(_ERROR_BODY_BYTES, within_s=self.timeout_s)
                     failure = failures.from_response(
-                        info, answer.status, answer.headers, error_body, self.where
+                        info, answer.status, answer.headers, error_body, self._name_answerer()
                     )
                     failure.was_sent = answer.status in _GAVE_UP_WAITING
                     raise failure
@@ -151,6 +151,12 @@ class Http:
             )
             failure.was_sent = not error.is_unsent
             raise failure from error
+
+    def _name_answerer(self) -> str:
+        """Return who may have answered: over plain HTTP, also the proxy."""
+        if self._scheme == "https" or not find_proxy(self._scheme, self._host):
+            return self.where
+        return f"the proxy {_proxy_host(self._scheme, self._host)}, or {self.where} behind it,"
 
     def _explain(self, error: HttpFailed) -> tuple[str, str]:
         causes = _list_causes(error)

@@ -50,6 +50,8 @@ class ServerReport(msgspec.Struct, frozen=True):
     left_out: list[dict[str, str]] = []
     denied: int = 0
     """How many tools the settings exclude."""
+    idle: tuple[str, ...] = ()
+    """The patterns of the settings that fit no tool."""
     problem: str = ""
     hint: str = ""
     noticed: str = ""
@@ -163,7 +165,16 @@ def _report(name: str, listing: Listing, title: str, version: str, noticed: str)
     left_out = [{"own_name": tool.own_name, "reason": tool.reason} for tool in listing.left_out]
     tokens = sum(size_chars(tool.spec) for tool in listing.offered) // CHARS_PER_TOKEN
     return ServerReport(
-        name, True, title, version, tools, left_out, listing.denied, noticed=mask(noticed), tokens=tokens
+        name,
+        True,
+        title,
+        version,
+        tools,
+        left_out,
+        listing.denied,
+        listing.idle,
+        noticed=mask(noticed),
+        tokens=tokens,
     )
 
 
@@ -184,6 +195,8 @@ def show(report: ServerReport) -> None:
         click.echo(wrap_text(printable(f"left out: {names}: {reason}"), indent=2))
     if report.denied:
         click.echo(f"  {report.denied} more, which your settings leave out")
+    for pattern in report.idle:
+        click.echo(f"  {printable(pattern)} in your settings names no tool of it")
     if report.asked_about:
         text = " ".join(name.partition("__")[2].partition("__")[2] for name in report.asked_about)
         click.echo(
