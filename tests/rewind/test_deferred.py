@@ -220,3 +220,12 @@ async def test_packages_come_back_whichever_way_a_step_changes_them(tmp_path: Pa
         (tmp_path / "work/own").unlink()
     assert fingerprint(tmp_path / "work") == before
     assert {path.read_text() for path in (tmp_path / "cache").iterdir()} == {"safe\n"}
+
+
+def test_the_sandbox_is_asked_once_for_the_folders_that_it_holds(tmp_path: Path) -> None:
+    linked_tree(tmp_path)
+    workspace, sandbox = guarded(tmp_path), Holding()
+    for number in (1, 2, 3):
+        end_step(workspace, begin_step(workspace, "s", 1, number, sandbox.hold)[0])
+    assert len(sandbox.records) == 1 and workspace.deferred == _HELD
+    workspace.close()

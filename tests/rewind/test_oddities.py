@@ -200,6 +200,20 @@ def test_files_of_every_form_are_shown_in_a_diff_and_come_back(tmp_path: Path) -
     record.close()
 
 
+@pytest.mark.parametrize(
+    ("line", "header"), [(1, "-1,4 +1,5"), (400, "-398,6 +398,7"), (800, "-798,3 +798,4")]
+)
+def test_a_diff_of_a_long_file_of_like_lines_shows_the_new_line_alone(
+    tmp_path: Path, line: int, header: str
+) -> None:
+    record = workspace(tmp_path)
+    (tmp_path / "work" / "f").write_text("same\nother\n" * 400)
+    step(record, f"sed -i '{line}a new' f")
+    [diff] = _diff(record)
+    assert (diff.added, diff.removed, diff.lines[2]) == (1, 0, f"@@ {header} @@")
+    record.close()
+
+
 def test_a_diff_names_a_change_of_line_ends(tmp_path: Path) -> None:
     record = workspace(tmp_path)
     (tmp_path / "work" / "a.txt").write_bytes(b"one\r\ntwo\r\n")

@@ -23,8 +23,9 @@ def hold_folders(workspace: Workspace, hold: HoldFolders | None) -> None:
     earlier step left out. Without `hold` none is held. Raises as `Workspace.look`."""
     if hold is None or not workspace.may_defer:
         workspace.defer(frozenset())
-    else:
+    elif not workspace.is_held:
         workspace.defer(hold(partial(record_deferred, workspace)))
+        workspace.is_held = True
 
 
 def record_deferred(workspace: Workspace, held: frozenset[str]) -> None:

@@ -20,6 +20,9 @@ from whet.rewind.states import PathState, printable_path, why_left_out
 from whet.tools.encoding import decode
 
 _LARGEST_BYTES = 1_000_000
+_CONTEXT = 3
+_HEADER = re.compile(r"(?<=[-+])\d+")
+"""The numbers of the first lines in "@@ -1,5 +1,6 @@"."""
 _LINE_END = re.compile("\r?\n")
 
 
@@ -76,7 +79,7 @@ def diff_states(
         size = f"{old.size if old else 0:,} → {new.size if new else 0:,} bytes"
         return FileDiff(name, action, note=f"binary or large file, {size}")
     names = (f"a/{name}" if old else "/dev/null", f"b/{name}" if new else "/dev/null")
-    lines = list(difflib.unified_diff(before, after, *names, lineterm=""))
+    lines = _diff_lines(before, after, names)
     body = lines[2:]
     if not lines:
         return FileDiff(name, action, note=_mode_note(old, new) or "line ends, encoding or last newline")
@@ -88,6 +91,21 @@ def diff_states(
         _mode_note(old, new),
         lines,
     )
+
+
+def _diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> list[str]:
+    """Return a unified diff. Lines that are equal at both ends are not compared again."""
+    shortest = min(len(before), len(after))
+    pairs = enumerate(zip(before, after, strict=False))
+    first = next((number for number, (old, new) in pairs if old != new), shortest)
+    pairs = enumerate(zip(reversed(before[first:]), reversed(after[first:]), strict=False))
+    last = next((number for number, (old, new) in pairs if old != new), shortest - first)
+    skipped, left = max(0, first - _CONTEXT), max(0, last - _CONTEXT)
+    old, new = (lines[skipped : len(lines) - left] for lines in (before, after))
+    diff = difflib.unified_diff(old, new, *names, n=_CONTEXT, lineterm="")
+    return [
+        _HEADER.sub(lambda at: str(int(at[0]) + skipped), line) if line[:2] == "@@" else line for line in diff
+    ]
 
 
 def _note(old: PathState | None, new: PathState | None) -> str:

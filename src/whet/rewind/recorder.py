@@ -81,6 +81,8 @@ class Workspace:
         self._guards_links = guards_links
         self.deferred = frozenset[str]()
         """Folders that are recorded only before something may change them."""
+        self.is_held: bool = False
+        """Whether the sandbox was asked to have them recorded before a command writes there."""
         self.failure: Exception | None = None
         """Why they could not be recorded. The next look raises it."""
         self._path = record_path(home, self.root)

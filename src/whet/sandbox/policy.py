@@ -135,15 +135,14 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         A path inside another of these is left out, unless a granted folder lies between them.
         """
         candidates = self._hidden_candidates()
-        granted = (self.workspace, *self.write, *self.read)
-        return tuple(candidate for candidate in candidates if not _is_within(candidate, candidates, granted))
+        granted = frozenset(map(str, (self.workspace, *self.write, *self.read)))
+        hidden = frozenset(map(str, candidates))
+        return tuple(path for path in candidates if not _is_within(str(path), hidden, granted))
 
     def hidden_inside(self) -> list[Path]:
         """Return the hidden paths inside granted folders."""
-        granted = (self.workspace, *self.write, *self.read)
-        return [
-            hidden for hidden in self.hidden_paths() if any(is_below(hidden, folder) for folder in granted)
-        ]
+        granted = frozenset(map(str, (self.workspace, *self.write, *self.read)))
+        return [path for path in self.hidden_paths() if _is_seen(str(path), granted, ())]
 
     def _hidden_candidates(self) -> dict[Path, None]:
         own = (self.workspace,) if self._is_in_home(self.workspace) else ()
@@ -246,12 +245,16 @@ def _resolve(text: str) -> Path:
     return Path(os.path.realpath(os.path.expanduser(text)))
 
 
-def _is_within(path: Path, hidden: Iterable[Path], granted: Iterable[Path]) -> bool:
-    """Return whether the closest of these folders above a path is a hidden one."""
-    over = max(
-        (len(folder.parts) for folder in hidden if folder != path and is_below(path, folder)), default=0
-    )
-    return over > max((len(folder.parts) for folder in granted if is_below(path, folder)), default=0)
+def _is_within(path: str, hidden: Container[str], granted: Container[str]) -> bool:
+    """Return whether a hidden folder is above an absolute path, and no granted one is at it or nearer."""
+    while path not in granted:
+        above: str = os.path.dirname(path)
+        if above == path:
+            return False
+        if above in hidden:
+            return above not in granted
+        path = above
+    return False
 
 
 def _is_seen(path: str, granted: Container[str], hidden: Container[str]) -> bool:
