@@ -121,6 +121,13 @@ def test_the_same_command_works_after_another_one_mended_what_it_needs() -> None
     assert outcomes(seed, run("cat db.log", "x"), again)[0] == "ok"
 
 
+def test_the_notes_of_the_shell_tool_are_no_output() -> None:
+    silent = run("make", "[no output, exit 0]\n[the next command begins in a]")
+    assert outcomes(silent, run("./configure", "ok"), run("make", "linked a.out"))[0] == "ok"
+    empty = run("curl -s a.test/v1", "[no output, exit 0]")
+    assert outcomes(empty, run("curl -s a.test/v2", "[1]"))[0] == "failed"
+
+
 def test_a_message_that_names_only_what_was_wrong_objects() -> None:
     done, again = run("psql staging -c x", "ok"), run("psql local -c x", "ok")
     assert outcomes(done, "This is the staging database!", again)[0] == "objected"
