@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benchmarks.outcomes import OutcomeCase, judged
 
-from tests.rewind.running import ANSWER, running, shell
+from tests.rewind.running import ANSWER, call, running, shell
 from tests.support import each
 from tests.warm.test_judging import outcomes, run
 from whet.contract.receipts import CallEffects
@@ -24,6 +24,8 @@ async def test_a_pipe_and_a_file_that_returns_are_recorded_and_judged(tmp_path: 
         shell("yes | head -1"),
         shell("echo b > note"),
         shell("echo a > note"),
+        call("write_file", path="note", content="c\n"),
+        shell("echo a > note"),
         ANSWER,
     ]
     async with running(tmp_path, script) as r:
@@ -34,7 +36,7 @@ async def test_a_pipe_and_a_file_that_returns_are_recorded_and_judged(tmp_path: 
         rows = database.read_now(
             lambda connection: connection.execute("SELECT outcome FROM tool_calls ORDER BY seq").fetchall()
         )
-    assert [outcome for (outcome,) in rows] == ["failed", "ok", "undone", "ok"]
+    assert [outcome for (outcome,) in rows] == ["failed", "ok", "undone", "ok", "undone", "ok"]
 
 
 @each(
@@ -119,6 +121,13 @@ def test_the_same_command_works_after_another_one_mended_what_it_needs() -> None
     assert outcomes(seed, start, again)[0] == "failed"
     assert outcomes(seed, run("sleep 5", ""), again)[0] == "ok"
     assert outcomes(seed, run("cat db.log", "x"), again)[0] == "ok"
+
+
+def test_the_notes_of_the_shell_tool_are_no_output() -> None:
+    silent = run("make", "[no output, exit 0]\n[the next command begins in a]")
+    assert outcomes(silent, run("./configure", "ok"), run("make", "linked a.out"))[0] == "ok"
+    empty = run("curl -s a.test/v1", "[no output, exit 0]")
+    assert outcomes(empty, run("curl -s a.test/v2", "[1]"))[0] == "failed"
 
 
 def test_a_message_that_names_only_what_was_wrong_objects() -> None:

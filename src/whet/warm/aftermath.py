@@ -21,7 +21,7 @@ from whet.store.calls import StoredCall, UserWords
 from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
 from whet.warm.outcome import EDITS_IN_PLACE, Outcome, is_showing, judge_alone, programs_of, read_program
-from whet.warm.retry import NO_OUTPUT, find_vain_run, find_vain_try, is_again, is_alike, is_same_run
+from whet.warm.retry import find_vain_run, find_vain_try, is_again, is_alike, is_same_run, own_output
 from whet.warm.takeback import drops_path_of, ends_or_amends, replaces_text, restores_content, undoes
 
 _MAX_CALLS_BETWEEN = 2
@@ -199,7 +199,7 @@ class OutcomeJudge:
         for old in reversed(self._turn[-_MAX_RUNS_BACK:]):
             done = str(old.arguments.get("command", ""))
             if old.outcome in ("ok", "corrected") and acting and done and is_same_run(done, command):
-                runs = (done, old.call.result or ""), (command, new.call.result or "")
+                runs = (done, own_output(old.call.result)), (command, own_output(new.call.result))
                 if reason := find_vain_run(
                     *runs, by_command=any("command" in call.arguments for call in acting)
                 ):
@@ -398,9 +398,9 @@ def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
     done, again = (str(judged.arguments.get("command", "")) for judged in (old, new))
     if not done or not again or read_program(done)[1]:
         return ""
-    first, second = (done, old.call.result or ""), (again, new.call.result or "")
+    first, second = (done, own_output(old.call.result)), (again, own_output(new.call.result))
     is_named = left_alone(old.call, new.call)
-    is_silent = old.call.result in NO_OUTPUT and re.search(EDITS_IN_PLACE, done) is not None
+    is_silent = not first[1] and re.search(EDITS_IN_PLACE, done) is not None
     is_clear = is_named or is_silent or not is_alike(first, second)
     if is_named is not None and is_again(done, again) and is_clear:
         return "it changed no file, and the next try changed one"

@@ -22,7 +22,11 @@ _MAX_MESSAGE_FIELDS = 3
 _EMPTY = ("[]", "{}", "null", "None", "0")
 _MAX_MESSAGE_LINES = 3
 _MIN_SPELLING = 0.75
-NO_OUTPUT = ("", "(no output)")
+_NO_OUTPUT = ("", "(no output)")
+# The lines that the shell's tool adds below a command's output.
+_NOTES = late_pattern(
+    r"(?:(?:^|\n)\[(?:no output, exit 0|the next command begins in [^\n]*|cd to [^\n]*)\])+\s*$"
+)
 _INLINE = (["-c"], ["-e"], ["-"])
 _MASK = late_pattern(r"^\s*sleep\s+\S+\s*(?:;|&&)|(?:\s*(?:\|\||;)\s*(?:true|:|echo\b[^;&|]*))+\s*$")
 _TOKEN = late_pattern(r"[\w./@:=-]+")
@@ -32,7 +36,6 @@ _ANSWERS = ("curl", "http", "https", "wget", "xh", "xhs")
 _SAVES = late_pattern(r"(?i)\s(?:-\w*o|--output|>|-X\s*(?!get|post)\w)")
 _ASKS = late_pattern(r"(?i)[\"']\s*select\b|\b(?:wc|count)\b")
 _COMPLAINT = late_pattern(r"(?m)^\D{2,60}?(?::\s|：)\s*\D|(?<!\w)['\"«„“‘`「][^\n]{1,60}['\"»“”’`」]|!")
-_NOTHING = late_pattern(r"(?i)\b(?:no|not|none|nothing|nichts|rien|nada|ничего)\b|[无没無]")
 _PROBLEMS = late_pattern(
     r"(?i)\b(?:0|no) [\w ]{0,20}?(?:errors?|fail\w*|problems?|warnings?|issues?|broken|offen[cs]es)\b"
 )
@@ -47,14 +50,20 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     is_part = set(before) < set(after)
     if before == after or not (is_part or _runs_again(before, after)):
         return ""
-    if text.count("\n") >= _MAX_LINES or result.strip() in NO_OUTPUT:
+    if text.count("\n") >= _MAX_LINES or not result.strip():
         return ""
-    if text.strip() in NO_OUTPUT:
+    if not text.strip():
         is_answer = before[0] in _ANSWERS and not _SAVES.search(command)
         return "the answer was empty, and the next try's was not" if is_answer else ""
     if is_part and (reason := _compare_answers(text, result)):
         return reason
     return _compare_outputs((command, text, before), (again, result, after))
+
+
+def own_output(result: str | None) -> str:
+    """Return a command's own output, without what its tool adds; empty if it printed nothing."""
+    text = _NOTES.sub("", result or "")
+    return "" if text.strip() in _NO_OUTPUT else text
 
 
 def is_same_run(command: str, later: str) -> bool:
@@ -69,7 +78,7 @@ def find_vain_run(first: tuple[str, str], second: tuple[str, str], *, by_command
     text, result = first[1], second[1]
     if _counts_flip(text, result):
         return "it counted nothing, and did so after other calls"
-    is_short = text.strip().count("\n") < _MAX_MESSAGE_LINES and text.strip() not in NO_OUTPUT
+    is_short = text.strip().count("\n") < _MAX_MESSAGE_LINES and bool(text.strip())
     is_mended = by_command and is_short and not is_alike(first, second)
     return "it ended with a message, and worked after other calls" if is_mended else ""
 
