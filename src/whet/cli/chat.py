@@ -15,7 +15,7 @@ import click
 
 from whet.cli.command_table import COMMANDS
 from whet.cli.group import is_question
-from whet.cli.launch import ChatOptions, Output, load_settings, model_flags, model_options, refuse_empty
+from whet.cli.launch import ChatOptions, Output, load_settings, model_flags, model_options, text_option
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
@@ -25,14 +25,7 @@ from whet.contract.errors import ConfigError
 @click.option("-q", "--question", help="Ask this and print the answer; - takes it from standard input.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--stream-json", is_flag=True, help="Print each event as a line of JSON, the result last.")
-@click.option(
-    "--session",
-    "session_id",
-    callback=refuse_empty,
-    default="",
-    metavar="ID",
-    help="Go on with this session.",
-)
+@text_option("--session", "session_id", default="", metavar="ID", help="Go on with this session.")
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with this folder's latest session.")
 @click.option(
     "-r", "--resume", "picks", is_flag=True, help="Pick the session to go on with, or go on with [ID]."
@@ -42,26 +35,13 @@ from whet.contract.errors import ConfigError
     "--approvals", type=click.Choice(["ask", "plan", "auto", "deny"]), help="What runs without a question."
 )
 @click.option("--max-steps", type=click.IntRange(1), help="Most model calls of one turn.")
-@click.option(
-    "--image",
-    "images",
-    callback=refuse_empty,
-    multiple=True,
-    metavar="FILE",
-    help="Send an image along; repeatable.",
-)
-@click.option("--toolsets", callback=refuse_empty, metavar="A,B", help="Only these groups of tools.")
+@text_option("--image", "images", multiple=True, metavar="FILE", help="Send an image along; repeatable.")
+@text_option("--toolsets", metavar="A,B", help="Only these groups of tools.")
 @model_options
-@click.option("--workspace", callback=refuse_empty, metavar="DIR", help="The folder to work in.")
+@text_option("--workspace", metavar="DIR", help="The folder to work in.")
 @click.option("--private", is_flag=True, help="Keep the new session out of search and learning.")
-@click.option(
-    "--warm",
-    callback=refuse_empty,
-    default="",
-    metavar="NAME",
-    help="Start with this template, auto, or off.",
-)
-@click.option("--title", callback=refuse_empty, default="", help="The new session's title.")
+@text_option("--warm", default="", metavar="NAME", help="Start with this template, auto, or off.")
+@text_option("--title", default="", help="The new session's title.")
 @click.pass_context
 def chat(context: click.Context, /, **options: Any) -> None:
     """Chat at the terminal, or ask one question: with -q, or in words after the options."""

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.cli.launch import refuse_empty
+from whet.cli.launch import text_option
 from whet.cli.main import run_on_loop
 from whet.clock import Clock, SystemClock, iso
 from whet.config.load import load
@@ -30,7 +30,15 @@ from whet.store import jobs, schedules
 from whet.store.database import StateDatabase, has_store, read_time
 from whet.store.schedules import Schedule, ScheduleGoal, ScheduleRun, ScheduleWish
 from whet.terminal import output
-from whet.terminal.output import Column, emit_json, emit_rows, home_and_json, json_option, style_text
+from whet.terminal.output import (
+    Column,
+    emit_json,
+    emit_rows,
+    home_and_json,
+    json_option,
+    number_option,
+    style_text,
+)
 from whet.terminal.wording import clip, printable
 
 T = TypeVar("T")
@@ -69,26 +77,14 @@ cron: click.Group = click.Group("cron", help="Have the agent work at set times."
 @click.option(
     "--session", default=_NEW, metavar="new|ID", help="A new session each time, or always this one."
 )
-@click.option(
-    "--workspace", callback=refuse_empty, metavar="DIR", help="The folder to work in; this one otherwise."
-)
+@text_option("--workspace", metavar="DIR", help="The folder to work in; this one otherwise.")
 @click.option(
     "--to", "target", default="", metavar="FILE|notify|CHAT", help="Where each answer is also sent."
 )
-@click.option(
-    "--toolsets", callback=refuse_empty, default="", metavar="A,B", help="Only these groups of tools."
-)
+@text_option("--toolsets", default="", metavar="A,B", help="Only these groups of tools.")
 @click.option("--goal", "is_goal", is_flag=True, help="The prompt is a goal that must be proven.")
-@click.option(
-    "--verify", callback=refuse_empty, default="", metavar="CMD", help="Passes when the goal is reached."
-)
-@click.option(
-    "--budget",
-    callback=refuse_empty,
-    default="0",
-    metavar="USD",
-    help="The most that each run's goal may cost.",
-)
+@text_option("--verify", default="", metavar="CMD", help="Passes when the goal is reached.")
+@text_option("--budget", default="0", metavar="USD", help="The most that each run's goal may cost.")
 @click.option("--steps", type=click.IntRange(0), default=0, help="The most model calls of each run's goal.")
 @click.option(
     "--may-change", multiple=True, metavar="PATH", help="May change, although it is part of the check."
@@ -151,9 +147,7 @@ def list_(home: Home, as_json: bool) -> None:
 
 @cron.command("show")
 @click.argument("name")
-@click.option(
-    "--limit", type=click.IntRange(1), default=10, show_default=True, help="The latest so many runs."
-)
+@number_option("--limit", least=1, default=10, help="The latest so many runs.")
 @home_and_json
 def show(home: Home, name: str, limit: int, as_json: bool) -> None:
     """Show a schedule, its next time and its latest runs."""

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from whet.cli import stored
-from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, refuse_empty, start_app
+from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app, text_option
 from whet.cli.main import run_on_loop
 from whet.clock import SystemClock, iso
 from whet.config.paths import Home
@@ -42,30 +42,12 @@ goal: click.Group = click.Group("goal", help="Start, list, show, stop or resume 
 
 @goal.command("start")
 @click.argument("text")
-@click.option(
-    "--verify",
-    callback=refuse_empty,
-    default="",
-    metavar="CMD",
-    help="Passes when the goal is reached; Whet runs it.",
+@text_option("--verify", default="", metavar="CMD", help="Passes when the goal is reached; Whet runs it.")
+@text_option("--guard", multiple=True, metavar="PATH", help="Must stay as it is, as the verifier's files.")
+@text_option(
+    "--may-change", multiple=True, metavar="PATH", help="May change, although it is part of the check."
 )
-@click.option(
-    "--guard",
-    callback=refuse_empty,
-    multiple=True,
-    metavar="PATH",
-    help="Must stay as it is, as the verifier's files.",
-)
-@click.option(
-    "--may-change",
-    callback=refuse_empty,
-    multiple=True,
-    metavar="PATH",
-    help="May change, although it is part of the check.",
-)
-@click.option(
-    "--budget", callback=refuse_empty, default="0", metavar="USD", help="The most that it may cost."
-)
+@text_option("--budget", default="0", metavar="USD", help="The most that it may cost.")
 @click.option("--steps", type=click.IntRange(1), help="The most model calls; by default unlimited.")
 @model_options
 @home_and_json

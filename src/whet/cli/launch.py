@@ -47,9 +47,13 @@ _SETTINGS = {
 }
 
 
-def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Refuse an option whose value was given as an empty text: a script's variable was not set, and leaving
-    the option out means something else. Raises BadParameter."""
+def text_option(*names: str, **options: Any) -> Callable[[F], F]:
+    """Return an option whose value may not be an empty text: a script's variable was not set, and leaving the
+    option out means something else."""
+    return click.option(*names, callback=_refuse_empty, **options)
+
+
+def _refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     is_typed = ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.COMMANDLINE
     texts: list[object] = [*value] if param.multiple else [value]
     if is_typed and any(isinstance(text, str) and not text.strip() for text in texts):
@@ -58,18 +62,11 @@ def refuse_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 _OPTIONS = (
-    click.option("--provider", callback=refuse_empty, help="The provider's name."),
-    click.option("--base-url", callback=refuse_empty, help="The API's root."),
-    click.option("-m", "--model", callback=refuse_empty, help="The model's name."),
-    click.option(
-        "--api-key-env", callback=refuse_empty, metavar="NAME", help="The variable that holds the key."
-    ),
-    click.option(
-        "--format",
-        callback=refuse_empty,
-        metavar="FORMAT",
-        help="chat_completions, anthropic_messages or responses.",
-    ),
+    text_option("--provider", help="The provider's name."),
+    text_option("--base-url", help="The API's root."),
+    text_option("-m", "--model", help="The model's name."),
+    text_option("--api-key-env", metavar="NAME", help="The variable that holds the key."),
+    text_option("--format", metavar="FORMAT", help="chat_completions, anthropic_messages or responses."),
 )
 approvals_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--approvals", type=click.Choice(["ask", "auto", "deny"]), help="What runs without a question."

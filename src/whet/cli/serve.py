@@ -29,7 +29,7 @@ from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, WhetError
 from whet.serve import tokens
-from whet.terminal.output import Column, age, emit, emit_rows, home_and_json
+from whet.terminal.output import Column, age, emit, emit_rows, home_and_json, number_option
 from whet.terminal.wording import exact, printable
 
 if TYPE_CHECKING:
@@ -55,22 +55,14 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 @click.option("--workspace", default="", metavar="DIR", help="The folder that the agent works in.")
 @model_options
 @approvals_option
-@click.option(
+@number_option(
     "--answer-wait",
     "answer_wait_s",
-    type=click.FloatRange(0),
+    least=0,
     default=300.0,
-    show_default=True,
     help="Seconds that a question waits for the owner's answer; then it is a denial.",
 )
-@click.option(
-    "--drain",
-    "drain_s",
-    type=click.FloatRange(0),
-    default=10.0,
-    show_default=True,
-    help="Seconds at the end.",
-)
+@number_option("--drain", "drain_s", least=0, default=10.0, help="Seconds at the end.")
 @click.pass_context
 def serve(ctx: click.Context, **options: Any) -> None:
     """Serve the OpenAI-compatible API, sessions with their events, and with --web the dashboard."""

@@ -11,7 +11,7 @@ from whet.contract.errors import NotFound
 from whet.contract.texts import plural
 from whet.postgres.driver import has_password, hide_password, needs_driver
 from whet.store.database import check_team_url, read_team_url
-from whet.terminal.output import emit, home_and_json
+from whet.terminal.output import emit, home_and_json, number_option
 from whet.terminal.wording import cut, printable
 
 if TYPE_CHECKING:
@@ -61,14 +61,7 @@ def init(home: Home, url: str, create: bool, as_json: bool) -> None:
 @team.command()
 @click.argument("text")
 @click.option("--session", "-s", default="", metavar="ID", help="Ask in this session; else in a new one.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(0),
-    default=600.0,
-    show_default=True,
-    help="Seconds to wait for the answer.",
-)
+@number_option("--timeout", "timeout_s", least=0, default=600.0, help="Seconds to wait for the answer.")
 @home_and_json
 def ask(home: Home, text: str, session: str, timeout_s: float, as_json: bool) -> None:
     """Have one of the team's workers answer TEXT, and print the answer."""

@@ -66,23 +66,11 @@ class LessonCalls:
 
     def operations(self) -> tuple[Operation, ...]:
         """Return the calls."""
-        seen_parameter = RequestParameter("seen", description="1 marks what is new as told.")
+        seen, path = RequestParameter("seen", description="1 marks what is new as told."), "/api/learned"
         return (
+            Operation("GET", path, self.show, roles=_OWNER, gives={200: Lessons}, parameters=(seen,)),
             Operation(
-                "GET",
-                "/api/learned",
-                self.show,
-                roles=_OWNER,
-                gives={200: Lessons},
-                parameters=(seen_parameter,),
-            ),
-            Operation(
-                "POST",
-                "/api/learned/{id}",
-                self.decide,
-                roles=_OWNER,
-                takes=LessonAnswer,
-                gives={200: LessonFacts},
+                "POST", f"{path}/{{id}}", self.decide, _OWNER, takes=LessonAnswer, gives={200: LessonFacts}
             ),
         )
 

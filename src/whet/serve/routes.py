@@ -35,40 +35,20 @@ _LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
 
 def vendor_calls(compat: Compat, embeddings: Embeddings) -> tuple[Operation, ...]:
     """Return the calls of OpenAI's and Anthropic's clients."""
+    answering = {
+        "/v1/chat/completions": (compat.chat, ChatRequest),
+        "/v1/responses": (compat.responses, ResponsesRequest),
+        "/v1/messages": (compat.messages, MessagesRequest),
+    }
+    count = Operation("POST", "/v1/messages/count_tokens", compat.count_tokens, takes=MessagesRequest)
     return (
         Operation("GET", "/v1/models", compat.models),
         Operation("GET", "/v1/models/{name:path}", compat.model),
-        Operation(
-            "POST",
-            "/v1/chat/completions",
-            compat.chat,
-            takes=ChatRequest,
-            gives=_JSON_OR_STREAM,
-            parameters=(_SESSION,),
+        *(
+            Operation("POST", path, handler, takes=shape, gives=_JSON_OR_STREAM, parameters=(_SESSION,))
+            for path, (handler, shape) in answering.items()
         ),
-        Operation(
-            "POST",
-            "/v1/responses",
-            compat.responses,
-            takes=ResponsesRequest,
-            gives=_JSON_OR_STREAM,
-            parameters=(_SESSION,),
-        ),
-        Operation(
-            "POST",
-            "/v1/messages",
-            compat.messages,
-            takes=MessagesRequest,
-            gives=_JSON_OR_STREAM,
-            parameters=(_SESSION,),
-        ),
-        Operation(
-            "POST",
-            "/v1/messages/count_tokens",
-            compat.count_tokens,
-            takes=MessagesRequest,
-            gives={200: JSON_OBJECT},
-        ),
+        count,
         Operation("POST", "/v1/embeddings", embeddings.create, takes=JSON_OBJECT),
     )
 

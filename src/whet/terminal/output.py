@@ -32,6 +32,16 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 )
 
 
+def number_option(
+    *names: str, least: int, default: float, help: str, most: int | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return an option for a number within bounds, a whole one if the default is. Its help shows the
+    default."""
+    is_whole = isinstance(default, int)
+    kind = click.IntRange(least, most) if is_whole else click.FloatRange(least, most)
+    return click.option(*names, type=kind, default=default, show_default=True, help=help)
+
+
 def home_and_json(command: Callable[..., Any]) -> Callable[..., Any]:
     """Pass the home to a command as its first argument, and `--json` as `as_json`."""
     return json_option(click.pass_obj(command))

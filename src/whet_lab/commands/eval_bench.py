@@ -22,7 +22,7 @@ from whet.contract.errors import BadInput
 from whet.contract.texts import plural
 from whet.stats import Interval
 from whet.terminal import output
-from whet.terminal.output import Column, ProgressLine, cost, emit_json, json_option
+from whet.terminal.output import Column, ProgressLine, cost, emit_json, json_option, number_option
 from whet_lab.evals import bench
 from whet_lab.evals.bench_data import LOADERS, BenchData, load_benchmark
 
@@ -44,9 +44,7 @@ CLBENCH = "clbench"
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder with the benchmark's files; nothing is downloaded.",
 )
-@click.option(
-    "--hits", default=10, show_default=True, type=click.IntRange(1, 100), help="How many hits count."
-)
+@number_option("--hits", least=1, most=100, default=10, help="How many hits count.")
 @click.option(
     "--answers",
     "kept",
@@ -55,9 +53,7 @@ CLBENCH = "clbench"
 )
 @click.option("--questions", default=0, metavar="N", help="With --answers: this many, spread over all.")
 @click.option("--task", default="", help="clbench: the task, e.g. exploitable_poker.")
-@click.option(
-    "--instances", default=20, show_default=True, type=click.IntRange(1, 1_000), help="clbench: how many."
-)
+@number_option("--instances", least=1, most=1_000, default=20, help="clbench: how many.")
 @click.option("--python", default="", help="clbench: the checkout's Python; by default its .venv's.")
 @click.option("--arms", default="off,conversation,notes,ours", show_default=True, help="clbench: which arms.")
 @click.option("--card", type=click.Path(dir_okay=False, path_type=Path), help="Write the card (JSON) here.")

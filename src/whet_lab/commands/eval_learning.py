@@ -12,7 +12,15 @@ import msgspec
 
 from whet.clock import SystemClock
 from whet.config.paths import Home
-from whet.terminal.output import Column, ProgressLine, emit_json, home_and_json, table, wrap_text
+from whet.terminal.output import (
+    Column,
+    ProgressLine,
+    emit_json,
+    home_and_json,
+    number_option,
+    table,
+    wrap_text,
+)
 from whet_lab.commands import eval_own
 from whet_lab.evals import world_report
 from whet_lab.evals.arms import ARMS, pick_arms
@@ -27,25 +35,12 @@ _PROJECT_LOOKS = 4
 
 
 @click.command("learning")
-@click.option("--seeds", type=click.IntRange(1, 1000), default=20, show_default=True, help="Worlds to run.")
-@click.option(
-    "--sessions",
-    type=click.IntRange(_MIN_SESSIONS, 400),
-    default=30,
-    show_default=True,
-    help="Sessions of each world.",
-)
+@number_option("--seeds", least=1, most=1000, default=20, help="Worlds to run.")
+@number_option("--sessions", least=_MIN_SESSIONS, most=400, default=30, help="Sessions of each world.")
 @click.option("--project", is_flag=True, help="Real commands in a git project before each task.")
 @click.option("--workers", type=click.IntRange(1, 64), help="Processes. Default: one per core.")
 @click.option("--tasks", type=click.Path(path_type=Path), help="Your own tasks, on your own model, instead.")
-@click.option(
-    "-k",
-    "--repeats",
-    type=click.IntRange(3, 50),
-    default=3,
-    show_default=True,
-    help="With --tasks: runs of each arm.",
-)
+@number_option("-k", "--repeats", least=3, most=50, default=3, help="With --tasks: runs of each arm.")
 @click.option("--leave-one-out", is_flag=True, help="With --tasks: also without each learned item in turn.")
 @click.option(
     "--arms",

@@ -29,22 +29,6 @@ if TYPE_CHECKING:
     from whet.plugins.load import LoadedPlugins
     from whet.plugins.model_calls import SideCallHooks
 
-OFFERS = frozenset(
-    {
-        "register_tool",
-        "register_command",
-        "register_hook",
-        "register_context_engine",
-        "register_provider",
-        "register_notifier",
-        "register_cli_command",
-        "register_memory_provider",
-        "register_skill",
-        "register_middleware",
-        "register_system_prompt_section",
-    }
-)
-"""The registrations that this program uses; others are absent from the plugins' ctx."""
 _LIMIT_S = 120.0
 
 
@@ -71,7 +55,6 @@ def load(needs: PluginNeeds) -> LoadedPlugins | None:
     side_calls: list[SideCallHooks] = []
     host = PluginHost(
         ask_model=_make_asker(needs, loop, side_calls) if (loop := _running_loop()) else None,
-        offers=OFFERS,
         taken_tools=needs.taken_tools,
         taken_engines=("compressor", "none"),
         taken_providers=SERVERS,

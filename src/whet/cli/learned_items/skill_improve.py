@@ -23,19 +23,13 @@ from whet.memory.desk import LearningService
 from whet.memory.requests import SkillRequest
 from whet.memory.skill_changes import hash_tree
 from whet.store import learned
-from whet.terminal.output import emit, home_and_json
+from whet.terminal.output import emit, home_and_json, number_option
 from whet.terminal.wording import printable
 
 
 @click.command("improve")
 @click.argument("name")
-@click.option(
-    "--budget",
-    type=click.IntRange(1, 500),
-    default=12,
-    show_default=True,
-    help="Answers of the model, at most.",
-)
+@number_option("--budget", least=1, most=500, default=12, help="Answers of the model, at most.")
 @home_and_json
 def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
     """Look for better steps of the skill NAME and keep them if its cases prove them.
