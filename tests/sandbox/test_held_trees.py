@@ -207,10 +207,11 @@ def test_folders_are_recorded_before_a_command_changes_them(jail: Jail, text: st
     before = paths_of(jail)
     links = links_of(jail.policy)
     held = links.hold_trees(lambda held: records.append((held, paths_of(jail))))
-    assert held == {_PACKAGES}
+    others: list[frozenset[str]] = []
+    assert held == links.hold_trees(others.append) == {_PACKAGES}
     run(jail, "echo elsewhere > own; mkdir -p env/lib; cat env/lib/site/p1/1.py")
     assert {held for held, _ in records} == {frozenset({_PACKAGES})}
     run(jail, text)
     first = next(paths for held, paths in records if not held)
     assert before <= first and linked_files(jail) < _FILES
-    links.hold_trees(lambda _: None)
+    assert others == [held for held, _ in records]

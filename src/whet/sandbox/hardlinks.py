@@ -100,7 +100,7 @@ class WorkspaceLinks:
     def hold_trees(self, record: Callable[[frozenset[str]], None]) -> frozenset[str]:
         """Return the folders of `find_trees` below the workspace. Before a command writes in one or removes
         a name in it, `record` is called with those in which none can write still."""
-        _recorders[self._roots[0]] = record
+        _recorders.setdefault(self._roots[0], []).append(record)
         return self._below(self.find_trees())
 
     def expect_write(self, tree: str) -> None:
@@ -108,8 +108,7 @@ class WorkspaceLinks:
         self._expect_writes(frozenset(self._trees or ()) - {tree})
 
     def _expect_writes(self, held: frozenset[str]) -> None:
-        record = _recorders.get(self._roots[0])
-        if record is not None:
+        for record in tuple(_recorders.get(self._roots[0], ())):
             record(self._below(held))
 
     def _below(self, trees: Iterable[str]) -> frozenset[str]:
@@ -270,8 +269,8 @@ def links_of(policy: SandboxPolicy) -> WorkspaceLinks:
         return _known[key]
 
 
-_recorders: dict[str, Callable[[frozenset[str]], None]] = {}
-"""By workspace: what records folders before a command may write in them."""
+_recorders: dict[str, list[Callable[[frozenset[str]], None]]] = {}
+"""By workspace: what records folders before a command may write in them. Each home has a record of it."""
 _known: dict[tuple[tuple[str, ...], frozenset[str]], WorkspaceLinks] = {}
 _lock = threading.Lock()
 
