@@ -26,6 +26,7 @@ from whet.mcp.schemas import DESCRIPTION_CHARS, mend_schema, texts_of
 MAX_NAME_CHARS = 64
 SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
 """A server's name. Two underscores separate the parts of a tool's full name."""
+_MAX_NAMED = 8
 _MAX_TOOLS = 256
 _OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 # The list of a server that each tool of `READERS` reads from.
@@ -140,6 +141,13 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
         if names and not any(fnmatch.fnmatchcase(own_name, pattern) for own_name in names)
     )
     return Listing(tuple(offered.values()), tuple(left_out), denied, idle)
+
+
+def describe_idle(server: str, listing: Listing) -> str:
+    """Return the line about patterns of a server's settings that fit no tool."""
+    names = ", ".join(tool.own_name for tool in listing.offered[:_MAX_NAMED]) or "none"
+    patterns = ", ".join(listing.idle)
+    return f"mcp.servers.{server}: {patterns} names no tool, so it holds nothing (offered are: {names})"
 
 
 def sort_tools(tools: list[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -32,6 +32,7 @@ from whet.mcp.listing import (
     Listing,
     Offered,
     content_of,
+    describe_idle,
     read_listing,
     size_chars,
 )
@@ -45,7 +46,6 @@ PREFIX = "mcp__"
 GUEST = "editor-"
 """The prefix of servers that an editor brings for one session."""
 _MARK_CHARS = 400
-_MAX_NAMED = 8
 
 
 class NoticeSink(Protocol):
@@ -128,9 +128,8 @@ class Servers:
         tools_by_server: dict[str, list[Tool]] = {}
         size = 0
         for name, listing in self.listings.items():
-            tools_by_server[name] = [
-                self._make_tool(name, offered) for offered in listing.offered if self._is_enabled(offered)
-            ]
+            enabled = [tool for tool in listing.offered if not _is_named(tool.spec.name, self._without)]
+            tools_by_server[name] = [self._make_tool(name, tool) for tool in enabled]
             size += sum(size_chars(tool.spec) for tool in tools_by_server[name])
         if size <= self._search_above_chars:
             return [tool for tools in tools_by_server.values() for tool in tools]
@@ -142,9 +141,6 @@ class Servers:
         mark = "_editor" if self._are_guests else ""
         finder_tools = ToolFinder(deferred, TOOLSET, mark).tools()
         return [*finder_tools, *(tool for tools in deferred.values() for tool in tools)]
-
-    def _is_enabled(self, offered: Offered) -> bool:
-        return not any(fnmatch.fnmatchcase(offered.spec.name, pattern) for pattern in self._without)
 
     @property
     def _are_guests(self) -> bool:
@@ -185,13 +181,10 @@ class Servers:
         return False
 
     def _take_listing(self, name: str, settings: McpServerSettings, catalogue: Catalogue) -> None:
-        """Take a server's list, and report patterns of its settings that fit no tool."""
         self.listings[name] = listing = read_listing(name, settings, catalogue)
         self._known.add(name)
         if listing.idle:
-            names = ", ".join(tool.own_name for tool in listing.offered[:_MAX_NAMED]) or "none"
-            line = f"mcp.servers.{name}: {', '.join(listing.idle)} names no tool, so it holds nothing"
-            self._notify(f"{line} (offered are: {names})", must_show=True)
+            self._notify(describe_idle(name, listing), must_show=True)
 
     async def _learn_server(self, name: str) -> None:
         remote = self.remotes[name]
@@ -315,6 +308,10 @@ def _difference(before: Mapping[str, ToolSpec], now: Mapping[str, ToolSpec]) -> 
         "changed": [name for name in now if name in before and not _is_same(now[name], before[name])],
     }
     return "; ".join(f"{word}: {_format_names(names)}" for word, names in parts.items() if names)
+
+
+def _is_named(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_same(first: ToolSpec, second: ToolSpec) -> bool:
