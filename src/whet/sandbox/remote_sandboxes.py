@@ -94,7 +94,7 @@ class ContainerJail(RemoteJail):
         super().__init__(plan)
         self._lines = ContainerLines(plan.engine.program, image, f"whet-{secrets.token_hex(6)}")
         self._container: subprocess.Popen[bytes] | None = None
-        self.jobs = _ContainerStopper(self._lock, self._pid, self._lines)
+        self.jobs: JobStopper = _ContainerStopper(self._lock, self._pid, self._lines)
 
     def _pid(self) -> int:
         return self._container.pid if self._container is not None and self._container.poll() is None else 0
