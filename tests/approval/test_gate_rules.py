@@ -148,7 +148,7 @@ def test_rules_for_commands_hold_for_what_is_typed_into_a_process(tmp_path: Path
     ("first", "second"),
     [
         ("za", "p w1\n"),
-        ("git pus", "h R\n"),
+        ("gi", "t push R\n"),
         ("rm -", "rf x\n"),
         ("cat .e", "nv > out.txt\n"),
         ("ls; z", "ap"),
@@ -326,6 +326,7 @@ def test_a_rule_for_a_subcommand_holds_if_a_word_that_it_names_is_made_at_run_ti
         "touch push; git pus? R",
         "git pu[s]h R",
         "git p*",
+        "git st*",  # may name a file that is called like an alias
         "git {pu,}sh$x R",
         "git $options push",
         "git -C $dir $verb",
@@ -350,8 +351,8 @@ def test_a_rule_for_a_subcommand_holds_if_a_word_that_it_names_is_made_at_run_ti
         "git -c user.name=$n commit -m x",
         "git pull $x",
         "git stash pu$x",
-        "git st*",
         "git log | xargs git show",
+        "git show st*",
         "echo git $x",
         "/usr/lib/git-core/git-pull R",
     ]
@@ -365,6 +366,46 @@ def test_a_rule_for_a_subcommand_holds_if_a_word_that_it_names_is_made_at_run_ti
     long = Bench(tmp_path, Someone(), mode="auto", deny=["terminal(git push * main)"])
     assert "git push * main" in long.sh("git push origin $branch").reason
     assert "git push * main" not in long.sh("git push origin dev").reason
+
+
+def test_a_rule_for_a_git_subcommand_holds_for_one_that_git_does_not_have(tmp_path: Path) -> None:
+    may_push = [
+        "git ps origin main",
+        "git -C . ps",
+        "HOME=$PWD/home git p",
+        "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p",
+        "env GIT_CONFIG_PARAMETERS=\"'alias.p=push'\" git p",
+        "printf '[alias]\\np=push\\n' > c; GIT_CONFIG_GLOBAL=$PWD/c git p",
+        "git config alias.p push && git p",
+        "timeout 5 git ps",
+        "bash -c 'git ps'",
+        "echo origin | xargs git ps",
+    ]
+    others = [
+        "git status",
+        "git pull",
+        "git subtree add x",
+        "git submodule update",
+        "git-lfs pull",
+        "hg ps",
+        "git --version",
+    ]
+    denies = Bench(tmp_path, Someone(), mode="auto", deny=["terminal(git push *)"])
+    assert [
+        line for line in may_push if "git push *) may forbid it: git p" not in denies.sh(line).reason
+    ] == []
+    assert [line for line in others if "git push" in denies.sh(line).reason] == []
+    asks = Bench(tmp_path, Someone(), mode="auto", ask=["terminal(git push *)"])
+    assert [line for line in may_push if asks.sh(line).decided_by != "nobody"] == []
+    assert "terminal(rm *)" not in Bench(tmp_path, Someone(), deny=["terminal(rm *)"]).sh("git ps").reason
+    bare = Bench(tmp_path, Someone(), mode="auto")
+    assert verdicts(bare, ["git ps", "git push", "git commit", "git-lfs pull"]) == [
+        "deny",
+        "deny",
+        "allow",
+        "allow",
+    ]
+    assert Bench(tmp_path, Someone(), allow=["terminal(git ps *)"]).sh("git ps origin").verdict == "allow"
 
 
 def test_an_allow_rule_must_cover_every_command(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from whet.approval.paths import absolute_path
 from whet.approval.readonly import only_reads
-from whet.approval.repository import find_program_setting
-from whet.approval.risk import CommandSetting, Diverted, Finding, Lasting
+from whet.approval.repository import find_program_setting, list_git_commands
+from whet.approval.risk import CommandSetting, Diverted, Finding, Lasting, UnknownVerb
 from whet.late import late_pattern
 from whet.shell.options import has_any, has_option
 from whet.shell.programs import ProgramWords, git_verb
@@ -53,6 +53,11 @@ def judge_git(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findin
     if verb.dynamic:
         yield "dangerous", "can't tell what git does"
         return
+    if verb.text not in list_git_commands(setting.scope.workspace):
+        yield (
+            "dangerous",
+            UnknownVerb(f"git {verb.text} may be an alias of any command: it is none of git's own"),
+        )
     yield from _by_repository(verb.text, arguments, words[:at], setting)
     if _runs_another(verb.text, arguments):
         yield "dangerous", Diverted(_RUNS_ANOTHER)

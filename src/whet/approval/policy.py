@@ -16,7 +16,7 @@ import msgspec
 
 from whet.approval.actions import ActionView
 from whet.approval.patterns import PatternRule, has_wildcard, matches, parse_rule
-from whet.approval.risk import Piece, UnknownProgram
+from whet.approval.risk import Piece, UnknownProgram, UnknownVerb
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.tags import BUILT_IN
 from whet.contract.tools import tags_of
@@ -114,19 +114,15 @@ class GatePolicy:
         denied = _first(self._deny, action, *typed)
         if denied is not None:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it", by_rule=True)
-        doubt = _find_doubt(action)
-        if rule := _first_possible(self._deny, doubt, action, *typed):
-            why = doubt or "can't tell what it runs"
+        if possible := _first_possible(self._deny, action, *typed):
+            rule, why = possible
             return Ruling("deny", f"the rule deny: {rule.source} may forbid it: {why}. Write what it runs")
         level = action.level
         if level == "forbidden":
             worst = dict.fromkeys(why for p in action.pieces if p.level == "forbidden" for why in p.reasons)
             return Ruling("deny", f"it is never allowed: {'; '.join(worst)}")
-        ask_rule = _first(self._ask, action, *typed) or _first_possible(self._ask, doubt, action, *typed)
-        if ask_rule is not None:
-            return self._needs_person(
-                f"the rule ask: {ask_rule.source} wants a person's decision", False, True
-            )
+        if why := self._find_question(action, typed):
+            return self._needs_person(why, False, True)
         if asks:
             return self._needs_person(asks, False, True)
         active_grants = tuple(grants)
@@ -139,6 +135,14 @@ class GatePolicy:
         if self.mode == "auto" and level == "normal":
             return Ruling("allow")
         return self._needs_person("; ".join(action.reasons), level == "normal")
+
+    def _find_question(self, action: ActionView, typed: tuple[ActionView, ...]) -> str:
+        if (rule := _first(self._ask, action, *typed)) is not None:
+            return f"the rule ask: {rule.source} wants a person's decision"
+        if possible := _first_possible(self._ask, action, *typed):
+            rule, why = possible
+            return f"the rule ask: {rule.source} wants a person's decision: {why}"
+        return ""
 
     def _needs_person(self, reason: str, lasting: bool, by_rule: bool = False) -> Ruling:
         if self.mode == "deny":
@@ -191,26 +195,31 @@ def _parts(action: ActionView) -> Iterable[ReadPart]:
     return read(action.full_text).parts
 
 
-def _find_doubt(action: ActionView) -> str:
-    """Return why nobody can tell which program a command runs, or an empty string."""
+def _find_doubt(action: ActionView, kind: type[UnknownProgram | UnknownVerb]) -> str:
+    """Return why nobody can tell which program, or which git command, a command runs, or an empty string."""
     reasons = (reason for piece in action.pieces for reason in piece.reasons)
-    return next((reason for reason in reasons if isinstance(reason, UnknownProgram)), "")
+    return next((reason for reason in reasons if isinstance(reason, kind)), "")
 
 
 def _first_possible(
-    rules: Sequence[PatternRule], doubt: str, action: ActionView, *typed: ActionView
-) -> PatternRule | None:
-    """Return the first rule about a program that the action's command may turn out to run: any, if there is a
-    `doubt` about what it runs, else one that a word of it, or of what is `typed`, may become."""
+    rules: Sequence[PatternRule], action: ActionView, *typed: ActionView
+) -> tuple[PatternRule, str] | None:
+    """Return the first rule about a program that the action's command may turn out to run, and why: any, if
+    nobody can tell the program, one about a git command, if nobody can tell that, else one that a word of it,
+    or of what is `typed`, may become."""
+    doubt = _find_doubt(action, UnknownProgram)
     if doubt and (rule := next(_program_rules(rules, action.tool), None)):
-        return rule
+        return rule, doubt
     for view in (action, *typed):
-        parts = None
+        parts, alias = None, _find_doubt(view, UnknownVerb)
         for rule in _program_rules(rules, view.tool):
+            program, _, rest = (rule.pattern or "").partition(" ")
+            if alias and rest and matches(program, "git"):
+                return rule, alias
             if parts is None:
                 parts = list(_parts(view))
             if any(part.may_match(rule.pattern or "") for part in parts):
-                return rule
+                return rule, "can't tell what it runs"
     return None
 
 

@@ -10,6 +10,7 @@ import os
 import struct
 import subprocess
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 
 from whet.approval.git_config import parse_git_config
@@ -61,6 +62,23 @@ def remote_urls(folder: str) -> list[str]:
         return [value for key, value in settings if key.startswith("remote.") and key.endswith("url")]
     except (OSError, ValueError, subprocess.SubprocessError):
         return []
+
+
+def list_git_commands(workspace: str) -> frozenset[str]:
+    """Return git's own commands, which no alias replaces. Empty if no git outside `workspace` lists them."""
+    return _list_git_commands(trusted_path(workspace))
+
+
+@cache
+def _list_git_commands(path: str) -> frozenset[str]:
+    try:
+        names = frozenset(_git("/", ["--list-cmds=main"], path).split())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return frozenset()
+    try:
+        return names - set(_git("/", ["--list-cmds=deprecated"], path).split())  # these can be aliases
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return names  # git before 2.52: an alias replaces none
 
 
 def _find_program_settings(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Iterator[str]:
@@ -156,12 +174,12 @@ def _find_submodules(git_path: str) -> Sequence[str]:
     return [inside for inside in folders if os.path.lexists(os.path.join(inside, ".git"))]
 
 
-def _git(folder: str, arguments: Sequence[str]) -> str:
+def _git(folder: str, arguments: Sequence[str], path: str = "") -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     done = subprocess.run(
         ["git", "-c", "core.fsmonitor=false", *arguments],
         cwd=folder,
-        env={**environment, "GIT_OPTIONAL_LOCKS": "0", "PATH": trusted_path(folder)},
+        env={**environment, "GIT_OPTIONAL_LOCKS": "0", "PATH": path or trusted_path(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_LIMIT_S,

@@ -84,6 +84,12 @@ class Diverted(str):
     __slots__ = ()
 
 
+class UnknownVerb(str):
+    """A reason that git may run any of its commands, so that it may be one that a rule names."""
+
+    __slots__ = ()
+
+
 Finding = tuple[Level, str]
 
 
