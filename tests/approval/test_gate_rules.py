@@ -134,44 +134,6 @@ def test_reading_needs_no_question_in_the_root_folder(tmp_path: Path) -> None:
     assert bench.sh("ls etc").verdict == "allow"
 
 
-def test_rules_for_commands_hold_for_what_is_typed_into_a_process(tmp_path: Path) -> None:
-    rules: dict[str, Any] = {"deny": ["terminal(zap *)"], "ask": ["terminal(git push *)"]}
-    bench = Bench(tmp_path, Someone("once"), mode="auto", **rules)
-    for text in ("zap x", "cd /tmp && zap x", "z''ap x\n", "z$1ap x"):
-        assert bench.decide("process", action="write", id="p1", text=text).verdict == "deny", text
-    assert bench.decide("process", action="write", id="p1", text="git push").decided_by == "person"
-    for text in ("y", "x = 1", "SELECT 1;"):
-        assert bench.decide("process", action="write", id="p1", text=text).verdict == "allow", text
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("za", "p w1\n"),
-        ("gi", "t push R\n"),
-        ("rm -", "rf x\n"),
-        ("cat .e", "nv > out.txt\n"),
-        ("ls; z", "ap"),
-    ],
-)
-def test_a_line_that_is_typed_in_pieces_is_judged_whole(tmp_path: Path, first: str, second: str) -> None:
-    rules: dict[str, Any] = {"deny": ["terminal(zap *)"], "ask": ["terminal(git push *)"]}
-    bench = Bench(tmp_path, Someone("once"), mode="auto", **rules)
-
-    def type_text(text: str, process_id: str = "p1", *, newline: bool = False) -> str:
-        return bench.decide("process", action="write", id=process_id, text=text, newline=newline).verdict
-
-    assert type_text(first) == "allow"
-    assert type_text(second) == "deny" and bench.person.asked == []
-    assert type_text(second, "p2") == "allow", "another process has its own line"
-    assert [type_text(char) for char in first[1:]] == ["allow"] * len(first[1:])
-    assert type_text("\n") == "allow" and type_text(second) == "allow"
-    assert type_text(first, newline=True) == "allow" and type_text(second) == "allow"
-    assert bench.sh("bash", stdin=first, background=True).verdict == "allow"
-    assert bench.sh("cat", stdin="a", background=True).verdict == "allow"
-    assert type_text(second, "p3") == "deny"
-
-
 def test_a_deny_rule_matches_any_command_within(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(rm *)"])
     hidden = [

@@ -72,7 +72,8 @@ async def judge_lines(
     for line in lines:
         whole = await judge(line)
         risk = high_risk.name_of(line.action) if high_risk else ""
-        if whole.verdict == "deny" or (ruling.verdict == "allow" and (whole.verdict == "ask" or risk)):
+        is_asked = whole.verdict == "ask" and (ruling.verdict, ruling.reason) != ("ask", whole.reason)
+        if whole.verdict == "deny" or is_asked or (ruling.verdict == "allow" and risk):
             return Ruling("deny", _SPLIT.format(whole.reason or risk))
     return ruling
 
