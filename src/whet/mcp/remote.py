@@ -28,7 +28,7 @@ from whet.contract.errors import ConfigError, ToolError
 from whet.mcp.connection import Connection, ConnectionListener, Progress, RpcFailed, timeout_error
 from whet.mcp.first_start import WAIT_S
 from whet.mcp.kept import KeptListing, config_digest, store_failure, write_stored
-from whet.mcp.listing import Catalogue, sort_tools
+from whet.mcp.listing import SERVER_NAME, Catalogue, sort_tools
 from whet.mcp.reading import LISTS
 from whet.mcp.server_requests import ELICITATION, CallPerson
 from whet.mcp.stdio import Launch, ServerJail, StdioTransport, server_environment
@@ -391,7 +391,12 @@ def fill_variables(text: str, secrets: Mapping[str, str]) -> str | None:
 
 
 def check_server(name: str, settings: McpServerSettings) -> None:
-    """Raise ConfigError for settings that name no server, or two."""
+    """Raise ConfigError for a name that no server may have, or settings that name no server or two."""
+    if not SERVER_NAME.fullmatch(name):
+        raise ConfigError(
+            f"mcp.servers: {name[:60]!r} is not a name for a server",
+            hint="at most 30 letters, digits, - and single _ between them",
+        )
     if bool(settings.command) == bool(settings.url):
         problem = "has neither command nor url" if not settings.url else "has both command and url"
         raise ConfigError(f"mcp.servers.{name} {problem}", hint="command starts a server, url reaches one")

@@ -18,7 +18,7 @@ import msgspec
 
 from whet.clock import Clock
 from whet.config.permission_settings import McpServerSettings, McpSettings
-from whet.contract.errors import BadInput, ConfigError, ToolError
+from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.foreign_text import clean
 from whet.log import mask
@@ -27,7 +27,6 @@ from whet.mcp.first_start import SKIPPED, StartWait, end_starts, wait_for_starts
 from whet.mcp.kept import RETRY_AFTER_MS, read_stored, store_failure
 from whet.mcp.listing import (
     CHARS_PER_TOKEN,
-    SERVER_NAME,
     Catalogue,
     Listing,
     Offered,
@@ -85,11 +84,6 @@ class Servers:
             self._add(name, server)
 
     def _add(self, name: str, server: McpServerSettings) -> None:
-        if not SERVER_NAME.fullmatch(name):
-            raise ConfigError(
-                f"mcp.servers: {name[:60]!r} is not a name for a server",
-                hint="at most 30 letters, digits, - and single _ between them",
-            )
         check_server(name, server)
         if not server.enabled:
             return

@@ -79,7 +79,7 @@ class Workspace:
         self.limits = limits
         self.clock = clock
         self._guards_links = guards_links
-        self.deferred = frozenset[str]()
+        self.deferred: frozenset[str] = frozenset()
         """Folders that are recorded only before something may change them."""
         self.is_held: bool = False
         """Whether the sandbox was asked to have them recorded before a command writes there."""
