@@ -89,8 +89,8 @@ class AnswerMask:
 
     def finish(self) -> str:
         """Return what was held back."""
-        held, self._held = self._held, ""
-        return held
+        text, self._held = self._held, ""
+        return text
 
 
 def _count_begun(text: str, key: str) -> int:

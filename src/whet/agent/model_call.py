@@ -160,9 +160,9 @@ class _Incoming:
         self._is_waiting = isinstance(item, Retry) and item.wait_s > 0
         if isinstance(item, AnswerGrew):
             return
-        for kind, held in [(kind, mask) for kind, mask in self._masks.items() if not isinstance(item, kind)]:
+        for kind in [kind for kind in self._masks if not isinstance(item, kind)]:
             if not isinstance(item, StreamRestarted):
-                self._show(kind(held.finish()))
+                self._show(kind(self._masks[kind].finish()))
         if isinstance(item, TextDelta | ReasoningDelta):
             mask = self._masks.setdefault(type(item), AnswerMask())
             self._show(type(item)(mask.feed(item.text)))

@@ -65,15 +65,15 @@ def url_spellings(url: str) -> tuple[str, ...]:
     queries = dict.fromkeys(f"?{query}" if query else "" for query in (parts.query, unquote(parts.query)))
     port = "" if parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f":{parts.port}"
     servers = [f"[{host}]{port}" if ":" in host else f"{host}{port}" for host in hosts]
-    whole = [f"{parts.scheme}://{s}{path}{query}" for s in servers for path in paths for query in queries]
-    return (*hosts, *whole)
+    urls = [f"{parts.scheme}://{s}{path}{query}" for s in servers for path in paths for query in queries]
+    return (*hosts, *urls)
 
 
 def plain_path(path: str) -> str:
     """Return the path that a server reads: `/%70rivate` and `/a/../private` are `/private`."""
-    whole = unquote(path)
-    plain = "/" + posixpath.normpath(f"/{whole}").lstrip("/")
-    return f"{plain}/" if whole.endswith("/") and plain != "/" else plain
+    decoded = unquote(path)
+    plain = "/" + posixpath.normpath(f"/{decoded}").lstrip("/")
+    return f"{plain}/" if decoded.endswith("/") and plain != "/" else plain
 
 
 def is_metadata(host: str) -> bool:

@@ -164,8 +164,10 @@ class HighRisk:
         if "sql" in program(piece.program).kinds:
             # The client's statements may come from a pipe or a here-document elsewhere in the command.
             texts = [_SQL_COMMENT.sub(" ", text) for text in (action.full_text, action.subject)]
-            named = next((name for name, statement in _STATEMENTS if any(map(statement.search, texts))), "")
-            return named or ("delete_data" if _is_irreversible(piece) else "")
+            statement_action = next(
+                (name for name, statement in _STATEMENTS if any(map(statement.search, texts))), ""
+            )
+            return statement_action or ("delete_data" if _is_irreversible(piece) else "")
         text = _LAUNCHER.sub("", piece.text, count=1)
         return self._by_table((piece.text, text)) or (
             _by_reason(piece, text) if _is_irreversible(piece) else ""

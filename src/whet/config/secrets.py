@@ -86,14 +86,14 @@ def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
     From now on, mask replaces every value whose name looks like a secret's. Raises ConfigError if a
     key is marked as in the system's keyring and can't be read from there.
     """
-    own = read_env(home).values
-    merged = {**own, **{name: value for name, value in environ.items() if value}}
+    file_values = read_env(home).values
+    merged = {**file_values, **{name: value for name, value in environ.items() if value}}
     if IN_KEYRING in merged.values():
         from whet.config.keychain import read_key  # noqa: PLC0415 - few keep keys there
 
         merged = {k: read_key(home, k) if value == IN_KEYRING else value for k, value in merged.items()}
     protect(value for name, value in merged.items() if is_secret_name(name))
-    protect_keys([merged[name] for name in own if is_secret_name(name)])
+    protect_keys([merged[name] for name in file_values if is_secret_name(name)])
     return merged
 
 

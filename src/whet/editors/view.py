@@ -129,8 +129,8 @@ class EditorTurnView:
     def question_call(self, question: str) -> tuple[ShownCall, str]:
         """Return the call that asks a question, and its key if it was created here and must be closed."""
         for call in self._calls.values():
-            asked = str(call.arguments.get("question", "")).strip()
-            if "asks" in tags_of(call.name) and name_asker(asked) == question:
+            text = str(call.arguments.get("question", "")).strip()
+            if "asks" in tags_of(call.name) and name_asker(text) == question:
                 return call, ""
         key = f"question {question}"
         return self.show(key, CLARIFY, {"question": question}, []), key

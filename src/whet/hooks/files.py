@@ -124,13 +124,13 @@ class _NameReader:
     def add_named_folders(self, folders: tuple[Path, ...], words: list[str]) -> tuple[Path, ...]:
         """Return these folders and those below the workspace that the words name, each relative to the ones
         before it."""
-        known = dict.fromkeys(folders)
+        all_folders = dict.fromkeys(folders)
         for word in words:
-            for folder in list(known):
+            for folder in list(all_folders):
                 path = os.path.normpath(os.path.join(folder, word))
-                if len(known) < _MAX_FOLDERS and path.startswith(self._inside) and os.path.isdir(path):
-                    known[Path(path)] = None
-        return tuple(known)
+                if len(all_folders) < _MAX_FOLDERS and path.startswith(self._inside) and os.path.isdir(path):
+                    all_folders[Path(path)] = None
+        return tuple(all_folders)
 
     def find_named(self, folder: Path, word: str) -> Iterator[Path]:
         """Yield the files that a word may mean in a folder."""

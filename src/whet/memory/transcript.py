@@ -383,8 +383,10 @@ def _says_only_no(old: str, new: str) -> bool:
     word with it, and names no value or name. "No, do not do that." is one."""
     folded = fold(new).strip(" .!,")
     no = _NO.match(folded)
-    rest = set(content_words(folded[no.end() :] if no else folded))
-    is_empty = rest.isdisjoint(content_words(old)) and not _find_names(new) and not units.is_packed(new)
+    other_words = set(content_words(folded[no.end() :] if no else folded))
+    is_empty = (
+        other_words.isdisjoint(content_words(old)) and not _find_names(new) and not units.is_packed(new)
+    )
     return no is not None and is_empty
 
 

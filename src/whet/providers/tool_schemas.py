@@ -207,8 +207,8 @@ def _keyword(key: str, value: Any, schema: Mapping[str, Any], depth: int) -> Any
     if key in SEVERAL:
         return [_inner(part, depth) for part in _list(value)] or _LEFT_OUT
     if key == "required":
-        known = as_object(schema.get("properties"))
-        return [name for name in _names(value) if name in known] or _LEFT_OUT
+        properties = as_object(schema.get("properties"))
+        return [name for name in _names(value) if name in properties] or _LEFT_OUT
     return value if is_sound(key, value) else _LEFT_OUT
 
 

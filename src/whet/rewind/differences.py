@@ -100,8 +100,8 @@ def _diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> 
     first = next((number for number, (old, new) in pairs if old != new), shortest)
     pairs = enumerate(zip(reversed(before[first:]), reversed(after[first:]), strict=False))
     last = next((number for number, (old, new) in pairs if old != new), shortest - first)
-    skipped, left = max(0, first - _CONTEXT), max(0, last - _CONTEXT)
-    old, new = (lines[skipped : len(lines) - left] for lines in (before, after))
+    skipped, tail = max(0, first - _CONTEXT), max(0, last - _CONTEXT)
+    old, new = (lines[skipped : len(lines) - tail] for lines in (before, after))
     diff = difflib.unified_diff(old, new, *names, n=_CONTEXT, lineterm="")
     return [
         _HEADER.sub(lambda at: str(int(at[0]) + skipped), line) if line[:2] == "@@" else line for line in diff

@@ -166,12 +166,12 @@ class Workspace:
         if self._version == 0:
             self.deferred = folders
         elif below := self.deferred - folders:
-            began_ns, left = time.time_ns(), self.deferred & folders
-            store = partial(_store_deferred, self.file, self._tree, left)
-            with self._open_looker(left) as looker:
+            began_ns, remaining = time.time_ns(), self.deferred & folders
+            store = partial(_store_deferred, self.file, self._tree, remaining)
+            with self._open_looker(remaining) as looker:
                 look = looker.look_below(below)
                 self._version = self._read_and_store(looker, look, began_ns, store, is_new=True)
-            self.deferred = left
+            self.deferred = remaining
 
     def look(self, *, short: bool = False) -> int:
         """Update the record while `exclusive`, and return the current version. A power cut may undo it until

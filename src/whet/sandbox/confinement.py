@@ -354,6 +354,6 @@ def _apply_rules(
     if not settings.rules.rules:
         return policy
     paths = [opening.target for opening in openings if opening.kind in ("read", "write")]
-    named = (Path(os.path.expanduser(text)).resolve() for text in (*settings.wishes.read, *paths))
-    closed, fixed = settings.rules.list_files(policy.workspace, (*policy.write, *named))
+    folders = (Path(os.path.expanduser(text)).resolve() for text in (*settings.wishes.read, *paths))
+    closed, fixed = settings.rules.list_files(policy.workspace, (*policy.write, *folders))
     return msgspec.structs.replace(policy, closed=closed, fixed=fixed)

@@ -118,11 +118,11 @@ def children_of(pid: int) -> set[int] | None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    waiting = [pid]
-    while waiting:
-        children = sorted(children_of(waiting.pop()) or ())
+    parents = [pid]
+    while parents:
+        children = sorted(children_of(parents.pop()) or ())
         yield from children
-        waiting += children
+        parents += children
 
 
 def _stop(pid: int, stopped: dict[int, int]) -> bool:

@@ -396,8 +396,8 @@ class TerminalPerson:
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask for a line. A number picks a choice; Esc returns None."""
         options = [(f"  {number}  ", wording.exact(choice)) for number, choice in enumerate(choices, 1)]
-        asked = [("", wording.exact(question)), *options]
-        answer = await self._terminal.ask(TerminalQuestion(asked, keys=answer_prompt(choices)))
+        prompt = [("", wording.exact(question)), *options]
+        answer = await self._terminal.ask(TerminalQuestion(prompt, keys=answer_prompt(choices)))
         if answer is None:
             return None
         answer = resolve_choice(answer.strip(), choices)

@@ -389,8 +389,8 @@ def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
     gone, put = set(first) - set(second), set(second) - set(first)
     if len(first) != len(second) or len(gone) != 1 or len(put) != 1:
         return False
-    named = set(re.findall(r"[\w.-]*\w", request.lower()))
-    return gone <= named and named.isdisjoint(put)
+    requested = set(re.findall(r"[\w.-]*\w", request.lower()))
+    return gone <= requested and requested.isdisjoint(put)
 
 
 def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
