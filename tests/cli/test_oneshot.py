@@ -261,22 +261,6 @@ def test_calls_that_nobody_could_allow_are_named_on_standard_error(folder: Path,
         assert line in json.loads(out.splitlines()[-1])["notices"][0]
 
 
-@pytest.mark.slow
-def test_a_turn_whose_reader_left_is_cancelled(folder: Path) -> None:
-    read = PracticeCall("read_file", '{"path": "a"}')
-    script = [ScriptedReply("", tool_calls=(read,), fault=Fault(stall_after=1)), ScriptedReply("too late")]
-    with PracticeServer(script=script) as server:
-        process = start(["chat", "-q", "x", "--stream-json", *flags(server)], folder)
-        server.wait_for_stall(1)
-        assert process.stdout is not None and process.stdout.readline()
-        process.stdout.close()
-        server.release()
-        within(process.wait, "the one-shot's end")
-        assert process.stderr is not None
-        with process.stderr as errors:
-            assert (process.returncode, errors.read()) == (141, b"cancelled\n")
-
-
 def test_a_closed_standard_output_is_an_error_that_names_the_session(
     folder: Path, echo: PracticeServer
 ) -> None:
