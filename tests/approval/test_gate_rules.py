@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -368,6 +369,20 @@ def test_a_rule_for_a_git_subcommand_holds_for_one_that_git_does_not_have(tmp_pa
         "allow",
     ]
     assert Bench(tmp_path, Someone(), allow=["terminal(git ps *)"]).sh("git ps origin").verdict == "allow"
+
+
+def test_an_installed_command_of_git_is_known_for_no_alias_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("installed", "proj/own"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("installed/git-stack", "proj/own/git-hop"):
+        (tmp_path / file).write_text("#!/bin/sh\n")
+        (tmp_path / file).chmod(0o755)
+    folders = [str(tmp_path / "installed"), str(tmp_path / "proj/own"), os.environ["PATH"]]
+    monkeypatch.setenv("PATH", os.pathsep.join(folders))
+    bench = Bench(tmp_path, Someone(), mode="auto", deny=["terminal(git push *)"])
+    assert verdicts(bench, ["git stack", "git hop"]) == ["allow", "deny"]
 
 
 def test_an_allow_rule_must_cover_every_command(tmp_path: Path) -> None:

@@ -269,6 +269,31 @@ def test_without_a_person_what_needs_one_is_denied(folder: Path) -> None:
     assert not (folder / "a.txt").exists()
 
 
+@pytest.mark.parametrize("output", ["text", "--json", "--stream-json"])
+def test_calls_that_nobody_could_allow_are_named_on_standard_error(folder: Path, output: str) -> None:
+    script = [ScriptedReply("", tool_calls=(write("a.txt"), write("b.txt"))), ScriptedReply("done")]
+    flag = [] if output == "text" else [output]
+    with PracticeServer(script=script) as server:
+        code, out, err = run(["chat", "-q", "x", *flag, "--approvals", "ask", *flags(server)], folder)
+    line = "2 calls denied, because nobody could answer: write_file a.txt; write_file b.txt (--yes allows"
+    assert code == 0 and [shown for shown in err.splitlines() if line in shown] == err.splitlines()
+    assert len(err.splitlines()) == 1
+    if flag:
+        assert line in json.loads(out.splitlines()[-1])["notices"][0]
+
+
+def test_a_closed_standard_output_is_an_error_that_names_the_session(
+    folder: Path, echo: PracticeServer
+) -> None:
+    command = " ".join([*WHET, "chat", "-q", "x", *flags(echo), ">&-"])
+    done = subprocess.run(
+        command, shell=True, cwd=folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    error, hint = done.stderr.splitlines()
+    assert (done.returncode, error) == (1, "error: standard output can't be written: Bad file descriptor")
+    assert run(["sessions", "show", hint.rpartition(" ")[2]], folder)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

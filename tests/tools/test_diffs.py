@@ -155,7 +155,7 @@ def test_the_last_lines_newline_is_what_the_diff_says() -> None:
     assert patched("a", f"{head}-a\n{mark}+b\n") == "b\n"
     assert patched("a\n", f"{head}-a\n+b\n{mark}") == "b"
     assert patched("a\nc", f"{head}-a\n+b\n") == "b\nc"
-    assert patched("a\r\nb", "--- f\n+++ f\n@@ -2 +2,2 @@\n b\n+c\n") == "a\r\nb\r\nc\r\n"
+    assert patched("a\r\nb", "--- f\n+++ f\n@@ -2 +2,2 @@\n b\n+c\n") == "a\r\nb\r\nc"
     assert patched("a", f"{head}-a\n{mark}+b\n{mark}") == "b"
     assert patched("a\r", f"{head}-a\r\n{mark}+b\r\n{mark}") == "b\r", "then it is of the text"
     with pytest.raises(BadInput, match=re.escape(r"line 4 of the diff starts with '\\'")):
@@ -331,3 +331,18 @@ def test_no_text_breaks_the_reader(diff: str, text: str) -> None:
                 apply(text, patch.hunks)
         except BadInput as error:
             assert error.message
+
+
+@each(
+    ("text", "hunk", "result"),
+    [
+        ("a\nb\nc", "@@ -3,1 +3,1 @@\n-c\n+C\n", "a\nb\nC"),
+        ("a\nb\nc", "@@ -1,3 +1,3 @@\n-a\n+A\n b\n c\n", "A\nb\nc"),
+        ("a\nb", "@@ -2,1 +2,2 @@\n b\n+c\n", "a\nb\nc"),
+        ("a\r\nb", "@@ -2,1 +2,2 @@\n b\n+c\n", "a\r\nb\r\nc"),
+        ("a\nb", "@@ -2,1 +2,1 @@\n-b\n\\ No newline at end of file\n+B\n", "a\nB\n"),
+        ("a\nb\n", "@@ -2,1 +2,1 @@\n-b\n+B\n", "a\nB\n"),
+    ],
+)
+def test_a_file_without_a_newline_at_its_end_gets_none_by_a_diff(text: str, hunk: str, result: str) -> None:
+    assert apply(text, parse(f"--- f\n+++ f\n{hunk}")[0].hunks)[0] == result

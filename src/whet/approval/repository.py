@@ -65,14 +65,15 @@ def remote_urls(folder: str) -> list[str]:
 
 
 def list_git_commands(workspace: str) -> frozenset[str]:
-    """Return git's own commands, which no alias replaces. Empty if no git outside `workspace` lists them."""
+    """Return git's own commands and installed ones (`git-lfs`), which no alias replaces. Empty if no git
+    outside `workspace` lists them."""
     return _list_git_commands(trusted_path(workspace))
 
 
 @cache
 def _list_git_commands(path: str) -> frozenset[str]:
     try:
-        names = frozenset(_git("/", ["--list-cmds=main"], path).split())
+        names = frozenset(_git("/", ["--list-cmds=main,others"], path).split())
     except (OSError, ValueError, subprocess.SubprocessError):
         return frozenset()
     try:

@@ -91,6 +91,28 @@ def flush_output() -> int:
     return 0
 
 
+def write_output(text: str, session_id: str = "") -> bool:
+    """Write to standard output at once. Returns False if its reader has closed it. Raises WhetError if it
+    can't be written; `session_id` names the session that holds the answer."""
+    try:
+        if 1 in _closed_streams:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+        return False
+    except OSError as error:
+        discard_output()  # also for what is still buffered
+        if error.errno == errno.EIO:  # a terminal that was closed
+            return True
+        from whet.contract.errors import WhetError
+
+        hint = f"the answer is stored: whet sessions show {session_id}" if session_id else ""
+        raise WhetError(f"standard output can't be written: {error.strerror}", hint=hint) from error
+    return True
+
+
 def discard_output() -> None:
     """Drop what is buffered of the output, and all later output; Python complains at its exit otherwise."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -223,13 +245,16 @@ def _fill_closed_streams() -> None:
     Python sets them to None, which no code expects, and the next file to be opened would take their
     number.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
+            _closed_streams.append(number)
             fd = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(fd, True)
             setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
 
 
+_closed_streams: list[int] = []
+"""The numbers of the standard streams that the caller closed."""
 _early_signals: list[int] = []
 """The signals that asked this process to stop before there was a loop."""
 

@@ -25,12 +25,13 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session, receipt_of
 from whet.app.conversations.sessions import SessionOpener
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
-from whet.cli.main import ENDING_SIGNALS, run_on_loop
+from whet.cli.main import ENDING_SIGNALS, run_on_loop, write_output
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import (
     ApprovalAsked,
+    ApprovalDecided,
     ConfirmationAsked,
     Event,
     Notice,
@@ -71,7 +72,7 @@ def run(options: ChatOptions) -> int:
             row |= {"session_id": "", "text": "", "end_reason": "failed"}
             row |= {"error": mask(error.message), "hint": mask(error.hint)}
             with suppress(WhetError):
-                _write(msgspec.json.encode(row).decode() + "\n")
+                write_output(msgspec.json.encode(row).decode() + "\n")
         raise
 
 
@@ -241,6 +242,7 @@ async def _answer(report: OneShotReport, message: Message, person: LinePerson | 
 
     if person is not None:
         person.stop = partial(stop, signal.SIGINT)
+    report.stop = lambda: None if stopped_by else stop(signal.SIGPIPE)
     # The handlers stay until the loop closes: a signal after the answer must not leave processes behind.
     for number in (signal.SIGINT, *ENDING_SIGNALS):
         if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup ignores that
@@ -250,17 +252,21 @@ async def _answer(report: OneShotReport, message: Message, person: LinePerson | 
     except asyncio.CancelledError:
         if not stopped_by:
             raise
-    return report.finish(128 + stopped_by[0] if stopped_by else 0)
+    code = report.finish(128 + stopped_by[0] if stopped_by else 0)
+    return 128 + stopped_by[0] if stopped_by else code
 
 
 class OneShotReport(msgspec.Struct):
-    """Consumes a turn's events, shows them in the format `output`, and collects the final object."""
+    """Consumes a turn's events, shows them in the format `output`, and collects the final object. `stop` is
+    called when the reader of standard output has closed it."""
 
     session: Session
     output: Output
     opener: SessionOpener
     theme: str = "auto"
+    stop: Callable[[], object] = bool
     _calls: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
+    _unanswered: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     _subjects: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     _notices: list[str] = msgspec.field(default_factory=list[str])
     _reviews: list[str] = msgspec.field(default_factory=list[str])
@@ -281,7 +287,7 @@ class OneShotReport(msgspec.Struct):
     def emit(self, event: Event) -> None:
         """Handle one event."""
         if self.output == "stream-json":
-            _write(mask_keys(msgspec.json.encode(event).decode()) + "\n")
+            self._write(mask_keys(msgspec.json.encode(event).decode()) + "\n")
         match event:
             case TextDelta():
                 self._text(event.text)
@@ -293,6 +299,8 @@ class OneShotReport(msgspec.Struct):
                 self._subjects[event.call_id] = call_subject(event.arguments)
             case ApprovalAsked():
                 self._subjects[event.call_id] = event.subject
+            case ApprovalDecided(verdict="deny", decided_by="nobody"):
+                self._unanswered[event.call_id] = ""
             case ToolFinished():
                 self._call(event)
             case ReviewQueued():
@@ -309,11 +317,15 @@ class OneShotReport(msgspec.Struct):
             lost = "the home's state.db was deleted or replaced during the run, so nothing of it is stored"
             end = msgspec.structs.replace(end, reason="failed", error=lost, hint="")
         self._close_line()
+        if self._unanswered:
+            line = wording.unanswered(self._unanswered.values())
+            self._notices.append(mask(line))
+            _say(mask(line))
         if self.output == "text":
             if not self._streams and end.text:
-                _write(end.text if end.text.endswith("\n") else end.text + "\n")
+                self._write(end.text if end.text.endswith("\n") else end.text + "\n")
         else:
-            _write(mask_keys(msgspec.json.encode(self._object(end)).decode()) + "\n")
+            self._write(mask_keys(msgspec.json.encode(self._object(end)).decode()) + "\n")
         if end.reason in ("failed", "refused", "crashed"):
             _say(f"error: {mask(wording.ending(end))}")
         elif end.reason != "answered":
@@ -359,19 +371,25 @@ class OneShotReport(msgspec.Struct):
             self.session.id, "", "cancelled", "", self._steps, self._usage, duration_s, receipt=done
         )
 
+    def _write(self, text: str) -> None:
+        if not write_output(text, self.session.id):
+            self.stop()
+
     def _text(self, text: str) -> None:
         if self._streams:
-            _write(wording.printable(text))
+            self._write(wording.printable(text))
             self._open_line = not text.endswith("\n") if text else self._open_line
 
     def _close_line(self) -> None:
         if self._open_line:
-            _write("\n")
+            self._write("\n")
             self._open_line = False
 
     def _call(self, event: ToolFinished) -> None:
         self._calls.append({"name": event.name, "ok": event.ok, "duration_s": round(event.duration_s, 3)})
         subject = self._subjects.pop(event.call_id, "") or call_subject(event.arguments)
+        if event.call_id in self._unanswered:
+            self._unanswered[event.call_id] = subject or event.name
         if self._shows_calls:
             mark = "+" if event.ok else "x"
             width = _columns()
@@ -414,23 +432,6 @@ def _columns() -> int:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except OSError:
         return 80
-
-
-def _write(text: str) -> None:
-    """Write to standard output at once. A reader that closed the pipe does not end the turn. Raises
-    WhetError if it can't be written."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        is_closed_terminal = error.errno == errno.EIO
-        is_fault = not isinstance(error, BrokenPipeError) and not is_closed_terminal
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # also for what is still buffered
-        if is_fault:
-            raise WhetError(
-                f"standard output can't be written: {error.strerror}",
-                hint="the answer is stored: whet sessions show ID",
-            ) from error
 
 
 def _say(line: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
 
 from whet.clock import local_minute
 from whet.contract.events import (
@@ -177,6 +178,13 @@ def command_output(result: str) -> str:
     while lines and _STATUS.fullmatch(lines[-1]):
         del lines[-1]
     return "\n".join(lines)
+
+
+def unanswered(subjects: Collection[str]) -> str:
+    """Return the line about calls that were denied because nobody could be asked."""
+    calls = plural(len(subjects), "call")
+    names = clip(printable("; ".join(subjects)), 200)
+    return f"{calls} denied, because nobody could answer: {names} (--yes allows what is not dangerous)"
 
 
 def aside(event: Event) -> str:

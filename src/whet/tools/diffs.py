@@ -116,7 +116,8 @@ def find_named_files(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
-    """Return `text` with the hunks applied in order, and notes on tolerated differences.
+    """Return `text` with the hunks applied in order, and notes on tolerated differences. A text without a
+    newline at its end gets one only from a diff that marks its absence.
 
     Raises BadInput if a hunk does not fit; the caller then changes nothing.
     """
@@ -142,6 +143,8 @@ def apply(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
         position = start + len(hunk.old)
         done += _rewrite_hunk(hunk, (lines[start:position], endings[start:position]), usual, level)
     done += zip(lines[position:], endings[position:], strict=True)
+    if rows[-1] and done and all(row.ending for hunk in hunks for row in hunk.rows):
+        done[-1] = (done[-1][0], "")  # the diff knows nothing of the missing newline
     last = len(done) - 1
     joined = "".join(
         line + (end or ("" if at == last else usual or "\n")) for at, (line, end) in enumerate(done)
