@@ -402,6 +402,18 @@ async def test_a_background_process_from_start_to_end(processes: Processes, tmp_
             await call(process, ctx, action="write", id="p1", text="late")
 
 
+async def test_a_time_limit_that_does_not_hold_in_the_background_is_named(
+    processes: Processes, tmp_path: Path
+) -> None:
+    with with_tools(processes) as (terminal, _):
+        ctx = context(tmp_path)
+        limited = await call(terminal, ctx, command="sleep 987", background=True, timeout_s=1)
+        assert limited.text.endswith(
+            "[timeout_s does not end it in the background; process with action kill does]"
+        )
+        assert "timeout_s" not in (await call(terminal, ctx, command="sleep 987", background=True)).text
+
+
 async def test_what_a_process_says_as_it_is_killed_is_shown(processes: Processes, tmp_path: Path) -> None:
     with with_tools(processes) as (terminal, process):
         ctx = context(tmp_path)

@@ -89,7 +89,11 @@ class ShellTools(Toolset, frozen=True):
         source = os.environ if self.environment is None else self.environment
         spec = command_spec(ctx.workspace, command, workdir, (stdin, pty, background), (self.limits, source))
         limit_s = self.limits.timeout_s if timeout_s is None else timeout_s
-        return await run_command(ctx, self.shared, self.limits, spec, None if background else limit_s)
+        output = await run_command(ctx, self.shared, self.limits, spec, None if background else limit_s)
+        if not background or timeout_s is None:
+            return output
+        note = "[timeout_s does not end it in the background; process with action kill does]"
+        return msgspec.structs.replace(output, text=f"{output.text}\n{note}")
 
     @tool_method(effects={"execute"}, timeout_s=None)
     async def process(  # noqa: PLR0913 - the parameters are the tool's schema
