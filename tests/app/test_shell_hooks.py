@@ -343,6 +343,22 @@ def test_the_files_of_hooks_that_nobody_accepted_are_not_read(work: Path):
 
 
 @pytest.mark.slow
+def test_an_accepted_hook_for_a_tool_that_there_is_not_is_named(work: Path):
+    (work / ".whet").mkdir()
+    hooks = {
+        name: {"event": "PreToolUse", "tools": name, "command": "exit 2"} for name in ("Bash", "write_file")
+    }
+    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
+    found = read_repository_hooks(work)
+    assert found is not None
+    accept(Home(work.parent / "home"), found)
+    _, _, seen = turn(work, {})
+    assert [e.text for e in seen if isinstance(e, Notice) and "never runs" in e.text] == [
+        f"hooks: {work.name}/Bash names no tool, so it never runs (commands are terminal, edits write_file|patch)"
+    ]
+
+
+@pytest.mark.slow
 def test_a_hook_that_names_everything_is_read_within_limits(work: Path):
     (work / ".whet").mkdir()
     words = " ".join(f"word{number}" for number in range(2_000))

@@ -36,7 +36,7 @@ ANSWERS: dict[str, tuple[list[ScriptedReply], str]] = {
     "nothing": ([ScriptedReply(), ScriptedReply()], "ended its turn and gave no answer"),
 }
 RULE = ([ScriptedReply("ok")], "Read(secrets/*) names no tool, so it holds nothing")
-HOOK = ([ScriptedReply("ok")], "hooks.commands: guard names no tool, so it never runs")
+HOOK = ([ScriptedReply("ok")], "hooks: guard names no tool, so it never runs")
 INSTRUCTIONS = ([ScriptedReply("ok")], "AGENTS.md has more than 12,000 characters")
 
 MISTAKES = {"rule": RULE, "hook": HOOK, "instructions": INSTRUCTIONS}

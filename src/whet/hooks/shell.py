@@ -66,6 +66,15 @@ class ShellHooks:
         self._confinement = confinement
         self._is_accepted = is_accepted
 
+    def find_idle(self, names: Collection[str]) -> list[str]:
+        """Return the hooks for tools that are for none of these names, nor for a server's tools."""
+        return [
+            name
+            for name, hook in self._hooks.items()
+            if hook.event in ("PreToolUse", "PostToolUse") and "mcp__" not in hook.tools
+            if not any(applies_to(hook.tools, tool) for tool in names)
+        ]
+
     async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
         """Run the hooks of an event at the same time, and join their results in the order of the settings.
 
@@ -284,16 +293,6 @@ def applies_to(tools: str, name: str) -> bool:
         return regex_matches(tools, name, whole=True)
     except (re.error, RegexTooSlow):
         return True
-
-
-def find_idle_hooks(hooks: Mapping[str, HookSettings], names: Collection[str]) -> list[str]:
-    """Return the hooks for tools that are for none of these names, nor for a server's tools."""
-    return [
-        name
-        for name, hook in hooks.items()
-        if hook.event in ("PreToolUse", "PostToolUse") and "mcp__" not in hook.tools
-        if not any(applies_to(hook.tools, tool) for tool in names)
-    ]
 
 
 def add_hooks(

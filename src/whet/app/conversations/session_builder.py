@@ -40,7 +40,7 @@ from whet.context.host import EngineHost
 from whet.context.prompt import FindRule, add_instructions, allow_every_file, volatile_note
 from whet.contract.origin import Origin
 from whet.contract.protocols import Gate, ModelLink, Person
-from whet.contract.tags import tags_of
+from whet.contract.tags import BUILT_IN, tags_of
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet.store import sessions
 from whet.store.sessions import NewSession, SessionRow
@@ -317,7 +317,12 @@ class SessionBuilder:
         note = partial(runner.add_notice, must_show=True)
         parts = (services.home, own, services.confinement, workspace, session_id, note)
         hooks = await asyncio.to_thread(load_session_hooks, *parts)  # it hashes up to 200 MB
-        return (gate, tools, ()) if hooks is None else add_hooks(hooks, gate, tools)
+        if hooks is None:
+            return gate, tools, ()
+        if idle := hooks.find_idle({*BUILT_IN, *services.tools.by_name, *tools}):
+            hint = "commands are terminal, edits write_file|patch"
+            note(f"hooks: {', '.join(idle)} names no tool, so it never runs ({hint})")
+        return add_hooks(hooks, gate, tools)
 
     async def _begin(
         self,

@@ -97,7 +97,7 @@ class SessionOpener:
                     cut_notice(workspace, find_rule),
                     protected_notice(workspace, find_rule),
                     learned.part.overfull,
-                    *_list_idle_guards(services, tools),
+                    *_list_idle_rules(services, tools),
                 )
                 if line
             ],
@@ -302,18 +302,10 @@ def _read_last_prompt(db: apsw.Connection, workspace: str) -> str:
     return sessions.read_prefix(db, latest.id)[0] if latest is not None else ""
 
 
-def _list_idle_guards(services: Services, tools: Collection[str]) -> Iterator[str]:
-    """Yield a line for the person if deny rules, or hooks, name no tool."""
-    rules, hooks = services.settings.approval.deny, services.settings.hooks.commands
-    names = {*BUILT_IN, *services.tools.by_name, *tools} if rules or hooks else ()
-    if rules:
+def _list_idle_rules(services: Services, tools: Collection[str]) -> Iterator[str]:
+    """Yield a line for the person if deny rules name no tool."""
+    if rules := services.settings.approval.deny:
         from whet.approval.patterns import DENY_HINT, find_unknown  # noqa: PLC0415 - few have such rules
 
-        if unknown := find_unknown(rules, names):
+        if unknown := find_unknown(rules, {*BUILT_IN, *services.tools.by_name, *tools}):
             yield f"approval.deny: {', '.join(unknown)} names no tool, so it holds nothing ({DENY_HINT})"
-    if hooks:
-        from whet.hooks.shell import find_idle_hooks  # noqa: PLC0415 - few have hooks
-
-        if idle := find_idle_hooks(hooks, names):
-            hint = "commands are terminal, edits write_file|patch"
-            yield f"hooks.commands: {', '.join(idle)} names no tool, so it never runs ({hint})"
