@@ -354,7 +354,8 @@ def test_an_accepted_hook_for_a_tool_that_there_is_not_is_named(work: Path):
     accept(Home(work.parent / "home"), found)
     _, _, seen = turn(work, {})
     assert [e.text for e in seen if isinstance(e, Notice) and "never runs" in e.text] == [
-        f"hooks: {work.name}/Bash names no tool, so it never runs (commands are terminal, edits write_file|patch)"
+        f"hooks: {work.name}/Bash names no tool, so it never runs"
+        " (commands are terminal, edits write_file|patch)"
     ]
 
 
