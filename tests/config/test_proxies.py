@@ -23,6 +23,11 @@ from whet.config.secrets import find_proxy
         ("http", "127.0.0.1", ""),
         ("http", "[::1]", ""),
         ("http", "::1", ""),
+        ("http", "0:0:0:0:0:0:0:1", ""),
+        ("http", "[::ffff:127.0.0.1]", ""),
+        ("http", "localhost.", ""),
+        ("http", "127.1", ""),
+        ("http", "127.example.com", "http://any.test:1"),
         ("http", "127.0.0.1.example.com", "http://any.test:1"),
     ],
 )

@@ -28,7 +28,7 @@ from whet.config.schema import (
 from whet.contract.errors import ConfigError
 from whet.contract.texts import PORTS, split_http_url
 
-_LOOPBACK = ("localhost", "::1")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class KeyHome(msgspec.Struct, frozen=True):
@@ -76,9 +76,12 @@ def is_same_server(url: str, root: str) -> bool:
 def is_loopback(url: str) -> bool:
     """Return whether a URL leads to this machine's loopback."""
     url_origin = parse_origin(url)
-    return url_origin is not None and (
-        url_origin[1] in _LOOPBACK or bool(re.fullmatch(r"127(\.\d{1,3}){3}", url_origin[1]))
-    )
+    if url_origin is None or url_origin[1] in _LOOPBACK:
+        return url_origin is not None
+    from whet.internet import canonical_host  # noqa: PLC0415 - most local servers are named as above
+
+    host = canonical_host(url_origin[1].strip("[]"))
+    return host in _LOOPBACK or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
 
 
 def belongs_to_provider(name: str, url: str) -> bool:
