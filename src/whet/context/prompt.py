@@ -99,6 +99,11 @@ def project_instructions(workspace: Path, find_rule: FindRule = allow_every_file
     return "\n\n".join(section for _, section in _list_sections(workspace, find_rule))
 
 
+def has_instructions(workspace: Path, find_rule: FindRule = allow_every_file) -> bool:
+    """Return whether a prompt for this folder has the project's instructions."""
+    return bool(_list_sections(workspace, find_rule))
+
+
 def changed_notice(workspace: Path, last_prompt: str, find_rule: FindRule = allow_every_file) -> str:
     """Return the line for the person about instructions that the prompt of the folder's last session did not
     have, or an empty string. A command may have written them; without a session, `last_prompt` is empty."""

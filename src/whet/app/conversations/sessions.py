@@ -26,7 +26,13 @@ from whet.app.conversations.session_parts import (
 from whet.app.learning.desk import Outcomes
 from whet.app.model_links.models import SwitchableLink
 from whet.app.parts import add_remote_tools
-from whet.context.prompt import changed_notice, cut_notice, protected_notice, system_prompt
+from whet.context.prompt import (
+    changed_notice,
+    cut_notice,
+    has_instructions,
+    protected_notice,
+    system_prompt,
+)
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
 from whet.contract.tags import BUILT_IN
@@ -80,7 +86,9 @@ class SessionOpener:
         workspace = principal.workspace or services.workspace
         tools |= code_tools(services, workspace)
         find_rule = rule_finder(services, workspace)
-        last_prompt = await services.database.read(lambda db: _read_last_prompt(db, str(workspace)))
+        last_prompt = ""
+        if has_instructions(workspace, find_rule):
+            last_prompt = await services.database.read(lambda db: _read_last_prompt(db, str(workspace)))
         learned = await self.outcomes.start(tools.values(), principal.profile, str(workspace))
         start = SessionStart(
             prompt=self._prompt(workspace, learned.part.text),
