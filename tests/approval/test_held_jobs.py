@@ -16,8 +16,9 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from tests.tools.running import context, find_tool
 from whet.approval.confined import JailGate
 from whet.approval.gate import GateParts
+from whet.contract.errors import ToolError
 from whet.contract.events import Notice
-from whet.contract.protocols import Answer, ApprovalRequest, Decision, Reply
+from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.contract.tools import ToolOutput
 from whet.sandbox.backend import ConfinementSettings
 from whet.sandbox.confinement import Confinement
@@ -186,41 +187,69 @@ def test_a_question_about_a_command_in_the_sandbox_stops_nothing(
     assert len(bench.person.asked) == 1
 
 
-def test_helpers_stop_too_and_start_nothing(tmp_path: Path, confinement: OneEngine) -> None:
+@pytest.mark.parametrize("is_new", [False, True], ids=["its sandbox runs", "a new sandbox"])
+def test_a_command_that_starts_meanwhile_lets_the_jobs_go_on_and_this_one_be_refused(
+    tmp_path: Path, confinement: OneEngine, is_new: bool
+) -> None:
     workspace = tmp_path / "proj"
-    later: list[asyncio.Task[ToolOutput]] = []
-
-    async def run_inside() -> ToolOutput:
-        shared = SharedProcesses(confine=lambda: confinement)
-        try:
-            ctx = context(workspace, session_id="s3")
-            return await find_tool(ShellTools(shared), "terminal").run(ctx, {"command": "echo y >> d/e.sh"})
-        finally:
-            shared.close()
-
-    async def look() -> Answer:
-        later.append(asyncio.create_task(run_inside()))
-        bench.events.clear()
-        write = bench.call("write_file", session="s2", path="d/e.sh", content="x")
-        edit = asyncio.create_task(bench.gate.decide(write, bench.events.append))
-        done, _ = await asyncio.wait([later[0], edit], timeout=0.2)
-        assert not done and len(sizes(workspace)) == 1
-        edits.append(edit)
-        return "once"
 
     async def go() -> None:
-        await run_approved(bench, confinement, "sudo -n true")
-        async with asyncio.timeout(60):
-            await asyncio.gather(*edits, *later)
+        call = bench.call("terminal", command="sudo -n true; touch ran")
+        assert (await bench.gate.decide(call, bench.events.append)).verdict == "allow"
+        start_job(confinement, workspace, JOBS["child"])
+        shared = SharedProcesses(confine=lambda: confinement)
+        try:
+            tool = find_tool(ShellTools(shared), "terminal")
+            with pytest.raises(ToolError, match="another command ran since this one was decided on"):
+                await tool.run(context(workspace), {"command": "sudo -n true; touch ran"})
+        finally:
+            shared.close()
+        assert not (workspace / "ran").exists()
+        await run_approved(bench, confinement, "sudo -n true; touch ran")
 
-    edits: list[asyncio.Task[Decision]] = []
-    bench = bench_of(tmp_path, Watcher(look), confinement, mode="auto")
-    for helper in ("s2", "s3"):
-        bench.gate.adopt(helper, "s1")
-    start_job(confinement, workspace, JOBS["child"], session="s2")
+    bench = bench_of(tmp_path, Someone("once", "once"), confinement)
+    if not is_new:
+        start_job(confinement, workspace, JOBS["child"])
     asyncio.run(go())
-    assert edits[0].result().verdict == "allow"
-    assert later[0].result().error_kind == ""
+    assert (workspace / "ran").exists()
+
+
+def test_helpers_go_on_and_the_person_is_told(tmp_path: Path, confinement: OneEngine) -> None:
+    workspace = tmp_path / "proj"
+
+    async def look() -> Answer:
+        wait_for_growth(workspace)
+        return "once"
+
+    bench = bench_of(tmp_path, Watcher(look), confinement)
+    bench.gate.adopt("s2", "s1")
+    start_job(confinement, workspace, JOBS["child"], session="s2")
+    assert bench.sh("sudo -n true").verdict == "allow"
+    notices = [event.text for event in bench.events if isinstance(event, Notice)]
+    assert notices == [
+        "some commands in the sandbox can't be stopped here: they can change files while you decide"
+    ]
+
+
+def test_a_question_that_is_cancelled_while_jobs_stop_leaves_none_stopped(
+    tmp_path: Path, confinement: OneEngine
+) -> None:
+    workspace = tmp_path / "proj"
+
+    async def go() -> None:
+        for turns in range(0, 60, 5):  # of the loop, until it is cancelled
+            call = bench.call("terminal", command="sudo -n true")
+            deciding = asyncio.create_task(bench.gate.decide(call, bench.events.append))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            deciding.cancel()
+            await asyncio.wait([deciding])
+
+    answers: list[Answer] = ["once"] * 12
+    bench = bench_of(tmp_path, Someone(*answers), confinement)
+    start_job(confinement, workspace, JOBS["child"])
+    asyncio.run(go())
+    wait_for_growth(workspace)
 
 
 def test_sessions_of_others_go_on(tmp_path: Path, confinement: OneEngine) -> None:

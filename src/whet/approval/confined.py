@@ -29,9 +29,8 @@ if TYPE_CHECKING:  # 15 ms, and most turns run no command
 
 _MAX_COMMANDS = 1_000
 _ANYWHERE = Opening("reach", ANY_HOST)
-_LOOK_S = 0.05
 _STOPPED = "what still runs in the sandbox is stopped until this command is decided on and has run"
-_NOT_STOPPED = "what runs in the sandbox can't be stopped here: it can change files while you decide"
+_NOT_STOPPED = "some commands in the sandbox can't be stopped here: they can change files while you decide"
 
 
 class JailGate:
@@ -91,25 +90,25 @@ class JailGate:
         return only_reads
 
     async def stop_jobs(self, call: GateCall, is_related: Callable[[str], bool]) -> str:
-        """Stop what related sessions run in sandboxes, until `resume_jobs`: it could change files under a
-        call that will run outside.
+        """Stop what the session runs in sandboxes, until `resume_jobs`: it could change files under a call
+        that will run outside. What related sessions, its helpers, run there goes on.
 
         Returns a line for the person, empty if nothing ran.
         """
         holds, ids = self._confine().holds, (call.session_id, call.call.id)
-        results = await asyncio.to_thread(holds.start, ids, is_related)
+        stopping = asyncio.ensure_future(asyncio.to_thread(holds.start, ids, call.workspace, is_related))
+        try:
+            results = await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            stopping.add_done_callback(lambda _: holds.end(*ids))
+            raise
         if None in results:
             return _NOT_STOPPED
         return _STOPPED if any(results) else ""
 
-    def resume_jobs(self, session_id: str, call_id: str = "") -> None:
-        """Let continue what a call stopped, or all calls of a session."""
+    def resume_jobs(self, session_id: str, call_id: str) -> None:
+        """Let continue what a call stopped."""
         self._confine().holds.end(session_id, call_id)
-
-    async def wait_for_others(self, call: GateCall) -> None:
-        """Wait until no related session has a command outside the sandbox before a person, or running."""
-        while self._confine().holds.is_stopped(call.session_id):
-            await asyncio.sleep(_LOOK_S)
 
     async def warning(self, call: GateCall) -> str:
         """Return, once, a warning that commands run without a sandbox, or an empty string."""

@@ -1,8 +1,8 @@
-"""Nothing that the model controls changes a file between a person's look at a command that would run outside
-the sandbox, and its end.
+"""No job of a session changes a file between a person's look at a command that would run outside the sandbox,
+and its end.
 
-The session's commands in sandboxes are stopped, and those of its helpers, whose calls wait. Scripts that the
-command line names are compared as well: another program may have changed them.
+The session's commands in sandboxes are stopped. If another one starts in between, the command is refused.
+Scripts that the command line names are compared as well: another program may have changed them.
 """
 
 from __future__ import annotations
@@ -54,20 +54,8 @@ class HeldJobs:
     async def decide(self, call: GateCall, judge: Callable[[], Awaitable[Decision]]) -> Decision:
         """Let `judge` decide on a call, and let continue what was stopped for it, unless it runs now.
 
-        Then the tool does so, and in any case the end of the turn. A call that may change files waits for
-        commands of its parent and their helpers.
+        Then the tool does so, and in any case the end of the turn.
         """
-        if not self._was_used or self._jails is None:
-            decision = await self._settle(call, judge)
-        else:
-            if "command" in call.tool.tags:
-                self._jails().resume_jobs(call.session_id)  # an earlier command that never ran
-            decision = await self._settle(call, judge)
-            if decision.verdict == "allow" and call.tool.tags & {"edits", "command"}:
-                await self._jails().wait_for_others(call)
-        return decision
-
-    async def _settle(self, call: GateCall, judge: Callable[[], Awaitable[Decision]]) -> Decision:
         runs = False
         try:
             decision = await judge()

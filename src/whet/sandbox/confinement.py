@@ -203,7 +203,7 @@ class Confinement:
         if (key := (session_id, policy)) not in self._jails:
             self._tidy()
             self._jails[key] = self._make_jail(engine, policy, self._scratch(session_id))
-            self.holds.stop_new(session_id, self._jails[key])
+            self.holds.note_new(session_id, policy)
         return self._jails[key]
 
     def _make_jail(self, engine: Engine, policy: SandboxPolicy, scratch: Scratch) -> Jail:

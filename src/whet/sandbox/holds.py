@@ -1,10 +1,12 @@
-"""The calls for whose time the sandboxes of their session and its helpers stop: those that a person decides
-on to run outside, while the question is open and while they run.
+"""The calls for whose time their session's sandboxes stop: those that a person decides on to run outside.
 
-Other sessions go on: another person's work must not wait for an answer of this one."""
+Nothing waits for a stopped sandbox: a new command there lets it continue, and the call that was decided on is
+refused then. Other sessions go on: their work must not wait for an answer that somebody may never give.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -18,11 +20,16 @@ if TYPE_CHECKING:
 
 
 class _Hold(msgspec.Struct):
-    """What one call stops: the sandboxes of the sessions that `is_related` names."""
+    """What a call in a workspace stops: each sandbox, with the number of commands that had started there."""
 
-    session_id: str
-    is_related: Callable[[str], bool]
-    jails: list[Jail]
+    workspace: str
+    jails: list[tuple[Jail, int]]
+    is_whole: bool = True
+
+    def minds(self, policy: SandboxPolicy) -> bool:
+        """Return whether a command with this policy may change what the call uses: those that only read have
+        a folder of their own for a workspace."""
+        return bool(policy.write) or os.path.realpath(policy.workspace) == self.workspace
 
 
 class JobHolds:
@@ -34,39 +41,46 @@ class JobHolds:
         self._lock = threading.Lock()
         self._holds: dict[tuple[str, str], _Hold] = {}
 
-    def start(self, call: tuple[str, str], is_related: Callable[[str], bool]) -> list[bool | None]:
-        """Stop the sandboxes of related sessions until `end`. `call` is a session's id and a call's.
+    def start(
+        self, call: tuple[str, str], workspace: str, is_related: Callable[[str], bool]
+    ) -> list[bool | None]:
+        """Stop the sandboxes of a session until `end`. `call` is the session's id and the call's.
 
-        Returns what `JobStopper.stop` says of each.
+        Returns what `JobStopper.stop` says of each, and None for each one of a related session, a helper's,
+        in which something runs on.
         """
         with self._lock:
             if call in self._holds:
                 return []
-            hold = self._holds[call] = _Hold(call[0], is_related, [])
-        jails = [jail for (owner_id, _), jail in list(self._jails.items()) if is_related(owner_id)]
-        with self._lock:
-            jails = [jail for jail in jails if jail not in hold.jails]
-            hold.jails += jails
-        return [jail.jobs.stop() for jail in jails]
+            hold = self._holds[call] = _Hold(os.path.realpath(workspace), [])
+            results: list[bool | None] = []
+            for (owner_id, _), jail in list(self._jails.items()):
+                if owner_id == call[0]:
+                    hold.jails.append((jail, jail.jobs.starts))
+                    results.append(jail.jobs.stop())
+                elif is_related(owner_id) and jail.is_busy:
+                    results.append(None)
+            return results
 
-    def stop_new(self, owner_id: str, jail: Jail) -> None:
-        """Stop a new sandbox if a call covers it."""
+    def note_new(self, owner_id: str, policy: SandboxPolicy) -> None:
+        """Note that a session has a new sandbox: what runs there is not stopped."""
         with self._lock:
-            for hold in self._holds.values():
-                if hold.is_related(owner_id):
-                    hold.jails.append(jail)
-                    jail.jobs.stop()
+            for (session_id, _), hold in self._holds.items():
+                if session_id == owner_id and hold.minds(policy):
+                    hold.is_whole = False
 
-    def end(self, session_id: str, call_id: str = "") -> None:
-        """Let the sandboxes continue that a call stopped, or all calls of a session."""
+    def is_whole(self, session_id: str, call_id: str) -> bool:
+        """Return whether no command of the session has started since a call stopped the others."""
         with self._lock:
-            calls = [call for call in self._holds if call[0] == session_id and call_id in ("", call[1])]
-            jails = [jail for call in calls for jail in self._holds.pop(call).jails]
-        for jail in jails:
+            hold = self._holds.get((session_id, call_id))
+            if hold is None:
+                return True
+            counts = ((jail, count) for jail, count in hold.jails if hold.minds(jail.policy))
+            return hold.is_whole and all(jail.jobs.starts == count for jail, count in counts)
+
+    def end(self, session_id: str, call_id: str) -> None:
+        """Let the sandboxes continue that a call stopped."""
+        with self._lock:
+            hold = self._holds.pop((session_id, call_id), None)
+        for jail, _ in hold.jails if hold is not None else ():
             jail.jobs.resume()
-
-    def is_stopped(self, session_id: str) -> bool:
-        """Return whether a call of another session stops the sandboxes of this one."""
-        with self._lock:
-            holds = self._holds.values()
-            return any(hold.session_id != session_id and hold.is_related(session_id) for hold in holds)

@@ -125,7 +125,7 @@ class Jail:
             self.links.separate()
             return _under_sandbox_exec(self.plan, command, descriptors)
         with self._lock:
-            self.jobs.wait()
+            self.jobs.begin()
             self._ends.settle()
             if not command.is_probe:
                 self._separate_links()

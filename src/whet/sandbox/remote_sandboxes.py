@@ -125,6 +125,8 @@ class ContainerJail(RemoteJail):
 
     def spawn(self, command: JailedCommand, handles: Handles, extra_fd: int = -1) -> subprocess.Popen[bytes]:
         """Run a command in the container. Raises ToolError if the container can't be started."""
+        with self._lock:
+            self.jobs.begin()
         self.open()
         self.links.separate()
         mark = secrets.token_hex(8)
@@ -148,7 +150,7 @@ class ContainerJail(RemoteJail):
 
 
 class _ContainerStopper(JobStopper):
-    """Pauses a container, in which a new command then fails."""
+    """Pauses a container: a command can't start in a paused one."""
 
     def __init__(self, lock: threading.Lock, container_pid: Callable[[], int], lines: ContainerLines) -> None:
         super().__init__(lock, container_pid, lambda: None)

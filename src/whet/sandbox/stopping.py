@@ -25,35 +25,40 @@ class JobStopper:
         self, lock: threading.Lock, launcher_pid: Callable[[], int], end: Callable[[], None]
     ) -> None:
         self._lock, self._launcher_pid, self._end = lock, launcher_pid, end
-        self._resumed = threading.Condition(lock)
-        self._count, self._stopped = 0, dict[int, int]()
+        self._count, self._is_stopped, self._stopped = 0, False, dict[int, int]()
+        self.starts: int = 0
+        """How many commands have started here."""
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether commands are stopped here, and new ones have to wait."""
-        return self._count > 0
-
-    def wait(self) -> None:
-        """Wait until a command may start. The caller holds the lock."""
-        self._resumed.wait_for(lambda: not self._count)
+    def begin(self) -> None:
+        """Let everything continue, because a command starts. The caller holds the lock."""
+        self.starts += 1
+        self._continue()
 
     def stop(self) -> bool | None:
-        """Stop everything, and let nothing start, until `resume` was called as often.
+        """Stop everything until `resume` was called as often, or a command starts.
 
         Processes that don't stop are ended. Returns whether anything ran, or None if nothing can be stopped
         here.
         """
         with self._lock:
             self._count += 1
-            return bool(self._stopped) if self._count > 1 else self._stop_all()
+            if self._is_stopped:
+                return True
+            has_run = self._stop_all()
+            self._is_stopped = bool(has_run)
+            return has_run
 
     def resume(self) -> None:
         """Let everything continue, unless another `stop` holds it."""
         with self._lock:
             self._count -= 1
             if not self._count:
-                self._resume_all()
-                self._resumed.notify_all()
+                self._continue()
+
+    def _continue(self) -> None:
+        if self._is_stopped:
+            self._is_stopped = False
+            self._resume_all()
 
     def _stop_all(self) -> bool | None:
         if (pid := self._launcher_pid()) <= 0:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.contract.errors import ToolError
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools.spawn import ProcessSpec
 
 if TYPE_CHECKING:
     from whet.sandbox.confinement import Confinement
     from whet.sandbox.jail import Jail
-
-_LOOK_S = 0.05
 
 
 class Confined:
@@ -34,10 +33,17 @@ class Confined:
         runs_free = status is not None and not status.holds  # nothing has to be started then
         jail = self._jail() if runs_free else await asyncio.to_thread(self._jail)
         if jail is None:
+            self._refuse_changed()
             return spec
-        while jail.jobs.is_stopped:  # the start would hold the event loop, on which the person answers
-            await asyncio.sleep(_LOOK_S)
         return msgspec.structs.replace(spec, jail=jail, received_bytes=jail.received_bytes)
+
+    def _refuse_changed(self) -> None:
+        """Raise ToolError if other commands ran since a person decided that this one may run outside."""
+        if not self._confinement.holds.is_whole(self._ctx.session_id, self._ctx.call_id):
+            raise ToolError(
+                "another command ran since this one was decided on, and may have changed what it uses",
+                hint="call it again, alone",
+            )
 
     def release(self) -> None:
         """Let continue what was stopped for the time of this call."""
