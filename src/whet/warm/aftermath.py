@@ -20,7 +20,7 @@ from whet.late import late_pattern
 from whet.store.calls import StoredCall, UserWords
 from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
-from whet.warm.outcome import EDITS_IN_PLACE, Outcome, is_showing, judge_alone, programs_of, read_program
+from whet.warm.outcome import EDITS_IN_PLACE, Outcome, judge_alone, read_program
 from whet.warm.retry import find_vain_run, find_vain_try, is_again, is_alike, is_same_run, own_output
 from whet.warm.takeback import drops_path_of, ends_or_amends, replaces_text, restores_content, undoes
 
@@ -371,13 +371,13 @@ def _acts(judged: JudgedCall) -> bool:
     command = judged.arguments.get("command")
     if not judged.changes or not isinstance(command, str):
         return judged.changes
-    program = next(programs_of(command), "sleep")
-    return program != "sleep" and not is_showing(program, command)
+    program, shows = read_program(command)
+    return program not in ("", "sleep") and not shows
 
 
 def _subject(judged: JudgedCall) -> tuple[str, str]:
     """Return a call's tool, and the program if it is a command."""
-    return judged.call.name, next(programs_of(str(judged.arguments.get("command", ""))), "")
+    return judged.call.name, read_program(str(judged.arguments.get("command", "")))[0]
 
 
 def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:

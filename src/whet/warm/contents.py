@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from whet.contract.texts import parse_arguments
 from whet.store.calls import StoredCall
-from whet.warm.outcome import is_showing, programs_of
+from whet.warm.outcome import read_program
 
 Contents = dict[str, tuple[str, str]]
 """By path: the beginnings of the hashes before and after, empty if there was no file."""
@@ -55,7 +55,7 @@ def _was_used(files: Contents, between: list[StoredCall]) -> bool:
 
 def _is_passing(old: StoredCall, new: StoredCall, between: list[StoredCall]) -> bool:
     programs = [
-        next(programs_of(str(parse_arguments(call.arguments).get("command", ""))), "") for call in (old, new)
+        read_program(str(parse_arguments(call.arguments).get("command", "")))[0] for call in (old, new)
     ]
     if old.turn != new.turn or not programs[0] or programs[0] != programs[1]:
         return False
@@ -65,7 +65,7 @@ def _is_passing(old: StoredCall, new: StoredCall, between: list[StoredCall]) -> 
 
 def _acts(call: StoredCall) -> bool:
     command = str(parse_arguments(call.arguments).get("command", ""))
-    return bool(changed_contents(call)) or not is_showing(next(programs_of(command), ""), command)
+    return bool(changed_contents(call)) or not read_program(command)[1]
 
 
 def left_alone(first: StoredCall, second: StoredCall) -> bool | None:

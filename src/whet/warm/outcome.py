@@ -195,15 +195,15 @@ def _ran_no_test(command: str, text: str) -> bool:
     )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1_024)
 def read_program(command: str) -> tuple[str, bool]:
     """Return a command's first program, or an empty string, and whether the command shows data. Kept, since a
     command is compared with those near it."""
     program = next(programs_of(command), "")
-    return program, is_showing(program, command)
+    return program, _is_showing(program, command)
 
 
-def is_showing(program: str, command: str) -> bool:
+def _is_showing(program: str, command: str) -> bool:
     """Return whether a command shows data: its program does, and so does the verb if that decides."""
     verbs = _SHOWING_VERBS.get(program)
     if verbs is None:

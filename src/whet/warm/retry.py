@@ -13,7 +13,7 @@ from typing import Any
 
 from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.late import late_pattern
-from whet.warm.outcome import is_showing, programs_of
+from whet.warm.outcome import read_program
 
 _MAX_LINES = 6
 _MIN_SHARED_WORDS = 0.25
@@ -68,8 +68,7 @@ def own_output(result: str | None) -> str:
 
 def is_same_run(command: str, later: str) -> bool:
     """Return whether two commands are the same but for what hides an exit code, and show no data."""
-    program = next(programs_of(command), "")
-    return _MASK.sub("", command) == _MASK.sub("", later) and not is_showing(program, command)
+    return _MASK.sub("", command) == _MASK.sub("", later) and not read_program(command)[1]
 
 
 def find_vain_run(first: tuple[str, str], second: tuple[str, str], *, by_command: bool) -> str:
