@@ -183,7 +183,7 @@ def _print_line(line: str) -> None:
 async def open_session(app: App, options: ChatOptions) -> Session:
     """Open the requested session (a named one, the latest of this folder, or a new one), in plan mode if the
     options say so."""
-    session = await _open_requested(app, options)
+    session = await _open_by_options(app, options)
     if options.is_plan_mode:
         from whet.app.planning import set_planning  # noqa: PLC0415 - needed in plan mode only
 
@@ -191,7 +191,7 @@ async def open_session(app: App, options: ChatOptions) -> Session:
     return session
 
 
-async def _open_requested(app: App, options: ChatOptions) -> Session:
+async def _open_by_options(app: App, options: ChatOptions) -> Session:
     if options.session_id:
         from whet.store import sessions  # noqa: PLC0415 - slow import, as App above
 

@@ -74,7 +74,7 @@ def strip_invisible(text: str) -> str:
 class _Renderer:
     """One pass over a page.
 
-    `parts` is the text of the current block so far; `gap` and `prefix` are written before the block. `lists`
+    `parts` is the text of the current block so far; `gap` and `prefix` are written before it. `lists`
     has the next number of each open list (0: bullets).
     """
 
