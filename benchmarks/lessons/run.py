@@ -107,9 +107,9 @@ async def leaked_facts(world: World, people: int = 6) -> tuple[int, int]:
         mine = [f"zq{number}{word}" for word in ("street", "doctor", "salary", "nickname")]
         facts.append(mine)
         for word in mine[:3]:
-            await desk.hand_in(MemoryRequest("add", "user", f"The private word is {word}"), _USER)
+            await desk.submit(MemoryRequest("add", "user", f"The private word is {word}"), _USER)
         text = f"---\nname: own-{number}\ndescription: About {mine[3]}.\n---\nSay {mine[3]}.\n"
-        await desk.hand_in(SkillRequest("create", f"own-{number}", content=text), _USER)
+        await desk.submit(SkillRequest("create", f"own-{number}", content=text), _USER)
     leaks = 0
     for number, desk in enumerate([*desks, world.desk]):
         read = (await desk.reader.prompt_part()).text + await desk.skills.describe("")
@@ -133,7 +133,7 @@ async def prompt_cost(world: World, skills: int = 200) -> tuple[float, int]:
         while True:
             line = f"Fact {number} about {target}: the value is {number * 7} and it is kept for the measure of size."
             request = MemoryRequest("add", "memory" if target == "memory" else "user", line)
-            if not (await world.desk.hand_in(request, _USER)).ok:
+            if not (await world.desk.submit(request, _USER)).ok:
                 break
             number += 1
         assert number * 60 < limit * 2

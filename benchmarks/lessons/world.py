@@ -181,8 +181,8 @@ class World:
 
     async def _hand_in(self, request: Request, origin: Origin) -> WriteOutcome:
         if isinstance(request, MemoryRequest):
-            return await self.desk.hand_in(request, origin)
-        return await self.desk.hand_in(request, origin)
+            return await self.desk.submit(request, origin)
+        return await self.desk.submit(request, origin)
 
 
 def add(content: str, *quotes: str, target: Literal["memory", "user"] = "memory") -> MemoryRequest:

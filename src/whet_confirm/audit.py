@@ -19,7 +19,7 @@ from whet.config.paths import read_small
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import NOT_JSON, from_json
 from whet_confirm.audit_people import check_signatures
-from whet_confirm.audit_records import ENOUGH, check_records
+from whet_confirm.audit_records import MAX_PROBLEMS, check_records
 from whet_confirm.audit_tables import check_tables
 from whet_confirm.audit_tokens import check_tokens
 from whet_confirm.keys import PublicKey, unbase64
@@ -99,8 +99,8 @@ def verify(
     count, head = base, before
     try:
         count, head = _check_chain(db, (base, before), marks, problems, report_progress)
-        records = check_records(db, problems, _log_start(db)[0] > 0) if len(problems) < ENOUGH else 0
-        problems += check_signatures(db) if len(problems) < ENOUGH else []
+        records = check_records(db, problems, _log_start(db)[0] > 0) if len(problems) < MAX_PROBLEMS else 0
+        problems += check_signatures(db) if len(problems) < MAX_PROBLEMS else []
         problems += check_tables(db, keys, (count, head), is_silent=bool(problems))
         problems += [] if problems else check_tokens(db, is_pruned=_log_start(db)[0] > 0)
     except (UnicodeDecodeError, TypeError, msgspec.DecodeError, ValueError) as error:
@@ -112,7 +112,7 @@ def verify(
         )
         break
     seconds = time.perf_counter() - began
-    return AuditReport(count - base, records, len(marks), head.hex(), tuple(problems[:ENOUGH]), seconds)
+    return AuditReport(count - base, records, len(marks), head.hex(), tuple(problems[:MAX_PROBLEMS]), seconds)
 
 
 def find_removed_checkpoints(db: apsw.Connection, exported: Iterable[Checkpoint]) -> list[str]:
@@ -178,7 +178,7 @@ def _check_chain(
             for mark in marks[count]:
                 if mark.head != head.hex():
                     problems.append(f"event {count} is not what the checkpoint at {count} was signed for")
-        if len(problems) >= ENOUGH:
+        if len(problems) >= MAX_PROBLEMS:
             break
         if report_progress is not None and count % _STEP == 0:
             report_progress(count)

@@ -11,7 +11,7 @@ import msgspec
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
 from whet_confirm import passkeys
-from whet_confirm.audit_records import ENOUGH
+from whet_confirm.audit_records import MAX_PROBLEMS
 from whet_confirm.passkeys import PasskeyProof
 from whet_confirm.records import ApprovalPlan
 
@@ -30,30 +30,31 @@ class _Vote(msgspec.Struct, frozen=True):
 
 
 def check_signatures(db: apsw.Connection) -> list[str]:
-    """Return the problems, as lines for a person."""
+    """Check all signed votes in the database. Returns at most `MAX_PROBLEMS` problems, one line each."""
     if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passkeys'").fetchone():
         return []
     problems: list[str] = []
-    keys = _keys(db, problems)
+    keys = _read_passkeys(db, problems)
     signed: set[tuple[str, str, str]] = set()
     sql = (
         "SELECT id, request_id, principal, data FROM events WHERE kind = 'vote' AND instr(data, '\"proof\"')"
     )
-    for number, request_id, principal, data in db.execute(sql):
+    for event_id, request_id, principal, data in db.execute(sql):
         vote = from_json(data, _Vote)
         if vote.proof is None:
             continue
-        problem = _problem(vote, principal, keys)
+        problem = _find_vote_problem(vote, principal, keys)
         if problem:
-            problems.append(f"event {number}: the vote of {principal} is not theirs: {problem}")
+            problems.append(f"event {event_id}: the vote of {principal} is not theirs: {problem}")
         else:
             signed.add((request_id, principal, vote.digest))
-        if len(problems) >= ENOUGH:
+        if len(problems) >= MAX_PROBLEMS:
             break
-    return [*problems, *_find_missing_signatures(db, signed)][:ENOUGH]
+    return [*problems, *_find_missing_signatures(db, signed)][:MAX_PROBLEMS]
 
 
-def _problem(vote: _Vote, principal: str, keys: dict[str, _Enrolment]) -> str:
+def _find_vote_problem(vote: _Vote, principal: str, keys: dict[str, _Enrolment]) -> str:
+    """Return why a signed vote is not valid, or an empty string if it is."""
     assert vote.proof is not None
     key = keys.get(vote.proof.credential)
     if key is None or key.name != principal:
@@ -65,11 +66,11 @@ def _problem(vote: _Vote, principal: str, keys: dict[str, _Enrolment]) -> str:
     return passkeys.signature_problem(vote.proof, (vote.verdict, vote.digest), key.public_key, key.host)
 
 
-def _keys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolment]:
-    """Return the passkeys by id: from the log, or from the table if the log's beginning was pruned."""
-    table = {row[0]: _Enrolment(row[1], *row[:1], *row[2:]) for row in db.execute(
-        "SELECT id, name, public_key, host FROM passkeys"
-    )}  # fmt: skip
+def _read_passkeys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolment]:
+    """Return the passkeys by id: from the log, or from the table if the log's beginning was pruned. Appends
+    to `problems` each passkey of the log that the table lacks or has differently."""
+    rows = db.execute("SELECT id, name, public_key, host FROM passkeys")
+    table = {id_: _Enrolment(name, id_, public_key, host) for id_, name, public_key, host in rows}
     logged: dict[str, _Enrolment] = {}
     for (data,) in db.execute("SELECT data FROM events WHERE kind = 'passkey_enrolled'"):
         enrolment = from_json(data, _Enrolment)
@@ -80,6 +81,7 @@ def _keys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolment]:
 
 
 def _find_missing_signatures(db: apsw.Connection, signed: set[tuple[str, str, str]]) -> list[str]:
+    """Return a problem for each approval without a signature although its rule demands one."""
     sql = (
         "SELECT r.id, r.digest, r.plan, v.principal FROM requests r JOIN votes v ON v.request_id = r.id"
         " WHERE v.verdict = 'approve' AND instr(r.plan, '\"needs_passkey\"')"

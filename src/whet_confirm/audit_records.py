@@ -12,7 +12,7 @@ from whet.sqlite.checked import checked_select
 from whet_confirm.canonical import stored_digest
 from whet_confirm.seals import row_digest
 
-ENOUGH = 20
+MAX_PROBLEMS = 20
 
 _RECORD = (
     "SELECT id, action, details, requester, session_key, expires_at, digest, status, resolved_by,"
@@ -31,13 +31,13 @@ def check_records(db: apsw.Connection, problems: list[str], is_pruned: bool) -> 
         count += 1
         if problem := _record_problem(db, row, is_pruned):
             problems.append(f"request {row[0]}: {problem}")
-            if len(problems) >= ENOUGH:
+            if len(problems) >= MAX_PROBLEMS:
                 return count
     pruned = db.execute("SELECT value FROM facts WHERE name = 'pruned_before'").fetchone()
     missing = db.execute(
         "SELECT e.request_id FROM events e LEFT JOIN requests r ON r.id = e.request_id"
         " WHERE e.kind = 'submitted' AND r.id IS NULL AND e.at >= ? LIMIT ?",
-        (float(pruned[0]) if pruned else 0.0, ENOUGH),
+        (float(pruned[0]) if pruned else 0.0, MAX_PROBLEMS),
     )
     problems.extend(f"request {row[0]} is in the log, but its record is gone" for row in missing)
     return count

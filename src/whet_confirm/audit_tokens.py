@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from whet.contract.texts import from_json
-from whet_confirm.audit_records import ENOUGH
+from whet_confirm.audit_records import MAX_PROBLEMS
 
 _EVENTS = "SELECT kind, data FROM events WHERE kind IN ('token_created', 'token_revoked') ORDER BY id"
 _TOKENS = "SELECT id, name, role, revoked_at FROM tokens NOT INDEXED"
@@ -43,4 +43,4 @@ def check_tokens(db: apsw.Connection, *, is_pruned: bool) -> list[str]:
             problems.append(f"the token {token_id} of {name} is not the one in the log")
         elif token_id in revoked and revoked_at is None:
             problems.append(f"the token {token_id} of {name} was revoked, and is in use again")
-    return problems[:ENOUGH]
+    return problems[:MAX_PROBLEMS]

@@ -188,7 +188,7 @@ def _check_code(
         return RequestOutcome(
             "not_allowed", "a second factor takes tokens: run without --insecure-no-auth", request
         )
-    tried = factors.use(tx, caller.name, ballot.code, request.id)
+    tried = factors.use_code(tx, caller.name, ballot.code, request.id)
     if not tried.problem:
         return None
     return RequestOutcome("code", tried.problem, request, retry_after_s=tried.retry_after_s)

@@ -26,7 +26,7 @@ from whet_confirm.ledger import Tx
 STEP_S = 30
 _DRIFT_STEPS = 1
 _SECRET_BYTES, _NONCE_BYTES = 20, 12
-_FREE_TRIES, _LONGEST_WAIT_S = 5, 3600.0
+_FREE_TRIES, _MAX_WAIT_S = 5, 3600.0
 
 
 class Enrolment(msgspec.Struct, frozen=True):
@@ -46,8 +46,8 @@ class CodeCheck(msgspec.Struct, frozen=True):
 def code_at(secret: bytes, step: int) -> str:
     """Return the six digits for a time step (RFC 4226's truncation of RFC 6238's counter)."""
     mac = hmac.new(secret, step.to_bytes(8, "big"), hashlib.sha1).digest()
-    at = mac[-1] & 15
-    number = int.from_bytes(mac[at : at + 4], "big") & 0x7FFFFFFF
+    offset = mac[-1] & 15
+    number = int.from_bytes(mac[offset : offset + 4], "big") & 0x7FFFFFFF
     return f"{number % 1_000_000:06d}"
 
 
@@ -77,8 +77,11 @@ def enrolled_names(db: apsw.Connection) -> set[str]:
     return {str(row[0]) for row in db.execute("SELECT name FROM second_factors")}
 
 
-def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
-    """Consume a code. A wrong one is counted and its problem returned."""
+def use_code(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
+    """Consume a person's code. On success `problem` is empty.
+
+    A wrong or reused code is counted; a missing factor, a missing code or a running delay is not.
+    """
     row = tx.connection.execute(
         "SELECT sealed, last_step, failures, failed_at FROM second_factors WHERE name = ?", (name,)
     ).fetchone()
@@ -89,7 +92,7 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
     if wait_s > 0:
         return CodeCheck(f"too many wrong codes: wait {wait_s:.0f} s", wait_s)
     if not code:
-        return CodeCheck("it takes the six digits of your second factor, too")
+        return CodeCheck("enter the six digits of your second factor, too")
     step = _find_step(_unseal(tx.key, name, sealed), "".join(code.split()), tx.now_s)
     if step is not None and step > last_step:
         tx.connection.execute(
@@ -101,7 +104,7 @@ def use(tx: Tx, name: str, code: str, request_id: str) -> CodeCheck:
         "UPDATE second_factors SET failures = ?, failed_at = ? WHERE name = ?", (failures + 1, tx.now_s, name)
     )
     tx.record("factor_failed", request_id, name, data={"why": why})
-    message = "this code was used before: wait for the next one" if step else "this code is wrong"
+    message = "this code is wrong" if step is None else "this code was used before: wait for the next one"
     return CodeCheck(message, pause_s(failures + 1))
 
 
@@ -109,7 +112,7 @@ def pause_s(failures: int) -> float:
     """Return how long a person must wait after that many wrong codes in a row."""
     if failures < _FREE_TRIES:
         return 0.0
-    return min(60 * 2 ** (failures - _FREE_TRIES), _LONGEST_WAIT_S)
+    return min(60 * 2 ** (failures - _FREE_TRIES), _MAX_WAIT_S)
 
 
 def _find_step(secret: bytes, code: str, now_s: float) -> int | None:
@@ -136,5 +139,5 @@ def _unseal(key: SigningKey, name: str, sealed: bytes) -> bytes:
     try:
         return _cipher(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], name.encode())
     except InvalidTag:
-        # Encrypted with another signing key: no code can be right until the person enrols again.
+        # Encrypted with another signing key: no code is accepted until the person enrols again.
         return os.urandom(_SECRET_BYTES)

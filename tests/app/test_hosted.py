@@ -304,7 +304,7 @@ async def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
             ]
             assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
             own = await many.new_session()
-            mine = await many.services.learning.desk.hand_in(
+            mine = await many.services.learning.desk.submit(
                 MemoryRequest("add", "user", "The owner rows boats"), Origin("user", session_id=own)
             )
             assert mine.ok, mine.text

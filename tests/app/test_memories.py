@@ -32,7 +32,7 @@ def lines(home: Path) -> list[dict[str, Any]]:
 
 async def remember(app: App, text: str, origin: Origin | None = None) -> WriteOutcome:
     origin = origin or Origin("user", platform="api", tool_name="memory")
-    return await app.learning.desk.hand_in(MemoryRequest("add", content=text), origin)
+    return await app.learning.desk.submit(MemoryRequest("add", content=text), origin)
 
 
 async def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> None:
@@ -64,14 +64,14 @@ async def test_a_mirror_reads_who_wrote_in_the_words_of_hermes(home: Path, tmp_p
         await ask(session, "Deploys go out from the harbour branch on Tuesdays")
         foreground = Origin("foreground", session_id=session.id, tool_name="memory")
         said = "The build needs node 22"
-        outcome = await app.learning.desk.hand_in(
+        outcome = await app.learning.desk.submit(
             MemoryRequest("add", content=said, evidence=(said,)), foreground
         )
         assert outcome.state == "active", outcome
         review = Origin("review", parent_session_id=session.id, task_id="job-1")
         quote = "Deploys go out from the harbour branch on Tuesdays"
         request = MemoryRequest("add", content=quote, evidence=(quote,))
-        await app.learning.desk.hand_in(request, review)
+        await app.learning.desk.submit(request, review)
         settled = await app.database.write(lambda db: app.learning.desk.settle(db, "job-1"))
         await app.learning.desk.apply(settled)
     origins = [

@@ -19,9 +19,9 @@ SKILL = "---\nname: deploy\ndescription: Deploys the site.\n---\n\nRun `make dep
 
 
 async def learn(b: Bench) -> None:
-    await b.app.learning.desk.hand_in(MemoryRequest("add", content="The tests need X=1."), USER)
-    await b.app.learning.desk.hand_in(MemoryRequest("add", "user", content="Likes short answers."), USER)
-    await b.app.learning.desk.hand_in(SkillRequest("create", "deploy", content=SKILL), USER)
+    await b.app.learning.desk.submit(MemoryRequest("add", content="The tests need X=1."), USER)
+    await b.app.learning.desk.submit(MemoryRequest("add", "user", content="Likes short answers."), USER)
+    await b.app.learning.desk.submit(SkillRequest("create", "deploy", content=SKILL), USER)
 
 
 async def begin(b: Bench, text: str = "hello") -> str:

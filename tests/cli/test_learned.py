@@ -249,7 +249,7 @@ def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Pat
     database.write_now(lambda db: sessions.create(db, sessions.NewSession(id="talk"), "2026-11-21T00:00:00Z"))
     desk = LearningService(MemoryReader(database, SystemClock(), home, (MemorySettings(), ReviewSettings())))
     origin = Origin("user", session_id="talk")
-    asyncio.run(desk.hand_in(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
+    asyncio.run(desk.submit(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
     database.close()
     assert "nobody is at a terminal" in str(whet("forget --session talk --purge").exception)
     assert whet("forget --session talk --purge --dry-run").exit_code == 2
@@ -287,7 +287,7 @@ def test_forget_reaches_what_a_guest_taught(whet: Any, home: Path) -> None:
     owner = LearningService(MemoryReader(database, SystemClock(), home, (MemorySettings(), ReviewSettings())))
     guest = owner.for_person("ann", home / "people" / "ann")
     change = MemoryRequest("add", "user", "Ann's door code is in zebra street")
-    asyncio.run(guest.hand_in(change, Origin("user", session_id="anns")))
+    asyncio.run(guest.submit(change, Origin("user", session_id="anns")))
     database.close()
     assert "would take back change 2" in whet("forget --session anns --dry-run").output
     said = whet("forget --session anns --purge --yes").output

@@ -35,8 +35,8 @@ def filled(home: Home, clock: FixedClock) -> None:
     """A note that chance left out of half of 24 sessions; those with it were corrected."""
 
     async def learn(desk: LearningService) -> list[ContextItem]:
-        await desk.hand_in(MemoryRequest("add", content="The tests need X=1."), _USER)
-        await desk.hand_in(SkillRequest("create", "deploy", content=_SKILL), _USER)
+        await desk.submit(MemoryRequest("add", content="The tests need X=1."), _USER)
+        await desk.submit(SkillRequest("create", "deploy", content=_SKILL), _USER)
         part = await desk.reader.prompt_part()
         return [ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
 

@@ -84,21 +84,21 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
         database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     database.killer = killer
     killer.armed = True
-    await desk.hand_in(
+    await desk.submit(
         MemoryRequest("add", content="Deploy on Tuesdays only.", evidence=(DEPLOY,)),
         Origin("foreground", "s", "t", "c1"),
     )
-    await desk.hand_in(
+    await desk.submit(
         SkillRequest("create", "commit", content=SKILL, evidence=(SAID,)),
         Origin("foreground", "s", "t", "c2"),
     )
     (folder / "by-hand").touch()
     review = {"session_id": "r", "turn_id": "t", "parent_session_id": "s", "task_id": "job"}
-    await desk.hand_in(
+    await desk.submit(
         MemoryRequest("add", content="Run make check before each commit.", evidence=(CHECK,)),
         Origin("review", tool_call_id="c3", **review),
     )
-    await desk.hand_in(
+    await desk.submit(
         SkillRequest(
             "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
         ),

@@ -38,8 +38,8 @@ def rows(world: World) -> list[LedgerRow]:
 
 def change(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> WriteOutcome:
     if isinstance(request, SkillRequest):
-        return asyncio.run(world.desk.hand_in(request, origin))
-    return asyncio.run(world.desk.hand_in(request, origin))
+        return asyncio.run(world.desk.submit(request, origin))
+    return asyncio.run(world.desk.submit(request, origin))
 
 
 def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> int:
@@ -256,10 +256,10 @@ def test_reviews_that_are_off_keep_nothing(world: World) -> None:
     desk = desk_with(world, writes="off")
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    outcome = asyncio.run(desk.hand_in(add("Deploy on Tuesdays only.", SAID), origin))
+    outcome = asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), origin))
     assert not outcome.ok and "review.writes is off" in outcome.text
     own = Origin("foreground", session_id=session, tool_call_id="c")
-    assert asyncio.run(desk.hand_in(add("Deploy on Tuesdays only.", SAID), own)).ok
+    assert asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), own)).ok
 
 
 def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
@@ -270,11 +270,11 @@ def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
     def origin(call: str) -> Origin:
         return msgspec.structs.replace(base, tool_call_id=call)
 
-    asyncio.run(desk.hand_in(add("Deploy on Tuesdays only.", SAID), origin("c1")))
+    asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), origin("c1")))
     skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
-    asyncio.run(desk.hand_in(skill, origin("c2")))
+    asyncio.run(desk.submit(skill, origin("c2")))
     on_top = SkillRequest("patch", "commit", old_string="We run", new_string="Twice.", evidence=(TWICE,))
-    asyncio.run(desk.hand_in(on_top, origin("c3")))
+    asyncio.run(desk.submit(on_top, origin("c3")))
     done = world.database.write_now(lambda db: desk.settle(db, "t"))
     assert (done[0].state, done[0].reason) == ("inbox", "review.writes is ask")
     assert [row.state for row in done] == ["inbox"] * 3
@@ -492,7 +492,7 @@ def test_what_was_taken_back_says_by_which_change(world: World) -> None:
 
 def test_a_change_of_another_person_is_not_found(world: World) -> None:
     row = made(world, MemoryRequest("add", content="Tests run with tox"))
-    assert asyncio.run(world.desk.change(row)).after == "Tests run with tox"
+    assert asyncio.run(world.desk.get_change(row)).after == "Tests run with tox"
     anna = world.desk.for_person("anna", world.folder / "people" / "anna")
     for ask in (anna.change, anna.accept, anna.reject):
         with pytest.raises(NotFound):

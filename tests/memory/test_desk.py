@@ -27,7 +27,7 @@ def run(work: object) -> object:
 
 
 def remember(world: World, text: str) -> WriteOutcome:
-    return asyncio.run(world.desk.hand_in(MemoryRequest("add", content=text), HAND))
+    return asyncio.run(world.desk.submit(MemoryRequest("add", content=text), HAND))
 
 
 def rows(world: World) -> list[ledger.LedgerRow]:
@@ -51,7 +51,7 @@ def test_an_edit_by_hand_is_entered_as_the_persons(world: World) -> None:
     text = file.read_text("utf-8")
     assert "nox" in text and "my own line" in text and "Mondays" in text
     file.write_text(text + "- another line\n", "utf-8")
-    assert asyncio.run(world.desk.hand_in(MemoryRequest("remove", old_text="another line"), HAND)).ok
+    assert asyncio.run(world.desk.submit(MemoryRequest("remove", old_text="another line"), HAND)).ok
 
 
 def make_folder(file: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_deleted_file_can_be_had_back(world: World) -> None:
 
 async def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> None:
     file = memory_file(world)
-    await world.desk.hand_in(MemoryRequest("add", content="the first fact"), HAND)
+    await world.desk.submit(MemoryRequest("add", content="the first fact"), HAND)
 
     async def person() -> None:
         for number in range(40):
@@ -131,7 +131,7 @@ async def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) 
 
     async def desk() -> None:
         for number in range(10):
-            await world.desk.hand_in(MemoryRequest("add", content=f"learned {number}"), HAND)
+            await world.desk.submit(MemoryRequest("add", content=f"learned {number}"), HAND)
 
     written: list[str] = []
     await asyncio.gather(person(), desk())
@@ -159,15 +159,15 @@ def test_a_reviews_changes_come_into_force_together(world: World) -> None:
     base = {"session_id": "child", "parent_session_id": session_id, "task_id": "job"}
     first = Origin("review", tool_call_id="c1", **base)
     request = add("Deploy on Tuesdays only.", SAID)
-    staged = asyncio.run(world.desk.hand_in(request, first))
+    staged = asyncio.run(world.desk.submit(request, first))
     assert staged.state == "staged" and "Tuesdays" not in asyncio.run(world.prompt())
-    assert asyncio.run(world.desk.hand_in(request, first)) == staged  # the same call again
+    assert asyncio.run(world.desk.submit(request, first)) == staged  # the same call again
     assert (
-        asyncio.run(world.desk.hand_in(SKILL, Origin("review", tool_call_id="c2", **base))).state == "staged"
+        asyncio.run(world.desk.submit(SKILL, Origin("review", tool_call_id="c2", **base))).state == "staged"
     )
     on_top = SkillRequest("patch", "commit", old_string="We run make", new_string="Twice.", evidence=(TWICE,))
     assert (
-        asyncio.run(world.desk.hand_in(on_top, Origin("review", tool_call_id="c3", **base))).state == "staged"
+        asyncio.run(world.desk.submit(on_top, Origin("review", tool_call_id="c3", **base))).state == "staged"
     )
     viewed = asyncio.run(world.desk.skills.view("commit", "", Origin("review", tool_call_id="c4", **base)))
     assert "Always run make check" in viewed.text
@@ -190,7 +190,7 @@ def test_what_changed_meanwhile_refuses_a_staged_change(world: World) -> None:
         old_text="8080",
         evidence=("Staging moved to port 9090.",),
     )
-    outcome = asyncio.run(world.desk.hand_in(change, Origin("review", tool_call_id="c", **base)))
+    outcome = asyncio.run(world.desk.submit(change, Origin("review", tool_call_id="c", **base)))
     assert outcome.state == "staged", outcome
     file = memory_file(world)
     file.write_text(file.read_text("utf-8").replace("8080", "7070"), "utf-8")
@@ -204,7 +204,7 @@ def test_a_given_up_review_leaves_nothing(world: World) -> None:
     session_id = reviewed(world)
     base = {"session_id": "x", "parent_session_id": session_id, "task_id": "job"}
     asyncio.run(
-        world.desk.hand_in(add("Deploy on Tuesdays only.", SAID), Origin("review", tool_call_id="c", **base))
+        world.desk.submit(add("Deploy on Tuesdays only.", SAID), Origin("review", tool_call_id="c", **base))
     )
     world.database.write_now(lambda db: world.desk.discard(db, "job"))
     assert world.database.write_now(lambda db: world.desk.settle(db, "job"))[0].state == "rejected"
@@ -224,7 +224,7 @@ def test_a_persons_own_skill_needs_a_yes(world: World) -> None:
         evidence=("Do it slowly, but check twice.",),
     )
     origin = Origin("foreground", session_id=session_id, tool_call_id="f")
-    asked = asyncio.run(world.desk.hand_in(patch, origin))
+    asked = asyncio.run(world.desk.submit(patch, origin))
     assert (asked.ok, asked.state) == (False, "needs_yes") and "mine" in asked.text
     (outcome, state), *_ = asyncio.run(world.review(session_id, [patch]))
     assert state == "inbox" and "check twice" not in (folder / "SKILL.md").read_text("utf-8")
@@ -234,7 +234,7 @@ def test_a_persons_own_skill_needs_a_yes(world: World) -> None:
     gone = SkillRequest(
         "delete", "mine", base_hash="x", evidence=("Do it slowly, but check twice.",), confirmed=True
     )
-    assert not asyncio.run(world.desk.hand_in(gone, origin)).ok and folder.exists()
+    assert not asyncio.run(world.desk.submit(gone, origin)).ok and folder.exists()
 
 
 def test_undo_of_an_undo_and_what_stands_in_the_way(world: World) -> None:
@@ -244,7 +244,7 @@ def test_undo_of_an_undo_and_what_stands_in_the_way(world: World) -> None:
     asyncio.run(world.desk.undo(back.id, HAND))
     assert "tox" in memory_file(world).read_text("utf-8")
     change = MemoryRequest("replace", content="Tests run with nox", old_text="tox")
-    second = asyncio.run(world.desk.hand_in(change, HAND)).ledger_id
+    second = asyncio.run(world.desk.submit(change, HAND)).ledger_id
     with pytest.raises(CannotUndo) as refused:
         asyncio.run(world.desk.undo(first, HAND))
     assert f"change {second}" in refused.value.hint
@@ -285,9 +285,9 @@ def test_a_persons_entry_comes_back_as_it_was_whatever_it_is(world: World, own: 
     file = memory_file(world)
     file.write_text(file.read_text("utf-8") + f"- {own}\n", "utf-8")
     change = MemoryRequest("replace", content="Shorter", old_text=own)
-    replaced = asyncio.run(world.desk.hand_in(change, HAND)).ledger_id
+    replaced = asyncio.run(world.desk.submit(change, HAND)).ledger_id
     asyncio.run(world.desk.undo(replaced, HAND))
-    gone = asyncio.run(world.desk.hand_in(MemoryRequest("remove", old_text=own), HAND)).ledger_id
+    gone = asyncio.run(world.desk.submit(MemoryRequest("remove", old_text=own), HAND)).ledger_id
     asyncio.run(world.desk.undo(gone, HAND))
     assert [entry.statement for entry in notes.parse_entries(file.read_text("utf-8"))] == [
         "Tests run with tox",
@@ -340,11 +340,11 @@ def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
 def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
     one = world.desk.for_person("anna", world.folder / "people" / "anna")
     two = world.desk.for_person("ben", world.folder / "people" / "ben")
-    asyncio.run(one.hand_in(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
+    asyncio.run(one.submit(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
     skill = SkillRequest(
         "create", "gift", content="---\nname: gift\ndescription: Gifts for Ruth.\n---\nFlowers.\n"
     )
-    asyncio.run(one.hand_in(skill, HAND))
+    asyncio.run(one.submit(skill, HAND))
     assert "Ruth" in asyncio.run(one.reader.prompt_part()).text
     for desk in (two, world.desk):
         assert "Ruth" not in asyncio.run(desk.reader.prompt_part()).text
@@ -356,7 +356,7 @@ def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
 
 
 def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
-    asyncio.run(world.desk.hand_in(SkillRequest("create", "commit", content=SKILL.content), HAND))  # type: ignore[union-attr]
+    asyncio.run(world.desk.submit(SkillRequest("create", "commit", content=SKILL.content), HAND))  # type: ignore[union-attr]
     load = asyncio.run(world.desk.skills.view("commit", "", Origin("foreground", "s", "t", "c")))
     (use,) = world.database.read_now(lambda db: learned.list_uses(db, name="commit"))
     assert (use.session_id, use.turn_id, use.hash) == ("s", "t", load.hash)
@@ -368,7 +368,7 @@ def test_forgetting_a_session_brings_back_what_it_removed(world: World) -> None:
     session = asyncio.run(world.session([User("Forget that tests run with tox."), Say("ok")]))
     removed = MemoryRequest("remove", old_text="tox")
     origin = Origin("foreground", session_id=session, tool_call_id="c")
-    assert asyncio.run(world.desk.hand_in(removed, origin)).ok
+    assert asyncio.run(world.desk.submit(removed, origin)).ok
     remember(world, "Deploys go out on Mondays")
     steps = asyncio.run(world.desk.forget(session, HAND, dry_run=False))
     assert [step.what for step in steps] == ["take back"]
@@ -409,11 +409,11 @@ def test_an_edit_by_hand_meets_what_could_not_be_written_before(world: World) ->
 
 def test_a_skill_edited_by_hand_names_the_waiting_change_that_it_replaces(world: World) -> None:
     text = "---\nname: commit\ndescription: How.\n---\n\nFirst run make.\n"
-    asyncio.run(world.desk.hand_in(SkillRequest("create", "commit", content=text), HAND))
+    asyncio.run(world.desk.submit(SkillRequest("create", "commit", content=text), HAND))
     file = world.folder / "skills" / "commit" / "SKILL.md"
     make_folder(file)
     patch = SkillRequest("patch", "commit", old_string="make", new_string="nox")
-    waiting = asyncio.run(world.desk.hand_in(patch, HAND))
+    waiting = asyncio.run(world.desk.submit(patch, HAND))
     assert waiting.ok and "could not be written" in waiting.text
     file.rmdir()
     file.write_text(text.replace("make", "tox"), "utf-8")

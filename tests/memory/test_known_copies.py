@@ -137,7 +137,7 @@ def home(db: StateDatabase, folder: Path) -> LearningService:
 
 
 def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> None:
-    outcome = asyncio.run(desk.hand_in(request, HAND))
+    outcome = asyncio.run(desk.submit(request, HAND))
     assert outcome.ok, outcome.text
 
 

@@ -368,7 +368,7 @@ def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
     for name in ("none", "built"):
         with pytest.raises(NotFound):
             asyncio.run(world.desk.skills.pin(name, True))
-    asyncio.run(world.desk.hand_in(SkillRequest("create", "own", content=main("own")), HAND))
+    asyncio.run(world.desk.submit(SkillRequest("create", "own", content=main("own")), HAND))
     asyncio.run(world.desk.skills.pin("own", True))
     assert world.database.read_now(lambda db: learned.get_mark(db, "", "own")).pinned
     asyncio.run(world.desk.skills.pin("own", False))
@@ -378,7 +378,7 @@ def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
 def test_a_skill_from_elsewhere_is_not_changed(world: World) -> None:
     world.desk.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     patch = SkillRequest("patch", "built", old_string="Steps", new_string="More")
-    outcome = asyncio.run(world.desk.hand_in(patch, HAND))
+    outcome = asyncio.run(world.desk.submit(patch, HAND))
     assert outcome.state == "refused" and "a skill of built-in" in outcome.text
     assert world.database.read_now(lambda db: ledger.select(db)) == []
 

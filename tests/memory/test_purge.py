@@ -42,7 +42,7 @@ def taught(world: World) -> str:
 
 
 def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -> None:
-    asyncio.run(world.desk.hand_in(MemoryRequest("add", content="Tests run with tox"), HAND))
+    asyncio.run(world.desk.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
     found = purged(world, taught)
     assert len(found.rows) == 4 and found.texts >= 2  # the two changes, and the two that took them back
     rows = world.database.read_now(lambda db: ledger.select(db))
@@ -87,7 +87,7 @@ def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: st
 def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
     session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
     origin = Origin("review", session_id="r", tool_call_id="c", parent_session_id=session, task_id="t")
-    asyncio.run(world.desk.hand_in(add(LEARNED, SAID), origin))
+    asyncio.run(world.desk.submit(add(LEARNED, SAID), origin))
     purged(world, session)
     (row,) = world.database.read_now(lambda db: ledger.select(db))
     assert (row.state, row.after, row.evidence) == ("rejected", PURGED, ())
@@ -106,7 +106,7 @@ def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learn
     session = asyncio.run(world.session([User(said), Say("Noted.")]))
     ((_, state),) = asyncio.run(world.review(session, [add(learned, said)]))
     assert state == "active"
-    asyncio.run(world.desk.hand_in(MemoryRequest("add", content="Tests run with tox"), HAND))
+    asyncio.run(world.desk.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
     new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     assert purged(world, session).prompts == ("later",)

@@ -136,7 +136,7 @@ def test_newer_words_change_a_rule_and_the_person_can_undo_it(world: World, requ
 def test_a_note_that_another_one_contains_may_go(world: World) -> None:
     learn(world, "We glaze on Mondays.")
     asyncio.run(
-        world.desk.hand_in(add("“We glaze on Mondays.” … “In the hall.” (said 2026-01-01)"), Origin("user"))
+        world.desk.submit(add("“We glaze on Mondays.” … “In the hall.” (said 2026-01-01)"), Origin("user"))
     )
     assert attempt(world, "go on", remove("“We glaze on Mondays.” (said"))[0] == "active"
 

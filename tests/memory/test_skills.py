@@ -77,12 +77,12 @@ def test_names_must_fit() -> None:
 
 def test_a_skill_that_vanishes_is_said_to_be_gone(world: World) -> None:
     hand = Origin("user")
-    asyncio.run(world.desk.hand_in(SkillRequest("create", "commit", content=MAIN), hand))
+    asyncio.run(world.desk.submit(SkillRequest("create", "commit", content=MAIN), hand))
     (world.folder / "skills/commit/SKILL.md").unlink()
     outcome = asyncio.run(world.desk.skills.view("commit", "", hand))
     assert not outcome.ok and "no skill" in outcome.text
     patch = SkillRequest("patch", "commit", old_string="Then", new_string="Now")
-    assert not asyncio.run(world.desk.hand_in(patch, hand)).ok
+    assert not asyncio.run(world.desk.submit(patch, hand)).ok
 
 
 @pytest.mark.slow

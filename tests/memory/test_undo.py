@@ -26,7 +26,7 @@ def session(world: World, *said: str) -> str:
 
 
 def by_hand(world: World, request: MemoryRequest) -> int:
-    return asyncio.run(world.desk.hand_in(request, HAND)).ledger_id
+    return asyncio.run(world.desk.submit(request, HAND)).ledger_id
 
 
 def taught(world: World) -> tuple[str, ledger.LedgerRow]:
@@ -88,7 +88,7 @@ def test_what_was_built_on_a_forgotten_skill_goes_first(world: World) -> None:
 def test_what_waits_is_dropped_with_its_session(world: World) -> None:
     first = session(world, SAID)
     origin = Origin("review", session_id="r", parent_session_id=first, task_id="t", tool_call_id="c")
-    staged = asyncio.run(world.desk.hand_in(add("Glaze.", SAID), origin)).ledger_id
+    staged = asyncio.run(world.desk.submit(add("Glaze.", SAID), origin)).ledger_id
     assert forgotten(world, first) == [(staged, "drop", "")]
     (row,) = rows(world)
     assert (row.state, row.reason) == ("rejected", "taken back before it came into force")

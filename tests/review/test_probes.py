@@ -127,7 +127,7 @@ async def looked_at(
         origin = Origin(
             "review", session_id, tool_call_id=f"c{number}", parent_session_id=session_id, task_id="review"
         )
-        outcome = await world.desk.hand_in(add(" ".join(quotes), *quotes), origin)
+        outcome = await world.desk.submit(add(" ".join(quotes), *quotes), origin)
         assert outcome.ok, outcome.text
     ran: list[str] = []
 

@@ -40,6 +40,8 @@ def pairs(text: str, end: str = "") -> Term:
         ("\u7528gpt\u6a21\u578b", [pairs(" \u7528 gpt \u6a21\u578b")]),
         ("\u6570\u636e\u5e93x", [pairs(" \u6570\u636e \u636e\u5e93 \u5e93 x")]),
         ('"" ___ - "_"', []),
+        ("\u037a*", []),
+        ("a\uff02b c\uff02", [word("a"), Term('("b c")', "b c", is_phrase=True)]),
         ("x\x00y\ue003z", [word("x"), word("y"), word("z")]),
     ],
 )

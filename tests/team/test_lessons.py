@@ -54,8 +54,8 @@ def said(desk: LearningService) -> list[str]:
 
 def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> WriteOutcome:
     if isinstance(request, SkillRequest):
-        return asyncio.run(desk.hand_in(request, HAND))
-    return asyncio.run(desk.hand_in(request, HAND))
+        return asyncio.run(desk.submit(request, HAND))
+    return asyncio.run(desk.submit(request, HAND))
 
 
 def remember(desk: LearningService, text: str) -> None:

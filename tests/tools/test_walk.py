@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import each
 from whet.tools import walk
-from whet.tools.globs import path_glob
+from whet.tools.globs import parse_path_glob
 
 
 @each(
@@ -41,7 +41,7 @@ from whet.tools.globs import path_glob
     ],
 )
 def test_a_glob_fits_whole_paths(glob: str, fits: list[str], others: list[str]) -> None:
-    pattern = path_glob(glob)
+    pattern = parse_path_glob(glob)
     assert [path for path in fits + others if pattern.matches(path)] == fits
 
 

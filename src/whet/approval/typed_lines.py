@@ -1,4 +1,4 @@
-"""Judge what is typed into a process with the beginning of its line, which came with earlier calls."""
+"""Judge text typed into a running process together with the start of its line, which earlier calls typed."""
 
 from __future__ import annotations
 
@@ -12,39 +12,40 @@ from whet.approval.person_request import GateCase
 from whet.approval.policy import Ruling
 from whet.contract.protocols import GateCall
 
-if TYPE_CHECKING:  # importing it takes time, and only a program with a confirmation service needs it
+if TYPE_CHECKING:  # the import takes time, and only a program with a confirmation service needs it
     from whet.approval.high_risk import HighRisk
 
-_MAX_PROCESSES, _MAX_STARTS = 1_000, 20
+_MAX_PROCESSES, _MAX_START_INPUTS = 1_000, 20
 _MAX_CHARS = 20_000
-_SPLIT = (
-    "with the text that was typed before it, the line would be another one ({})."
+_SPLIT_LINE_DENIED = (
+    "together with the text typed before, this line would need a different ruling ({})."
     " End that line, then send the whole line in one call"
 )
 Judge = Callable[[GateCase], Awaitable[Ruling]]
 
 
 class TypedLines:
-    """The unfinished lines of a program's processes, by their ids.
+    """The unfinished lines that were typed into processes, by the processes' ids.
 
-    A process that starts with input has no id yet: its line may be that of any process whose first text
-    comes later.
+    Input given when a process starts is recorded before the process has an id. It is therefore tried as the
+    start of the line of every process into which nothing was typed yet.
     """
 
     def __init__(self) -> None:
         self._lines: OrderedDict[str, str] = OrderedDict()
-        self._starts: OrderedDict[str, None] = OrderedDict()
+        self._start_inputs: OrderedDict[str, None] = OrderedDict()
 
     def record(self, call: GateCall) -> None:
         """Record the text of a call that will run."""
         if "command" in call.tool.tags:
             line = str(call.arguments.get("stdin") or "").rpartition("\n")[2][-_MAX_CHARS:]
             if line and call.arguments.get("background"):
-                self._starts[line] = None
-                while len(self._starts) > _MAX_STARTS:
-                    self._starts.popitem(last=False)
-        elif _types(call):
-            text = f"{call.arguments.get('text', '')}{chr(10) * bool(call.arguments.get('newline', True))}"
+                self._start_inputs[line] = None
+                while len(self._start_inputs) > _MAX_START_INPUTS:
+                    self._start_inputs.popitem(last=False)
+        elif _is_typing(call):
+            end = "\n" if call.arguments.get("newline", True) else ""
+            text = f"{call.arguments.get('text', '')}{end}"
             key = str(call.arguments.get("id"))
             line = f"{self._lines.pop(key, '')}{text}".rpartition("\n")[2][-_MAX_CHARS:]
             self._lines[key] = line
@@ -52,11 +53,12 @@ class TypedLines:
                 self._lines.popitem(last=False)
 
     def complete(self, call: GateCall) -> Sequence[GateCall]:
-        """Return a call that types with each line that its text may end; none if it begins a line."""
-        if not _types(call):
+        """Return copies of a typing call, one for each unfinished line that its text may complete, with that
+        line before the text. Empty if the text begins a line."""
+        if not _is_typing(call):
             return ()
         line = self._lines.get(str(call.arguments.get("id")))
-        lines = list(self._starts) if line is None else [line] if line else []
+        lines = list(self._start_inputs) if line is None else [line] if line else []
         text = str(call.arguments.get("text", ""))
         return [
             msgspec.structs.replace(call, arguments={**call.arguments, "text": f"{line}{text}"})
@@ -65,18 +67,19 @@ class TypedLines:
 
 
 async def judge_lines(
-    case: GateCase, lines: Iterable[GateCase], judge: Judge, high_risk: HighRisk | None
+    case: GateCase, completed: Iterable[GateCase], judge: Judge, high_risk: HighRisk | None
 ) -> Ruling:
-    """Return the ruling on a call, or a denial if one of the `lines` that it completes has a stricter one."""
+    """Return the ruling on a call, or a denial if one of its `completed` lines would get a stricter one."""
     ruling = await judge(case)
-    for line in lines:
-        whole = await judge(line)
-        risk = high_risk.name_of(line.action) if high_risk else ""
-        is_asked = whole.verdict == "ask" and (ruling.verdict, ruling.reason) != ("ask", whole.reason)
-        if whole.verdict == "deny" or is_asked or (ruling.verdict == "allow" and risk):
-            return Ruling("deny", _SPLIT.format(whole.reason or risk))
+    for whole_line in completed:
+        line_ruling = await judge(whole_line)
+        risk = high_risk.name_of(whole_line.action) if high_risk else ""
+        question = ("ask", line_ruling.reason)
+        asks_more = line_ruling.verdict == "ask" and (ruling.verdict, ruling.reason) != question
+        if line_ruling.verdict == "deny" or asks_more or (ruling.verdict == "allow" and risk):
+            return Ruling("deny", _SPLIT_LINE_DENIED.format(line_ruling.reason or risk))
     return ruling
 
 
-def _types(call: GateCall) -> bool:
+def _is_typing(call: GateCall) -> bool:
     return "background" in call.tool.tags and call.arguments.get("action") == "write"

@@ -26,9 +26,15 @@ from whet.contract.errors import ConfigError
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--stream-json", is_flag=True, help="Print each event as a line of JSON, the result last.")
 @text_option("--session", "session_id", default="", metavar="ID", help="Go on with this session.")
-@click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with this folder's latest session.")
 @click.option(
-    "-r", "--resume", "picks", is_flag=True, help="Pick the session to go on with, or go on with [ID]."
+    "-c", "--continue", "continues_latest", is_flag=True, help="Go on with this folder's latest session."
+)
+@click.option(
+    "-r",
+    "--resume",
+    "picks_session",
+    is_flag=True,
+    help="Pick the session to go on with, or go on with [ID].",
 )
 @click.option("--yes", is_flag=True, help="Don't ask about what is not dangerous (--approvals auto).")
 @click.option(
@@ -40,17 +46,21 @@ from whet.contract.errors import ConfigError
 @model_options
 @text_option("--workspace", metavar="DIR", help="The folder to work in.")
 @click.option("--private", is_flag=True, help="Keep the new session out of search and learning.")
-@text_option("--warm", default="", metavar="NAME", help="Start with this template, auto, or off.")
+@text_option(
+    "--warm", "warm_template", default="", metavar="NAME", help="Start with this template, auto, or off."
+)
 @text_option("--title", default="", help="The new session's title.")
 @click.pass_context
 def chat(context: click.Context, /, **options: Any) -> None:
     """Chat at the terminal, or ask one question: with -q, or in words after the options."""
     _read_words(options, options.pop("words"))
-    if options["session_id"] and options["go_on"]:
+    if options["session_id"] and options["continues_latest"]:
         raise click.UsageError("--session and --continue exclude each other")
-    if options["warm"] and (options["session_id"] or options["go_on"]):
+    if options["warm_template"] and (options["session_id"] or options["continues_latest"]):
         raise click.UsageError("--warm is for a new session; one that exists keeps how it was started")
-    if options["picks"] and (options["session_id"] or options["go_on"] or options["question"] is not None):
+    if options["picks_session"] and (
+        options["session_id"] or options["continues_latest"] or options["question"] is not None
+    ):
         raise click.UsageError("--resume picks a session in the chat; it goes with no other and with no -q")
     if options["as_json"] and options["stream_json"]:
         raise click.UsageError("--json and --stream-json exclude each other")
@@ -60,8 +70,8 @@ def chat(context: click.Context, /, **options: Any) -> None:
 def _read_words(options: dict[str, Any], words: tuple[str, ...]) -> None:
     """Take the words of the command line as a question, after --resume first as a session. Raises UsageError
     if they may mean something else."""
-    if words and options["picks"] and not is_question(words[0]):
-        options["session_id"], options["picks"], words = words[0], False, words[1:]
+    if words and options["picks_session"] and not is_question(words[0]):
+        options["session_id"], options["picks_session"], words = words[0], False, words[1:]
     if not words:
         return
     text = " ".join(words).replace('"', "'")
@@ -90,9 +100,9 @@ def run(options: ChatOptions) -> int:
 
 
 def _options(home: Home, options: dict[str, Any]) -> ChatOptions:
-    plans = options["approvals"] == "plan"
+    is_plan_mode = options["approvals"] == "plan"
     flags = model_flags(options) | {
-        "approval.mode": None if plans else options["approvals"],
+        "approval.mode": None if is_plan_mode else options["approvals"],
         "agent.max_steps": options["max_steps"],
         "tools.workspace": options["workspace"],
     }
@@ -101,7 +111,15 @@ def _options(home: Home, options: dict[str, Any]) -> ChatOptions:
     if options["yes"] and not options["approvals"]:
         flags["approval.mode"] = "auto"
     output: Output = "json" if options["as_json"] else "stream-json" if options["stream_json"] else "text"
-    names = ("question", "session_id", "go_on", "private", "title", "warm", "picks")
+    names = (
+        "question",
+        "session_id",
+        "continues_latest",
+        "private",
+        "title",
+        "warm_template",
+        "picks_session",
+    )
     images = tuple(Path(name) for name in options["images"])
     values = {name: options[name] for name in names}
-    return ChatOptions(home, flags, output=output, images=images, plans=plans, **values)
+    return ChatOptions(home, flags, output=output, images=images, is_plan_mode=is_plan_mode, **values)

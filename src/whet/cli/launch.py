@@ -1,7 +1,7 @@
-"""Open a session as the command line asks; the one-shot and the chat share this.
+"""Open a session from command-line options, for the chat and for one-shot questions (`whet chat -q`).
 
-The options that choose the model are defined here for every command that has them. Showing a turn is the
-caller's task.
+The options that choose the model are defined here for every command that has them. The caller shows the
+turns.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _SETTINGS = {
 
 
 def text_option(*names: str, **options: Any) -> Callable[[F], F]:
-    """Return an option whose value may not be an empty text: a script's variable was not set, and leaving the
-    option out means something else."""
+    """Return a click option that rejects an empty value. Such a value usually comes from an unset shell
+    variable and must not pass for a missing option."""
     return click.option(*names, callback=_refuse_empty, **options)
 
 
@@ -74,20 +74,25 @@ approvals_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
 
 
 class ChatOptions(msgspec.Struct, frozen=True):
-    """The options of `whet chat`. `flags` maps settings' keys to values; None if a flag was not given."""
+    """The options of `whet chat`.
+
+    `flags` maps settings' keys to values; None if a flag was not given. `warm_template` names the template to
+    start a session from (`--warm`). With `continues_latest`, the folder's latest session is opened; with
+    `picks_session`, the person chooses one in the chat (`--resume`).
+    """
 
     home: Home
     flags: Mapping[str, object] = msgspec.field(default_factory=dict[str, object])
     question: str | None = None
     output: Output = "text"
     session_id: str = ""
-    go_on: bool = False
+    continues_latest: bool = False
     images: tuple[Path, ...] = ()
     private: bool = False
     title: str = ""
-    warm: str = ""
-    picks: bool = False
-    plans: bool = False
+    warm_template: str = ""
+    picks_session: bool = False
+    is_plan_mode: bool = False
 
 
 def workspace_of(settings: Settings) -> Path:
@@ -101,29 +106,35 @@ async def start_app(
     person: Person,
     say: Callable[[str], object] | None = None,
 ) -> App:
-    """Open the program's resources for the workspace of the settings. Sends nothing. `say` gets a line about
-    what takes long; by default it goes to standard error."""
-    from whet.app.build import App  # noqa: PLC0415 - 90 ms, before which the chat has drawn its input line
+    """Start an App for the workspace of the settings, without contacting the model.
+
+    `say` receives a line about each slow step; by default it goes to standard error. Raises ConfigError if
+    the workspace is not a folder.
+    """
+    from whet.app.build import App  # noqa: PLC0415 - takes 90 ms; the chat has drawn its input line before
 
     workspace = workspace_of(settings)
     if not workspace.is_dir():
-        raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
+        raise ConfigError(
+            f"the workspace {workspace} is not a folder", hint="choose another with --workspace DIR"
+        )
     secrets = load_secrets(options.home, os.environ)
     write = say or sys.stderr.write
-    wait = partial(_wait_for_servers, write) if sys.stderr.isatty() else None
+    wait = partial(_announce_servers, write) if sys.stderr.isatty() else None
     log.start_logging(options.home.logs)  # otherwise a plugin's traceback would go to the terminal
-    log.show_waits(partial(_say_here, write, asyncio.get_running_loop(), threading.get_ident()))
+    log.show_waits(partial(_say_on_loop, write, asyncio.get_running_loop(), threading.get_ident()))
     app = await App.start(options.home, settings, secrets, person, workspace, wait=wait)
-    # imports and start-up create objects that live until the end; the collector need not scan them
+    # Imports and start-up create objects that live until the end: the garbage collector need not scan them.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     return app
 
 
-def _say_here(
+def _say_on_loop(
     say: Callable[[str], object], loop: asyncio.AbstractEventLoop, loop_thread: int, line: str
 ) -> None:
-    """Say a line on the loop's thread: at once if that thread waits itself, as it then draws nothing else."""
+    """Call `say` on the loop's thread. On that thread itself, call it at once: the loop is blocked, so
+    nothing else is being drawn."""
     if threading.get_ident() == loop_thread:
         say(line)
     elif not loop.is_closed():
@@ -131,66 +142,68 @@ def _say_here(
 
 
 @contextmanager
-def _wait_for_servers(say: Callable[[str], object], names: Sequence[str]) -> Generator[asyncio.Event]:
-    """Name the MCP servers that are asked for their tools before the first session. Ctrl-C sets the event."""
-    loop, skip, before = asyncio.get_running_loop(), asyncio.Event(), signal.getsignal(signal.SIGINT)
+def _announce_servers(say: Callable[[str], object], names: Sequence[str]) -> Generator[asyncio.Event]:
+    """Say which MCP servers are being asked for their tools. Inside the context, Ctrl-C sets the yielded
+    event instead of interrupting."""
+    loop, skip, previous = asyncio.get_running_loop(), asyncio.Event(), signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, skip.set)
     try:
         say(f"asking {', '.join(names)} for their tools, once (Ctrl-C skips it) ...\n")
         yield skip
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def load_settings(options: ChatOptions, read_line: Callable[[str], str] | None) -> Settings:
     """Load the settings, overridden by the command line's flags. If no model is set, choose one first.
 
-    `read` asks the person for a line. If it is None and no model is set, raises ConfigError. Must not be
+    `read_line` asks the person for a line. If it is None and no model is set, raises ConfigError. Must not be
     called from an event loop.
     """
     loaded = load(options.home, options.flags, environ=os.environ)
     for warning in loaded.warnings:
         sys.stderr.write(f"note: {warning}\n")
     if not (loaded.settings.model.provider or loaded.settings.model.base_url):
-        # Imported on demand: it costs time and only a first run needs it.
+        # Imported on demand: the import takes time, and only the first run needs it.
         from whet.app.model_links.discover import choose_model  # noqa: PLC0415
 
-        choose_model(options.home, load_secrets(options.home, os.environ), _say, read_line)
+        choose_model(options.home, load_secrets(options.home, os.environ), _print_line, read_line)
         loaded = load(options.home, options.flags, environ=os.environ)
     return loaded.settings
 
 
-def _say(line: str) -> None:
-    from whet.terminal.output import terminal_width, wrap_text  # noqa: PLC0415 - a first run's
+def _print_line(line: str) -> None:
+    from whet.terminal.output import terminal_width, wrap_text  # noqa: PLC0415 - needed on the first run only
 
     indent = len(line) - len(line.lstrip())
     sys.stderr.write((wrap_text(line, indent=indent) if columns(line) > terminal_width() else line) + "\n")
 
 
 async def open_session(app: App, options: ChatOptions) -> Session:
-    """Open the requested session: a named one, the latest of this folder, or a new one."""
-    session = await _session_of(app, options)
-    if options.plans:
-        from whet.app.planning import set_planning  # noqa: PLC0415 - few sessions plan
+    """Open the requested session (a named one, the latest of this folder, or a new one), in plan mode if the
+    options say so."""
+    session = await _open_by_options(app, options)
+    if options.is_plan_mode:
+        from whet.app.planning import set_planning  # noqa: PLC0415 - needed in plan mode only
 
         await set_planning(app.services, session.id, True)
     return session
 
 
-async def _session_of(app: App, options: ChatOptions) -> Session:
+async def _open_by_options(app: App, options: ChatOptions) -> Session:
     if options.session_id:
-        from whet.store import sessions  # noqa: PLC0415 - as App is
+        from whet.store import sessions  # noqa: PLC0415 - slow import, as App above
 
         name = options.session_id
         return await app.open_session(await app.database.read(lambda db: sessions.resolve_id(db, name)))
-    if options.go_on:
+    if options.continues_latest:
         return await app.open_session(await app.sessions.latest())
-    return await app.new_session(private=options.private, title=options.title, warm=options.warm)
+    return await app.new_session(private=options.private, title=options.title, warm=options.warm_template)
 
 
 async def forget_empty(database: StateDatabase, session: Session) -> None:
-    """Delete a session without any messages. Other sessions are not changed."""
+    """Delete a session if it has no messages."""
     if session.log.session.turns == 0 and not session.log.messages:
         from whet.store import session_deletion  # noqa: PLC0415 - a one-shot's session has a message
 

@@ -64,7 +64,7 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
     """Complete an installed plugin's name."""
     home = ctx.find_object(Home)
     return (
-        [name for name in _discover(home, _settings(home)).found if name.startswith(incomplete)]
+        [name for name in _discover(home, _settings(home)).plugins if name.startswith(incomplete)]
         if home
         else []
     )
@@ -104,7 +104,7 @@ def _rows(home: Home, settings: PluginSettings, discovery: Discovery) -> tuple[l
     names = [plugin.name for plugin in on]
     loaded = probe_plugins(home, names, workspace=_workspace(settings), tries=False) if names else []
     probes = {probe.name: probe for probe in loaded}
-    return [_row(plugin, probes.get(plugin.name)) for plugin in discovery.found.values()], problems
+    return [_row(plugin, probes.get(plugin.name)) for plugin in discovery.plugins.values()], problems
 
 
 def _row(plugin: FoundPlugin, probe: PluginProbe | None) -> _Row:
@@ -143,7 +143,7 @@ def enable(home: Home, name: str) -> None:
         if broken:
             raise WhetError(broken.line)
         raise NotFound(
-            f"there is no plugin {name}", hint=f"installed: {', '.join(discovery.found) or 'none'}"
+            f"there is no plugin {name}", hint=f"installed: {', '.join(discovery.plugins) or 'none'}"
         )
     if {name, plugin.key, plugin.name} & set(settings.disabled):
         _write(home, "disabled", [n for n in settings.disabled if n not in (name, plugin.key, plugin.name)])

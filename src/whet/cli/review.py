@@ -188,7 +188,7 @@ def accept(home: Home, ids: tuple[int, ...], digest: str, as_json: bool) -> None
     stored.require_store(home)
 
     async def select(learning: LearningService) -> list[LedgerRow]:
-        return [await learning.change(id_) for id_ in ids]
+        return [await learning.get_change(id_) for id_ in ids]
 
     _report_decided(accept_shown(home, select, digest, asks=not as_json), "in force", as_json=as_json)
 

@@ -146,7 +146,9 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     settings = load_settings(ChatOptions(home, flags), None)
     workspace = workspace_of(settings)
     if not workspace.is_dir():
-        raise ConfigError(f"the workspace {workspace} is not a folder", hint="--workspace DIR names one")
+        raise ConfigError(
+            f"the workspace {workspace} is not a folder", hint="choose another with --workspace DIR"
+        )
     home.ensure()
     log.start_logging(home.logs)
 

@@ -1,8 +1,8 @@
 """Accepts learned changes: judges them, enters them in the ledger and writes the files.
 
-One service per profile. `hand_in` plans a lesson on the current state and has it judged (`changes.py`,
-`gate.py`). It is entered as one ledger row in one transaction; the files are written afterwards
-(`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and come into force together, in the
+One service per profile. `submit` plans a lesson on the current state, has it judged (`changes.py`,
+`gate.py`) and enters it as one ledger row in one transaction; the files are written afterwards
+(`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and become active together, in the
 transaction that completes its job (`settle`). This module does not know the tools or who requests reviews.
 """
 
@@ -37,10 +37,10 @@ from whet.store.purge import erase
 
 
 class LearningService:
-    """Learning of the profile that `reader` reads. Methods may be called from any task; files are accessed on
-    a thread.
+    """Accepts, undoes and erases the changes of one profile, which `reader` reads. Methods may be called from
+    any task; files are accessed on a thread.
 
-    Each row that comes into force is passed to all `listeners`.
+    Each row that becomes active is passed to all `listeners`.
     """
 
     def __init__(self, reader: MemoryReader) -> None:
@@ -61,7 +61,7 @@ class LearningService:
         learning.changes.trusted_tools = self.changes.trusted_tools
         return learning
 
-    async def hand_in(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
+    async def submit(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
         """Make one change to the notes or a skill. On return it is durable, and its file is written or
         queued.
 
@@ -79,29 +79,30 @@ class LearningService:
     def settle(
         self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str] | None = None
     ) -> list[LedgerRow]:
-        """Bring a review's staged rows into force inside the caller's transaction, and return all of them.
+        """Settle a review's staged rows inside the caller's transaction, and return all rows of the review.
 
-        Each becomes active, quarantined, inbox (also if `doubts` has a reason against it) or, if the state
-        that it builds on has changed, refused with the reason. Call `apply` to write the files.
+        Each row becomes active, quarantined or refused, or waits in the inbox. A row with an entry in
+        `doubts` goes to the inbox instead of becoming active; a row that no longer fits the current state is
+        refused with the reason. Call `apply` to write the files.
         """
         return settling.settle(connection, self.reader, task_id, doubts or {})
 
     def discard(self, connection: apsw.Connection, task_id: str) -> None:
         """Drop the staged rows of an abandoned review, inside the caller's transaction."""
         for row in ledger.list_task_rows(connection, task_id, ("staged",)):
-            ledger.set_state(connection, row.id, "rejected", reason="its review was given up")
+            ledger.set_state(connection, row.id, "rejected", reason="its review was abandoned")
 
     async def apply(self, rows: Sequence[LedgerRow] = ()) -> None:
-        """Write the files that are behind the ledger, and notify listeners about the `rows` in force."""
+        """Update the files that are older than the ledger, and notify listeners about the active `rows`."""
         await asyncio.to_thread(self.reader.bring_into_step)
         self._notify(rows)
 
-    async def change(self, row_id: int) -> LedgerRow:
-        """Return a change. Raises NotFound."""
+    async def get_change(self, row_id: int) -> LedgerRow:
+        """Return the ledger row of a change. Raises NotFound."""
         return await self.database.read(lambda db: ledger.get(db, row_id, self.profile))
 
     async def describe_whole(self, row: LedgerRow) -> str:
-        """Return all that accepting a change would write or remove."""
+        """Return the full text of everything that accepting a change would write or remove."""
         from whet.memory.whole_change import describe_whole  # noqa: PLC0415 - only when a person decides
 
         new = {change.path: change.after for change in row.changes if change.after}
@@ -109,16 +110,16 @@ class LearningService:
         return describe_whole(row, files)
 
     async def undo(self, row_id: int, origin: Origin) -> LedgerRow:
-        """Undo a change, including its files, and return the row that did so. Raises NotFound, CannotUndo."""
+        """Undo a change, including its files, and return the row that undoes it. Raises NotFound,
+        CannotUndo."""
         return await self._decide(row_id, lambda db, row: undo.undo(db, row, origin, self.reader.now()))
 
     async def accept(self, row_id: int) -> LedgerRow:
-        """Bring a waiting change into force. Raises NotFound, CannotUndo."""
+        """Make a waiting change active. Raises NotFound, CannotUndo."""
         return (await self.accept_all([row_id]))[0]
 
     async def accept_all(self, row_ids: Sequence[int]) -> list[LedgerRow]:
-        """Bring waiting changes into force, in this order; all of them or none. Raises NotFound,
-        CannotUndo."""
+        """Make waiting changes active in this order: all of them or none. Raises NotFound, CannotUndo."""
 
         def work(connection: apsw.Connection) -> list[LedgerRow]:
             return [
@@ -135,8 +136,8 @@ class LearningService:
         return await self._decide(row_id, lambda db, row: undo.reject(db, row, reason))
 
     async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[ForgetStep]:
-        """Undo all that rests on a session and return the steps, in order. With `dry_run`, only return the
-        steps."""
+        """Undo every change learned from a session and return the steps, newest change first. A change that
+        can't be undone is kept, and its step says why. With `dry_run`, only return the steps."""
         if dry_run:
             await asyncio.to_thread(self.reader.bring_into_step)
             return await self.database.read(lambda db: undo.plan_forgetting(db, self.profile, session_id))
@@ -149,7 +150,7 @@ class LearningService:
         return steps
 
     async def purge(self, session_id: str) -> Purged:
-        """Erase the words of a forgotten session from the ledger and the disk. Call it after `forget`.
+        """Erase the text of a forgotten session from the ledger and the disk. Call it after `forget`.
 
         Raises StoreBusy if another process is using the database; it is safe to call again.
         """
@@ -168,21 +169,21 @@ class LearningService:
         return row
 
     def _enter(self, request: MemoryRequest | SkillRequest, origin: Origin) -> WriteOutcome:
-        by = (origin.session_id, origin.tool_call_id)
-        earlier = self.database.read_now(lambda db: ledger.find_by_call(db, *by))
+        call_key = (origin.session_id, origin.tool_call_id)
+        earlier = self.database.read_now(lambda db: ledger.find_by_call(db, *call_key))
         if earlier is not None and earlier.state == "refused" and not earlier.changes:
             return WriteOutcome(False, "refused", earlier.reason)
         if earlier is not None:
-            return describe_outcome(earlier, self._describe_room(earlier, origin))
+            return describe_outcome(earlier, self._describe_space(earlier, origin))
         if origin.write_origin == "review" and self.reader.review.writes == "off":
-            raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
+            raise Refused("Reviews may not save changes: review.writes is off", hint="End the review.")
         row = self.changes.enter(request, origin)
         if row.state == "active":
             self.reader.bring_into_step()
             self._notify([row])
-        return describe_outcome(row, self._describe_room(row, origin), self.reader.troubles)
+        return describe_outcome(row, self._describe_space(row, origin), self.reader.troubles)
 
-    def _describe_room(self, row: LedgerRow, origin: Origin) -> str:
+    def _describe_space(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":
             return ""
         target = target_of(row.item)

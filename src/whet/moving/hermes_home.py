@@ -1,4 +1,4 @@
-"""Reads the files of a Hermes Agent home; never writes to it.
+"""Read the files of a Hermes Agent home; never write to it.
 
 Files are read whole, up to a size limit. Links that lead out of the home are followed only for config.yaml
 and .env, which people keep elsewhere. Source: the folders of hermes-agent 0.19.0.
@@ -26,19 +26,19 @@ from whet.plugins.manifest import manifest_file
 from whet.store.paired import PairedPerson
 
 _PROVIDER = re.compile(r"[a-z][a-z0-9_-]{0,40}")
-_FOLDERS = ("state.db", "config.yaml", "memories", "skills", "plugins", ".env")
-_LARGEST_BYTES = 4_000_000
-_PAIRING = ("pairing", "platforms/pairing")
+_MARKERS = ("state.db", "config.yaml", "memories", "skills", "plugins", ".env")
+_MAX_FILE_BYTES = 4_000_000
+_PAIRING_FOLDERS = ("pairing", "platforms/pairing")
 
 
 class HermesHome:
     """A folder that Hermes Agent uses. Raises ConfigError if it is not one."""
 
     def __init__(self, root: Path) -> None:
-        if not any((root / name).exists() for name in _FOLDERS):
+        if not any((root / name).exists() for name in _MARKERS):
             raise ConfigError(
                 f"{root} is not a home of Hermes Agent",
-                hint="it has a config.yaml or a state.db; ~/.hermes by default",
+                hint="a Hermes home contains config.yaml or state.db; the default is ~/.hermes",
             )
         self.root = root
 
@@ -61,13 +61,16 @@ class HermesHome:
         """Return whether a path is a link to somewhere outside the home. Such files are not read."""
         return not path.resolve().is_relative_to(self.root.resolve())
 
-    def profiles(self) -> list[ImportOutcome]:
-        """List its profiles: each is a separate home there, and becomes one here."""
+    def report_profiles(self) -> list[ImportOutcome]:
+        """Return an outcome for each profile. Profiles are not imported: the outcome names the command that
+        imports one."""
         folder = self.root / "profiles"
         folders = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
         return [
             ImportOutcome(
-                f"profiles/{path.name}", "left", f"a home of its own: whet -p NAME import hermes {path}"
+                f"profiles/{path.name}",
+                "left",
+                f"a separate home; import it with: whet -p NAME import hermes {path}",
             )
             for path in folders
         ]
@@ -90,12 +93,12 @@ class HermesHome:
         try:
             values: Any = yaml.safe_load(raw.decode()) if raw is not None else {}
         except (UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
-            raise ConfigError(f"{path} can't be read", hint="mend it, or move it away") from error
+            raise ConfigError(f"{path} can't be read", hint="fix the file, or move it elsewhere") from error
         return cast(dict[str, Any], values) if isinstance(values, dict) else {}
 
     def env(self) -> dict[str, str]:
-        """Return the variables of its .env, which override the variables set in config.yaml (keys in
-        capitals). Raises ConfigError if a file can't be read."""
+        """Return the variables of its .env, which override the variables set in config.yaml (its upper-case
+        keys). Raises ConfigError if a file can't be read."""
         raw = _read(self.root / ".env")
         variables = secrets.parse_env((raw or b"").decode("utf-8", "replace")).values
         config_variables = {
@@ -104,7 +107,8 @@ class HermesHome:
         return config_variables | {name: value for name, value in variables.items() if value}
 
     def keys(self) -> dict[str, str]:
-        """Return the secrets in its .env by name, and the variables that its plugins read."""
+        """Return the secrets among its variables by name, and the variables of the context engine hermes-lcm
+        (LCM_...). Raises ConfigError if a file can't be read."""
         return {
             name: value
             for name, value in self.env().items()
@@ -125,7 +129,7 @@ class HermesHome:
     def read_paired_people(self) -> list[PairedPerson]:
         """Read the people paired by a code. Raises ConfigError if a file can't be read."""
         people: dict[tuple[str, str], PairedPerson] = {}
-        for folder in _PAIRING:
+        for folder in _PAIRING_FOLDERS:
             for kind in KINDS:
                 raw = self._read_inside(f"{folder}/{kind}-approved.json")
                 try:
@@ -137,16 +141,18 @@ class HermesHome:
         return list(people.values())
 
     def plugins(self) -> list[Path]:
-        """Return the folders of its plugins, looking one level of categories deep."""
+        """Return the folders of its plugins, including plugins that are grouped in a folder."""
         folder = self.root / "plugins"
-        near = sorted(folder.iterdir()) if folder.is_dir() else []
+        children = sorted(folder.iterdir()) if folder.is_dir() else []
         folders: list[Path] = []
-        for path in near:
+        for path in children:
             if path.is_dir() and manifest_file(path) is not None:
                 folders.append(path)
             elif path.is_dir():
-                folders += [deep for deep in sorted(path.iterdir()) if deep.is_dir() and manifest_file(deep)]
-        # The providers of its set-up are part of its code, which its installer puts into the home.
+                folders += [
+                    child for child in sorted(path.iterdir()) if child.is_dir() and manifest_file(child)
+                ]
+        # Hermes ships the memory providers with its source, which its installer puts into the home.
         provider = self.root / "hermes-agent" / "plugins" / "memory" / (self.memory_provider() or "-")
         if provider.name not in {path.name for path in folders} and manifest_file(provider) is not None:
             folders.append(provider)
@@ -171,7 +177,7 @@ def _read(path: Path) -> bytes | None:
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ConfigError(f"{path} is not a plain file")
-        raw = file.read(_LARGEST_BYTES + 1)
-    if len(raw) > _LARGEST_BYTES:
-        raise ConfigError(f"{path} is larger than {_LARGEST_BYTES // 1_000_000} MB")
+        raw = file.read(_MAX_FILE_BYTES + 1)
+    if len(raw) > _MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than {_MAX_FILE_BYTES // 1_000_000} MB")
     return raw

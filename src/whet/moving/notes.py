@@ -111,7 +111,7 @@ async def _import_note(
         return ImportOutcome(note.label, "kept", "it is remembered already")
     origin = Origin("import", tool_call_id=call_id, execution_context=program)
     reason = f"imported from {program}"
-    outcome = await learning.hand_in(MemoryRequest("add", note.target, note.text, reason=reason), origin)
+    outcome = await learning.submit(MemoryRequest("add", note.target, note.text, reason=reason), origin)
     if not outcome.ok:
         return ImportOutcome(note.label, "left", outcome.text)
     waits = outcome.state == "quarantined"

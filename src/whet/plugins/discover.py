@@ -1,8 +1,8 @@
 """Find plugins: in folders of the home, in folders of the project, in installed packages.
 
 Nothing is imported. If two have the same name, the later source wins: home < project < package. Within one
-source, the second is known by its path instead. A folder that is not a plugin may contain plugin folders,
-one level down.
+source, the second plugin of that name is named by its path instead. A folder that is not a plugin may
+contain plugin folders, one level down.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ WHET_GROUP = "whet.plugins"
 GROUPS = (MEMORY_GROUP, "hermes_agent.plugins", WHET_GROUP)
 """The entry-point groups of installed packages. If one name is in several groups, the last wins."""
 Source = Literal["home", "project", "package"]
-# The folder in which the programs that these engines were written for keep engines without a manifest.
-_ENGINES = "context_engine"
+# Context engines written for Hermes Agent live in this folder and may have no manifest.
+_ENGINE_FOLDER = "context_engine"
 
 
 class FoundPlugin(msgspec.Struct, frozen=True):
@@ -45,21 +45,25 @@ class FoundPlugin(msgspec.Struct, frozen=True):
     @property
     def module(self) -> str:
         """The module name under which a folder is imported."""
-        if self.folder is not None and self.key.startswith(f"{_ENGINES}/") and not manifest_file(self.folder):
-            return f"plugins.{_ENGINES}.{slug_of(self.folder.name)}"
+        if (
+            self.folder is not None
+            and self.key.startswith(f"{_ENGINE_FOLDER}/")
+            and not manifest_file(self.folder)
+        ):
+            return f"plugins.{_ENGINE_FOLDER}.{slug_of(self.folder.name)}"
         return f"hermes_plugins.{slug_of(self.key)}"
 
 
 class Discovery(msgspec.Struct, frozen=True):
     """All plugins by name, and the problems with those that can't be read."""
 
-    found: dict[str, FoundPlugin]
+    plugins: dict[str, FoundPlugin]
     problems: tuple[Problem, ...]
 
     def find_plugin(self, name: str) -> FoundPlugin | None:
         """Return the plugin with that name or key, or None."""
-        plugin = self.found.get(name)
-        return plugin or next((candidate for candidate in self.found.values() if candidate.key == name), None)
+        plugin = self.plugins.get(name)
+        return plugin or next((other for other in self.plugins.values() if other.key == name), None)
 
 
 def discover(plugins: Path, project: Path | None = None) -> Discovery:
@@ -70,7 +74,7 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
     if project is not None:
         folders.append(("project", project))
     for source, root in folders:
-        for key, folder in _folders(root):
+        for key, folder in _plugin_folders(root):
             try:
                 manifest = read_manifest(folder)
             except PluginError as error:
@@ -78,7 +82,7 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
                 continue
             earlier = plugins_by_name.get(manifest.name)
             if earlier is not None and earlier.source == source:
-                # An author may have two kinds of plugin in separate folders: the second is known by its path.
+                # An author may have two kinds of plugin in separate folders: the path names the second.
                 manifest = msgspec.structs.replace(manifest, name=key)
             plugins_by_name[manifest.name] = FoundPlugin(key, manifest, source, folder)
     for entry in (entry for group in GROUPS for entry in entry_points(group=group)):
@@ -88,17 +92,17 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
     return Discovery(plugins_by_name, tuple(problems))
 
 
-def _folders(root: Path) -> Iterator[tuple[str, Path]]:
-    for folder in _below(root):
+def _plugin_folders(root: Path) -> Iterator[tuple[str, Path]]:
+    for folder in _subfolders(root):
         if _is_plugin(folder):
             yield folder.name, folder
             continue
-        for inner in _below(folder):
+        for inner in _subfolders(folder):
             if _is_plugin(inner):
                 yield f"{folder.name}/{inner.name}", inner
 
 
-def _below(root: Path) -> list[Path]:
+def _subfolders(root: Path) -> list[Path]:
     try:
         return sorted(path for path in root.iterdir() if path.is_dir() and path.name[:1] not in (".", "_"))
     except OSError:

@@ -243,7 +243,7 @@ def select_plugins(
     for name in settings.enabled:
         source = discovery.find_plugin(name)
         if source is None:
-            there = ", ".join(discovery.found) or "none"
+            there = ", ".join(discovery.plugins) or "none"
             missing = Problem(name, f"it is enabled but not installed; installed: {there}")
             problems.append(broken.get(name, missing))
         elif not {source.name, source.key} & set(settings.disabled):

@@ -185,7 +185,7 @@ class ReviewWorker:
             lessons = find_plain_lessons(transcript.sources, turn, is_corrected=is_corrected)
             for number, request in enumerate(lessons):
                 origin = msgspec.structs.replace(fork.origin, tool_call_id=f"plain-{turn}-{number}")
-                if (await service.hand_in(request, origin)).ok:
+                if (await service.submit(request, origin)).ok:
                     saved_turns.add(turn)
         is_settled = saved_turns.issuperset(review_job.turns)
         return review_job.is_plain or (review_job.plain_is_enough and is_settled)

@@ -95,7 +95,7 @@ class PostingReader:
     def read_term(self, term: Term, limit: int) -> Postings:
         """Return a term's postings, up to `limit` of them."""
         match = self._expand_prefix(term) if term.prefix else term.match
-        ids = self._intersect_pairs(term, limit) if term.instead else self._read(term, match, limit)
+        ids = self._intersect_pairs(term, limit) if term.fallback else self._read(term, match, limit)
         return self._with_fallback(term, match, ids, limit)
 
     def read_terms(self, terms: Sequence[Term], limit: int) -> list[Postings]:
@@ -104,7 +104,7 @@ class PostingReader:
 
     def read_more(self, postings: Postings, limit: int) -> Postings:
         """Return the same term's postings with another limit."""
-        if postings.match != postings.term.match or postings.term.instead:
+        if postings.match != postings.term.match or postings.term.fallback:
             return postings
         ids = self._read(postings.term, postings.match, limit)
         return self._build_postings(postings.term, postings.match, ids, limit)
@@ -127,8 +127,8 @@ class PostingReader:
     def _with_fallback(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
         """Return the postings that were read. If an identifier itself does not occur, return the postings of
         its words."""
-        if not ids and term.instead and (self.messages < _SMALL or self._is_narrow):
-            match = term.instead
+        if not ids and term.fallback and (self.messages < _SMALL or self._is_narrow):
+            match = term.fallback
             ids = self.newest(match, limit)
         return self._build_postings(term, match, ids, limit)
 

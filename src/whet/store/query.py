@@ -2,9 +2,9 @@
 
 SQLite's tokeniser folds case, splits at punctuation and removes English endings. Diacritics of every
 script are removed here, and scripts without spaces are cut into overlapping pairs plus the last character
-alone, so that pairs, runs and single characters are all found. Neighbouring parts of an identifier or a
-path (`store/search.py`) are also indexed as one token. Such a pair is rare even if its parts are common,
-so identifiers, paths and pieces of them are found quickly, and so is the absence of one.
+alone, so that a search for a pair, a run or a single character works. Neighbouring parts of an identifier
+or a path (`store/search.py`) are also indexed as one token. Such a pair is rare even if its parts are
+common, so searching for an identifier, a path or a part of one is fast, whether or not it occurs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNSPACED = (
 JOIN = "\ue000"
 """The character between two parts of an identifier in the index. It and its next neighbours are private
 characters, which the tokeniser keeps and which are removed from queries and texts."""
-_OWN = late_pattern("[\ue000-\ue00f]")
+_PRIVATE_CHARS = late_pattern("[\ue000-\ue00f]")
 _MARKS = late_pattern("[\u0300-\u036f]+")
 _PIECE = late_pattern(r'"([^"]*)(?:"|$)|([^\s"]+)')
 _WORD = late_pattern(r"\w")
@@ -39,34 +39,39 @@ _CONNECTORS = r"[._\-/\\:@#+~=?&%]{1,3}"
 _ASCII_JOINED = late_pattern(rf"(?<![A-Za-z0-9])[A-Za-z0-9]++(?:{_CONNECTORS}[A-Za-z0-9]++)+")
 _ASCII_WORD = late_pattern(r"[A-Za-z0-9]+")
 _POSSESSIVE = late_pattern(r"(?<=\w)['\u2019]s\b")
-_PREFIX_CHARS_MIN = 3
-_TERMS_MAX = 16
-_QUERY_CHARS_MAX = 2_000
+_MIN_PREFIX_CHARS = 3
+_MAX_TERMS = 16
+_MAX_QUERY_CHARS = 2_000
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One search term. `match` is its full-text expression, `instead` a more expensive one to use if it finds
-    nothing, `text` holds its tokens, `prefix` is the beginning of words, and `is_stop` marks words that
-    are too common to search for alone."""
+    """One search term.
+
+    `match` is its full-text expression. `fallback` is a more expensive expression to use if `match` finds
+    nothing; only identifiers have one. `text` is what the tokeniser turns into the term's tokens; for an
+    identifier it is the quoted pairs, each of which is an expression too. `prefix` is the beginning of the
+    words to search for, or empty. `is_stop` marks words that are too common to search for alone.
+    """
 
     match: str
     text: str
-    instead: str = ""
+    fallback: str = ""
     prefix: str = ""
     is_phrase: bool = False
     is_stop: bool = False
 
 
 @cache
-def _runs() -> re.Pattern[str]:
-    """Compiled at first use because it costs more than the rest of the module's import."""
+def _unspaced_runs() -> re.Pattern[str]:
+    """Return the pattern of a run of unspaced characters. It is compiled on first use because that takes
+    longer than the rest of the module's import."""
     return re.compile(f"[{_UNSPACED}]+")
 
 
 @cache
 def _identifier_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    # All but spaces and ASCII punctuation: Python does not count the vowel signs of Indian scripts as word
-    # characters.
+    # Letters are all characters except spaces, ASCII punctuation and unspaced scripts: Python's `\w` lacks
+    # the vowel signs of Indian scripts.
     letter = rf"[^\s!-/:-@\[-`{{-~{_UNSPACED}]"
     return re.compile(rf"(?<!{letter}){letter}++(?:{_CONNECTORS}{letter}++)+"), re.compile(f"{letter}+")
 
@@ -74,16 +79,16 @@ def _identifier_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 def to_index_text(text: str) -> str:
     """Return the form of `text` that goes into the index."""
     if not text.isascii():
-        text = _OWN.sub(" ", fold(text))
-    together = list_identifier_pairs(text)
-    return "\n".join((_split_runs(text), *together)) if together else _split_runs(text)
+        text = _PRIVATE_CHARS.sub(" ", fold(text))
+    pairs = list_identifier_pairs(text)
+    return "\n".join((_split_runs(text), *pairs)) if pairs else _split_runs(text)
 
 
 def list_identifier_pairs(text: str) -> list[str]:
-    """Return the pairs of neighbouring parts in the identifiers and paths of a folded text, no repeats."""
+    """Return the pairs of neighbouring parts in the identifiers and paths of a folded text, each once."""
     joined, word = (_ASCII_JOINED, _ASCII_WORD) if text.isascii() else _identifier_patterns()
     pairs = dict[str, None]()
-    # Most pieces are words: matching each with a pattern would take ten times as long.
+    # Most pieces are plain words, which are skipped: matching each would take ten times as long.
     for piece in filterfalse(str.isalnum, text.split()):
         for run in joined.findall(piece):
             pairs |= dict.fromkeys(
@@ -95,20 +100,24 @@ def list_identifier_pairs(text: str) -> list[str]:
 def parse_terms(query: str) -> list[Term]:
     """Return the search terms of a query without repeats. Pieces without a letter or digit are left out."""
     parsed = dict[Term, None]()
-    for text, is_phrase in _split_pieces(query):
+    for text, is_phrase in _split_marked_pieces(query):
         parsed |= dict.fromkeys([_phrase_term(text)] if is_phrase else _parse_word(text))
-    return list(parsed)[:_TERMS_MAX]
+    return list(parsed)[:_MAX_TERMS]
 
 
 def split_pieces(query: str) -> list[str]:
     """Return the query's words and phrases as plain text."""
-    return [text for text, _ in _split_pieces(query)]
+    return [text for text, _ in _split_marked_pieces(query)]
 
 
-def _split_pieces(query: str) -> list[tuple[str, bool]]:
-    cleaned = query[:_QUERY_CHARS_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
-    candidates = [(phrase or word, bool(phrase)) for phrase, word in _PIECE.findall(_OWN.sub(" ", cleaned))]
-    return [piece for piece in candidates if _WORD.search(piece[0].replace("_", " "))][:_TERMS_MAX]
+def _split_marked_pieces(query: str) -> list[tuple[str, bool]]:
+    """Return the query's words and phrases, each with a flag that marks a phrase."""
+    cleaned = query[:_MAX_QUERY_CHARS].encode("utf-8", "replace").decode().replace("\0", " ")
+    cleaned = cleaned.replace("\uff02", '"')  # `fold` would turn it into a quote inside the expression
+    candidates = [
+        (phrase or word, bool(phrase)) for phrase, word in _PIECE.findall(_PRIVATE_CHARS.sub(" ", cleaned))
+    ]
+    return [piece for piece in candidates if _WORD.search(piece[0].replace("_", " "))][:_MAX_TERMS]
 
 
 def _phrase_term(text: str) -> Term:
@@ -120,26 +129,27 @@ def _phrase_term(text: str) -> Term:
 def _parse_word(text: str) -> list[Term]:
     """Return a word's terms: the word itself, an identifier as a whole, or the parts between punctuation."""
     folded = _POSSESSIVE.sub("", fold(text))
-    if _runs().search(folded):
+    if _unspaced_runs().search(folded):
         return [Term(_exact_expression(folded), _exact_expression(folded))]
     joined, word = _identifier_patterns()
     parsed: list[Term] = []
 
-    def separate(between: str) -> None:
-        parsed.extend(_word_term(each) for each in word.findall(between) if _WORD.search(each))
+    def add_words(part: str) -> None:
+        parsed.extend(_word_term(each) for each in word.findall(part) if _WORD.search(each))
 
     position = 0
     for run in joined.finditer(folded):
-        separate(folded[position : run.start()])
+        add_words(folded[position : run.start()])
         pairs = _quote_tokens(list_identifier_pairs(run.group()))
         parsed.append(
-            Term(f"({' AND '.join(pairs)})", " ".join(pairs), instead=_exact_expression(run.group()))
+            Term(f"({' AND '.join(pairs)})", " ".join(pairs), fallback=_exact_expression(run.group()))
         )
         position = run.end()
-    separate(folded[position:])
-    last = parsed[-1].text if parsed else ""
-    if folded.endswith("*") and not parsed[-1].instead and len(last) >= _PREFIX_CHARS_MIN:
-        parsed[-1] = Term(_exact_expression(last), last, prefix=last.lower())
+    add_words(folded[position:])
+    if parsed and folded.endswith("*") and not parsed[-1].fallback:
+        last = parsed[-1].text
+        if len(last) >= _MIN_PREFIX_CHARS:
+            parsed[-1] = Term(_exact_expression(last), last, prefix=last.lower())
     return parsed
 
 
@@ -152,19 +162,22 @@ def _quote_tokens(tokens: Iterable[str]) -> list[str]:
 
 
 def _split_runs(folded: str) -> str:
-    return folded if folded.isascii() else _runs().sub(_pairs, folded)
+    return folded if folded.isascii() else _unspaced_runs().sub(_cut_into_pairs, folded)
 
 
-def _pairs(run: re.Match[str]) -> str:
+def _cut_into_pairs(run: re.Match[str]) -> str:
     text = run.group()
     return f" {' '.join(text[i : i + 2] for i in range(len(text)))} "
 
 
 def _exact_expression(piece: str) -> str:
-    """Return a phrase expression: pairs as in the index, except that a run at the end may continue in the
-    text."""
+    """Return a phrase expression for a piece.
+
+    It has the pairs of the index, but if the piece ends with an unspaced run, not the run's last character
+    alone: the piece then also matches a longer run in the text.
+    """
     last = None
-    for run in _runs().finditer(piece):
+    for run in _unspaced_runs().finditer(piece):
         last = run
     if last is None or _WORD.search(piece, last.end()):
         return f'"{_split_runs(piece)}"'
@@ -175,9 +188,11 @@ def _exact_expression(piece: str) -> str:
 
 
 def find_match(text: str, searched: list[str]) -> tuple[int, int] | None:
-    """Return the span in `text` of the first of these words or phrases that a person would recognise.
-    Informative words come before stop words, exact matches before other forms of a word."""
-    patterns = _patterns(
+    """Return the span to highlight in `text` for the searched words or phrases, or None.
+
+    Stop words count only if nothing else was searched. Exact matches come before other forms of a word.
+    """
+    patterns = _highlight_patterns(
         tuple(piece for piece in searched if piece.lower() not in STOP_WORDS) or tuple(searched)
     )
     folded = text if text.isascii() else fold(text)
@@ -189,9 +204,9 @@ def find_match(text: str, searched: list[str]) -> tuple[int, int] | None:
 
 
 @lru_cache(64)
-def _patterns(searched: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
-    """Return patterns that match these at the beginning of a word, then anywhere, then words with the same
-    beginning, like those that a common stem would have found."""
+def _highlight_patterns(searched: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    """Return patterns in order of preference: the searched text at the start of a word, the text anywhere,
+    and words that begin alike, as the index's stemmer may have matched them."""
     lists = [
         words for piece in searched for form in {piece, fold(piece)} if (words := _LETTERS.findall(form))
     ]
@@ -204,8 +219,8 @@ def _patterns(searched: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
 
 
 def fold(text: str) -> str:
-    """Remove diacritics, of every script that writes them as marks, and width variants. SQLite does so only
-    for Latin."""
+    """Remove width variants, and the diacritics of every script that writes them as marks. SQLite removes
+    them only from Latin text."""
     if text.isascii():
         return text
     bare = _MARKS.sub("", unicodedata.normalize("NFKD", text))

@@ -211,8 +211,8 @@ class TeamPostingReader(PostingReader):
         return postings
 
     def _build_from_ids(self, term: Term, match: str, newest_ids: NewestIds, limit: int) -> Postings:
-        if not newest_ids.ids and term.instead and (self.messages < _SMALL or self._is_narrow):
-            match = term.instead
+        if not newest_ids.ids and term.fallback and (self.messages < _SMALL or self._is_narrow):
+            match = term.fallback
             newest_ids = self._read_each([match], limit, self.last)[0]
         if newest_ids.is_whole:
             self._known[match] = newest_ids.count / self.messages

@@ -1,9 +1,9 @@
-"""Match paths against globs in time that grows with pattern and path, never with their combinations.
+"""Match paths against globs in a time that never grows exponentially.
 
-Globs come from models and from the .gitignore of any repository. A regular expression made of one tries
-every way to share a path among its stars: 16 of them on a name of 200 letters never end. Here all places
-in the glob that a path may have reached are the bits of one number, which each character moves on.
-Standard library only: `walk.py` runs without the installed packages.
+Globs come from models and from the .gitignore of any repository. Translated to a regular expression, a glob
+of 16 stars backtracks practically forever on a name of 200 letters. Here a glob is a nondeterministic
+automaton: its active states are the bits of one integer, and each character of the path yields the next set
+of states. Standard library only: `walk.py` runs without the installed packages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 MAX_GLOB_CHARS = 1_024
 MAX_GLOB_PIECES = 2_048
-_MAX_STEPS = 20_000
+_MAX_CACHED = 20_000  # transitions between sets of states
 _PIECE = re.compile(r"\*\*/|/\*\*$|\*+|\?|\[[!^]?\]?[^\]]*\]|\{[^{}]*,[^{}]*\}|\\.|.", re.DOTALL)
 _SPECIAL = re.compile(r"[*?\[{\\]")
 _RANGE = re.compile(r"(.)-(.)|(.)", re.DOTALL)
@@ -22,7 +22,7 @@ _FOLDERS, _BELOW, _NAME_CHAR = "**/", "/**", "?"
 
 
 class GlobError(ValueError):
-    """The text is not a glob that can be matched; the message says why."""
+    """The text is not a valid glob, or the glob is too long; the message says why."""
 
 
 class _CharClass:
@@ -36,19 +36,21 @@ class _CharClass:
                 raise GlobError(f"{first}-{last} is not a range")
 
     def has(self, char: str) -> bool:
-        """Return whether the class has a character."""
-        is_listed = any(char == one or (first and first <= char <= last) for first, last, one in self._ranges)
+        """Return whether the class contains a character."""
+        is_listed = any(
+            char == single or (first and first <= char <= last) for first, last, single in self._ranges
+        )
         return is_listed != self._is_negated
 
 
-class _Step(dict[str, "_Step"]):
-    """The places of a glob that some beginning of a path reaches, and what each next character leads to."""
+class _StateSet(dict[str, "_StateSet"]):
+    """A set of active states, and a cache of the set that each next character leads to."""
 
-    def __init__(self, glob: Glob, places: int) -> None:
+    def __init__(self, glob: Glob, states: int) -> None:
         self.glob = glob
-        self.places = places
+        self.states = states
 
-    def __missing__(self, char: str) -> _Step:
+    def __missing__(self, char: str) -> _StateSet:
         return self.glob.advance(self, char)
 
 
@@ -63,97 +65,100 @@ class Glob:
         if len(text) > MAX_GLOB_CHARS:
             raise GlobError(f"it is longer than {MAX_GLOB_CHARS:,} characters")
         self._is_name = is_name
-        self._simple = _one_star(text)
+        self._simple = _parse_one_star(text)
         self._size = 0
-        self._first = self._last = 0  # the places before and behind each alternative
+        # Bitmasks of states: the first and the last state of each alternative; the states that `*` and `**`
+        # keep active; those at which a `**/` may be skipped; those after a `?`, a character and a class.
+        self._first = self._last = 0
         self._stars = self._deep_stars = self._optional = 0
         self._name_chars = 0
         self._literals: dict[str, int] = {}
         self._classes: list[tuple[_CharClass, int]] = []
-        for pieces in () if self._simple else _alternatives(text):
-            self._add(pieces)
-        self._steps: dict[int, _Step] = {}
-        self._count = 0
-        self._start = self._step(self._first)
+        for pieces in () if self._simple else _expand_braces(text):
+            self._add_alternative(pieces)
+        self._state_sets: dict[int, _StateSet] = {}
+        self._cached_count = 0
+        self._start = self._state_set_for(self._first)
 
     def matches(self, path: str) -> bool:
-        """Return whether the whole path fits."""
+        """Return whether the glob matches the whole path."""
         if self._is_name:
             path = path.rpartition("/")[2]
         if self._simple is not None:
             return self._simple.matches(path)
-        step = self._start
+        state_set = self._start
         for char in path:
-            step = step[char]
-        return step.places & self._last != 0
+            state_set = state_set[char]
+        return state_set.states & self._last != 0
 
-    def advance(self, step: _Step, char: str) -> _Step:
-        """Return where a character leads from there, and keep that for the next path."""
+    def advance(self, state_set: _StateSet, char: str) -> _StateSet:
+        """Return the set that a character leads to, and cache it for the next path."""
         entered = self._literals.get(char, 0)
         stays = self._deep_stars
         if char != "/":
             entered |= self._name_chars
             stays |= self._stars
-            for chars, place in self._classes:
+            for chars, state in self._classes:
                 if chars.has(char):
-                    entered |= place
-        target = self._step(step.places << 1 & entered | step.places & stays)
-        self._count += 1
-        if self._count > _MAX_STEPS:  # what is kept is for speed alone
-            self._count = 0
-            for known in self._steps.values():
-                known.clear()
-            self._steps = {}
+                    entered |= state
+        target = self._state_set_for(state_set.states << 1 & entered | state_set.states & stays)
+        self._cached_count += 1
+        if self._cached_count > _MAX_CACHED:  # the cache only saves time
+            self._cached_count = 0
+            for cached in self._state_sets.values():
+                cached.clear()
+            self._state_sets = {}
         else:
-            step[char] = target
+            state_set[char] = target
         return target
 
-    def _step(self, places: int) -> _Step:
-        while (skipping := places & self._optional & ~(places >> 2)) != 0:
-            places |= skipping << 1 | skipping << 2
-        return self._steps.setdefault(places, _Step(self, places))
+    def _state_set_for(self, states: int) -> _StateSet:
+        """Return the set of these states and of those that are reached by skipping `**/`."""
+        while (skipping := states & self._optional & ~(states >> 2)) != 0:
+            states |= skipping << 1 | skipping << 2
+        return self._state_sets.setdefault(states, _StateSet(self, states))
 
-    def _add(self, pieces: list[str]) -> None:
-        """Add one alternative: its places lie behind those of the others."""
+    def _add_alternative(self, pieces: list[str]) -> None:
+        """Add the states of one alternative after those of the others."""
         self._first |= 1 << self._size
         previous = ""
         for piece in pieces:
-            here = 1 << self._size
+            current = 1 << self._size
             if piece == _FOLDERS:
-                if previous != _FOLDERS:  # twice says the same
-                    self._optional |= here
-                    self._deep_stars |= here << 1
+                if previous != _FOLDERS:  # `**/**/` equals `**/`
+                    self._optional |= current
+                    self._deep_stars |= current << 1
                     self._size += 1
-                    self._enter("/")
+                    self._add_character("/")
             elif piece == _BELOW:
-                self._enter("/")
+                self._add_character("/")
                 self._deep_stars |= 1 << self._size
             elif piece.startswith("*"):
-                self._stars |= here
+                self._stars |= current
             else:
-                self._enter(piece)
+                self._add_character(piece)
             previous = piece
         self._last |= 1 << self._size
         self._size += 1
 
-    def _enter(self, piece: str) -> None:
-        """Add the place behind one character."""
-        if piece == "[]":  # an empty class is the two characters
-            self._enter("[")
+    def _add_character(self, piece: str) -> None:
+        """Add the state that is reached by one more character."""
+        if piece == "[]":  # stands for the two characters themselves
+            self._add_character("[")
             piece = "]"
         self._size += 1
-        place = 1 << self._size
+        state = 1 << self._size
         if piece == _NAME_CHAR:
-            self._name_chars |= place
+            self._name_chars |= state
         elif piece.startswith("[") and len(piece) > 2:
-            self._classes.append((_CharClass(piece[1:-1]), place))
+            self._classes.append((_CharClass(piece[1:-1]), state))
         else:
-            char = piece[-1]  # behind the backslash, if there is one
-            self._literals[char] = self._literals.get(char, 0) | place
+            char = piece[-1]  # without a backslash before it
+            self._literals[char] = self._literals.get(char, 0) | state
 
 
 class _OneStar(NamedTuple):
-    """What most globs are: a text with one star in it, or none."""
+    """A glob without wildcards except at most one star, as most are."""
 
     before: str
     after: str
@@ -171,19 +176,20 @@ class _OneStar(NamedTuple):
         )
 
 
-def path_glob(text: str) -> Glob:
-    """Read a glob for relative paths: without a slash it means the name in any folder. Raises GlobError."""
+def parse_path_glob(text: str) -> Glob:
+    """Parse a glob for relative paths. A glob without a slash matches the name in any folder. Raises
+    GlobError."""
     text = text.removeprefix("./")
     return Glob(text.removeprefix("/"), is_name="/" not in text)
 
 
-def _one_star(text: str) -> _OneStar | None:
+def _parse_one_star(text: str) -> _OneStar | None:
     before, star, after = text.partition("*")
     return None if _SPECIAL.search(before + after) else _OneStar(before, after, bool(star))
 
 
-def _alternatives(text: str) -> list[list[str]]:
-    """Return the pieces of a glob, once for each choice among its braces."""
+def _expand_braces(text: str) -> list[list[str]]:
+    """Return the pieces of a glob, once for each combination of alternatives. Raises GlobError."""
     choices: list[list[list[str]]] = []
     count = 1
     for piece in _PIECE.findall(text):

@@ -29,12 +29,12 @@ async def change_skill(
     ctx: ToolContext, service: LearningService, request: SkillRequest, origin: Origin
 ) -> WriteOutcome:
     """Change a skill, asking the person first if it is theirs. No answer counts as a no."""
-    outcome = await service.hand_in(request, origin)
+    outcome = await service.submit(request, origin)
     if outcome.state != "needs_yes":
         return outcome
     answer = await ctx.ask(outcome.text, _CHOICES)
     if answer is not None and (answer == _CHOICES[0] or read_line(answer, (_YES,)).option == _YES.name):
-        return await service.hand_in(msgspec.structs.replace(request, confirmed=True), origin)
+        return await service.submit(msgspec.structs.replace(request, confirmed=True), origin)
     why = "nobody was there to ask" if answer is None else "the person said no"
     return WriteOutcome(False, "refused", f"Not done, {why}. It is a skill of the person's own.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +15,14 @@ _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([a-zA-Z0-
 _OWN_CHARSET = re.compile(
     rb"\s*(?:<\?xml\s[^>]{0,200}?encoding\s*=\s*|@charset\s+)[\"']([a-zA-Z0-9._:-]{1,40})[\"']"
 )
-_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s;\"']{1,40})", re.IGNORECASE)
+_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?([a-zA-Z0-9._:-]{1,40})", re.IGNORECASE)
+# The encodings of web pages, by their names in `codecs`. Python has others, such as unicode-escape, with
+# which a page could show the model a text that no browser shows.
+_PAGE_ENCODING = re.compile(
+    r"ascii|utf-8(-sig)?|utf-(16|32)(-[bl]e)?|iso8859-\d+|iso2022_(jp|kr)\w*|koi8-[rtu]|mac-\w+"
+    r"|cp(125\d|437|720|737|775|85\d|86\d|874|932|949|950)"
+    r"|gb\w+|big5\w*|euc_\w+|shift_ji\w+|hz|johab|tis-620|ptcp154|kz1048"
+)
 _MAX_CUT_BYTES = 3  # of a character at the end of a body that was cut
 
 # The encodings that browsers use for these names (WHATWG Encoding): the sets that such pages really use.
@@ -58,7 +66,16 @@ def _named_charsets(body: bytes, content_type: str) -> Iterator[str]:
         if match is not None and not match.group(1).lower().startswith((b"utf-16", b"utf-32", b"ucs-")):
             names.append(match.group(1).decode("ascii"))
     for name in names:
-        yield _WIDER.get(name.lower(), name)
+        charset = _WIDER.get(name.lower(), name)
+        if _is_page_encoding(charset):
+            yield charset
+
+
+def _is_page_encoding(charset: str) -> bool:
+    try:
+        return _PAGE_ENCODING.fullmatch(codecs.lookup(charset).name) is not None
+    except LookupError:
+        return False
 
 
 def _decode_broken(body: bytes, names: Sequence[str]) -> DecodedPage | None:

@@ -27,7 +27,7 @@ _SPACE = re.compile(r"[ \t\r\n\f]+")
 _INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 
 # The ends of elements whose text is not part of the page.
-_RAW = {
+_RAW_TEXT_ENDS = {
     "script": re.compile(r"</script[\s/>]", re.I),
     "style": re.compile(r"</style[\s/>]", re.I),
     "title": re.compile("<"),
@@ -38,23 +38,13 @@ _SKIPPED = frozenset(
 )
 _BLOCKS = frozenset(
     {
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "caption",
-        "center",
-        "dd",
-        "details",
-        "dialog",
-        "div",
+        "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog",
+        "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hgroup", "hr",
+        "html", "main", "ol", "p", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul",
     }
-    | {"dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hgroup", "hr", "html"}
-    | {"main", "ol", "p", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"}
-)
+)  # fmt: skip
 _HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
-_TEXT_MINIMUM = 200
+_MIN_TEXT_CHARS = 200
 
 
 class PageText(msgspec.Struct, frozen=True):
@@ -71,7 +61,7 @@ def read_html(source: str, base_url: str) -> PageText:
     else.
     """
     page = _Renderer(base_url, skip_navigation=True).render(source)
-    if len(page.text) < _TEXT_MINIMUM and _NAVIGATION.search(source):
+    if len(page.text) < _MIN_TEXT_CHARS and _NAVIGATION.search(source):
         return _Renderer(base_url, skip_navigation=False).render(source)
     return page
 
@@ -82,9 +72,13 @@ def strip_invisible(text: str) -> str:
 
 
 class _Renderer:
-    """One pass over a page. `line` is the text of the current block so far."""
+    """One pass over a page.
 
-    link_start: int  # index in `line`; set with `link`
+    `parts` is the text of the current block so far; `gap` and `prefix` are written before it. `lists`
+    has the next number of each open list (0: bullets).
+    """
+
+    link_start: int  # index in `parts`; set with `link`
     skip_depth: int  # set with `skip_tag`
 
     def __init__(self, base_url: str, *, skip_navigation: bool) -> None:
@@ -92,7 +86,7 @@ class _Renderer:
         self.skipped = _SKIPPED | {"nav"} if skip_navigation else _SKIPPED
         self.title = ""
         self.blocks: list[str] = []
-        self.line: list[str] = []
+        self.parts: list[str] = []
         self.prefix = ""
         self.gap = "\n\n"
         self.lists: list[int] = []
@@ -109,11 +103,11 @@ class _Renderer:
             if match["end"]:
                 self.take_end(tag)
                 continue
-            if tag in _RAW:
-                closing = _RAW[tag].search(source, position)
+            if tag in _RAW_TEXT_ENDS:
+                closing = _RAW_TEXT_ENDS[tag].search(source, position)
                 start, position = position, closing.start() if closing else len(source)
                 if tag == "title" and not self.title:
-                    self.title = _one_line(source[start:position])[:300]
+                    self.title = _to_one_line(source[start:position])[:300]
             else:
                 self.take_start(tag, match["attributes"])
         self.take_text(source[position:])
@@ -125,13 +119,13 @@ class _Renderer:
             return
         text = _unescape(raw)
         if self.pre_depth:
-            self.line.append(text)
+            self.parts.append(text)
             return
         text = _SPACE.sub(" ", text)
-        if text[0] == " " and (not self.line or self.line[-1][-1:] in (" ", "\n")):
+        if text[0] == " " and (not self.parts or self.parts[-1][-1:] in (" ", "\n")):
             text = text[1:]
         if text:
-            self.line.append(text)
+            self.parts.append(text)
 
     def take_start(self, tag: str, attributes: str) -> None:
         if self.skip_tag:
@@ -155,24 +149,24 @@ class _Renderer:
 
     def take_inline_start(self, tag: str, attributes: str) -> None:
         if tag == "br":
-            self.line.append("\n")
+            self.parts.append("\n")
         elif tag in ("td", "th"):
-            if self.line:
-                self.line.append(" | ")
+            if self.parts:
+                self.parts.append(" | ")
         elif tag == "pre":
             self.flush()
             self.pre_depth += 1
         elif tag == "code" and not self.pre_depth:
-            self.line.append("`")
+            self.parts.append("`")
         elif tag == "a":
             self.end_link()
             self.start_link(_attribute(attributes, "href"))
         elif tag == "img":
-            alt = _one_line(_attribute(attributes, "alt"))
+            alt = _to_one_line(_attribute(attributes, "alt"))
             if alt:
-                self.line.append(f"[image: {alt[:200]}]")
+                self.parts.append(f"[image: {alt[:200]}]")
         elif tag == "base":
-            self.base_url = self.absolute(_attribute(attributes, "href")) or self.base_url
+            self.base_url = self.make_absolute(_attribute(attributes, "href")) or self.base_url
 
     def take_end(self, tag: str) -> None:
         if self.skip_tag:
@@ -185,7 +179,7 @@ class _Renderer:
             self.flush()
             self.pre_depth -= 1
         elif tag == "code" and not self.pre_depth:
-            self.line.append("`")
+            self.parts.append("`")
         elif tag == "a":
             self.end_link()
             self.link = ""  # a link around a picture or within <pre> must not apply to the next text
@@ -209,18 +203,19 @@ class _Renderer:
         self.gap = "\n"
 
     def start_link(self, href: str) -> None:
-        self.link = "" if href.startswith("#") else self.absolute(href)
-        self.link_start = len(self.line)
+        self.link = "" if href.startswith("#") else self.make_absolute(href)
+        self.link_start = len(self.parts)
 
     def end_link(self) -> None:
         if not self.link or self.pre_depth:
             return
-        text = _one_line("".join(self.line[self.link_start :]))
+        text = _to_one_line("".join(self.parts[self.link_start :]))
         if text:
-            self.line[self.link_start :] = [f"[{text}]({self.link})"]
+            self.parts[self.link_start :] = [f"[{text}]({self.link})"]
             self.link = ""
 
-    def absolute(self, href: str) -> str:
+    def make_absolute(self, href: str) -> str:
+        """Return the absolute URL of a link, or an empty string if it is not an http(s) or mailto link."""
         try:
             joined = urljoin(self.base_url, href.strip())
         except ValueError:
@@ -230,8 +225,8 @@ class _Renderer:
     def flush(self) -> None:
         """End the block. A link around whole blocks is written at the first one."""
         self.end_link()
-        text = "".join(self.line)
-        self.line.clear()
+        text = "".join(self.parts)
+        self.parts.clear()
         self.link_start = 0
         if self.pre_depth:
             text = "\n".join(line.rstrip() for line in text.strip("\r\n").splitlines())
@@ -251,7 +246,7 @@ def _attribute(attributes: str, attribute_name: str) -> str:
     return ""
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return " ".join(_unescape(text).split())
 
 

@@ -23,7 +23,7 @@ import msgspec
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.texts import plural
 from whet.searchpath import find_trusted_program
-from whet.tools.globs import Glob, GlobError, path_glob
+from whet.tools.globs import Glob, GlobError, parse_path_glob
 from whet.tools.ignore_files import wait_for_pipe
 from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
@@ -194,7 +194,7 @@ def _type_options(glob: str) -> tuple[str, ...]:
 
 def _glob(glob: str) -> Glob:
     try:
-        return path_glob(glob)
+        return parse_path_glob(glob)
     except GlobError as error:
         raise BadInput(f"{glob!r} is not a glob: {error}", hint="for example *.py or src/**/*.ts") from error
 

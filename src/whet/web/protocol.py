@@ -1,9 +1,9 @@
 """uvicorn's connection with limits on slow and oversized requests.
 
 A request's head must be complete within ten seconds and 64 KiB, the whole request within thirty seconds; a
-slower client is answered once and disconnected. The application limits the size of the body; it finds the
-connection's `WebConnection` in `scope["extensions"]`. A request to upgrade to another protocol than HTTP/1
-is ignored.
+slower client gets an error and is disconnected. The application limits the size of the body; it finds the
+connection's `WebConnection` in `scope["extensions"]`. Requests to upgrade to another protocol than HTTP/1
+are answered without the upgrade.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from whet.web.first_step import run_first_step
 from whet.web.line import WebConnection
 
 HEAD_LIMIT_BYTES = 64 * 1024
-# Headers that identify the caller, the origin and the content: of two, different programs may read different
-# ones.
-_ONCE = frozenset(
+# Headers that identify the caller, the origin and the content. Duplicates are refused: a proxy and the
+# application could each read a different one.
+_SINGLE_HEADERS = frozenset(
     (
         b"host",
         b"authorization",
@@ -41,10 +41,10 @@ _JSON = "content-type: application/json\r\nconnection: close\r\n"
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. A timer runs only while a request is incomplete.
+    """One connection. The timer of a request runs only while the request is incomplete.
 
-    If the application's `may_start_at_once(scope)` returns True, a request that arrived whole is answered
-    within the read that brought it (`first_step.py`). Any other request gets a task.
+    If the application's `may_start_at_once(scope)` returns True, a complete request is started in the
+    callback that received it (`first_step.py`). Any other request gets a task.
     """
 
     head_time_s: float = 10.0
@@ -58,23 +58,23 @@ class LimitedProtocol(HttpToolsProtocol):
         self._timer: TimerHandle | None = None
         self._idle_timer: TimerHandle | None = None
         self._idle_since_s: float | None = None
-        self._line = WebConnection()
-        self._extensions: Any = {"whet.line": self._line}
-        self._plain_head = b""
-        self._ahead: list[Cycle] = []
+        self._web_connection = WebConnection()
+        self._extensions: Any = {"whet.line": self._web_connection}
+        self._plain_head = b""  # the head of a request for an upgrade, without the upgrade
+        self._earlier_cycles: list[Cycle] = []  # of unanswered requests before the newest one
         self._is_refused = False
         self._unstarted: Cycle | None = None
         self._may_start_at_once = getattr(cast("Any", self).app, "may_start_at_once", None)
-        self._made_s = self.loop.time()
+        self._connected_at_s = self.loop.time()
 
     def connection_made(self, transport: Any) -> None:
         """Start the timer: a connection that sends nothing is closed too."""
         super().connection_made(transport)
         if len(self.connections) > file_limit() * 7 // 8:
             self._close_idle_connection()
-        if (user := _peer_of(transport)) is not None:
+        if (user := _peer_user_id(transport)) is not None:
             self._extensions["whet.peer"] = user
-        self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
+        self._timer = self.loop.call_later(self.head_time_s, self._refuse_slow_request)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer, and notify tasks that wait for the client."""
@@ -82,11 +82,11 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         super().connection_lost(exc)
-        for cycle in self._ahead:  # uvicorn notifies only the newest request on the connection
+        for cycle in self._earlier_cycles:  # uvicorn notifies only the newest request on the connection
             if not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
-        self._line.cut()
+        self._web_connection.cut()
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes. A request that is still incomplete afterwards has a time limit."""
@@ -104,9 +104,9 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._head_bytes > HEAD_LIMIT_BYTES:
                 self._refuse(431, "the request's head is larger than 64 KiB")
             elif self._timer is None:
-                self._timer = self.loop.call_later(self.head_time_s, self._too_slow)
+                self._timer = self.loop.call_later(self.head_time_s, self._refuse_slow_request)
         elif self._timer is None:
-            self._timer = self.loop.call_later(self.request_time_s, self._too_slow)
+            self._timer = self.loop.call_later(self.request_time_s, self._refuse_slow_request)
 
     def on_message_begin(self) -> None:
         """Handle the beginning of a request."""
@@ -123,19 +123,19 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start answering once the head is complete, after earlier requests on this connection."""
-        us: Any = self  # avoids the types of uvicorn's stubs: `cast` is a call
-        parser: HttpRequestParser = us.parser  # exists while the connection does
+        untyped: Any = self  # uvicorn's attributes have no usable types; cast() would cost a call per request
+        parser: HttpRequestParser = untyped.parser  # exists while the connection does
         if parser.should_upgrade() and parser.get_method() != b"CONNECT":
-            self._plain_head = _head_without_upgrade(parser, self.url, us.headers)
+            self._plain_head = _head_without_upgrade(parser, self.url, untyped.headers)
             return
         self._in_head = False
         self._stop_timer()
         version = parser.get_http_version()
-        if doubt := _find_ambiguity(self.url, version, us.headers):
+        if doubt := _find_ambiguity(self.url, version, untyped.headers):
             self._is_refused = True
             self._refuse(400, doubt)
             return
-        application: ASGI3Application = us.app
+        application: ASGI3Application = untyped.app
         url = parse_url(self.url)
         path = url.path.decode("ascii")
         self.scope.update(
@@ -146,7 +146,7 @@ class LimitedProtocol(HttpToolsProtocol):
             query_string=url.query or b"",
             extensions=self._extensions,
         )
-        before: Cycle | None = us.cycle
+        previous: Cycle | None = untyped.cycle
         self.cycle: RequestResponseCycle = Cycle(
             scope=self.scope,
             transport=self.transport,
@@ -160,10 +160,11 @@ class LimitedProtocol(HttpToolsProtocol):
             keep_alive=version != "1.0" and parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )
-        if before is None or before.response_complete:
+        if previous is None or previous.response_complete:
             self._unstarted = self.cycle
         else:
-            self._ahead = [cycle for cycle in (*self._ahead, before) if not cycle.response_complete]
+            cycles = (*self._earlier_cycles, previous)
+            self._earlier_cycles = [cycle for cycle in cycles if not cycle.response_complete]
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, application))
 
@@ -189,17 +190,18 @@ class LimitedProtocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, application)
             return
         self._idle_since_s = self.loop.time()
-        if self._idle_timer is None:  # one timer per connection: one per answer would cost a tenth of it
+        # one timer per connection: starting one per answer would take a tenth of the answer's time
+        if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._end_if_idle)
 
     def _start(self, cycle: Cycle) -> None:
         """Start answering a request whose head was in the bytes just read."""
-        us: Any = self
+        untyped: Any = self
         self._unstarted = None
         may_start = self._may_start_at_once
         if cycle.more_body or self.transport.is_closing() or may_start is None or not may_start(cycle.scope):
-            self._start_asgi_task(cycle, us.app)
-        elif (task := run_first_step(self.loop, cycle.run_asgi(us.app))) is not None:
+            self._start_asgi_task(cycle, untyped.app)
+        elif (task := run_first_step(self.loop, cycle.run_asgi(untyped.app))) is not None:
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
 
@@ -209,16 +211,17 @@ class LimitedProtocol(HttpToolsProtocol):
     async def _answer(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         try:
             await cycle.run_asgi(app)
-        finally:  # a callback at its end would be one more pass of the loop per request
+        finally:  # not a done callback, which would cost one more loop iteration per request
             self.tasks.discard(cast("Task[None]", current_task()))
 
     def _unset_keepalive_if_required(self) -> None:
+        """Override uvicorn's: mark the connection as busy, but keep its idle timer."""
         self._idle_since_s = None
 
     def _end_if_idle(self) -> None:
         self._idle_timer = None
         if self._idle_since_s is None:
-            return  # the next answer starts it again
+            return  # the next answer starts the timer again
         left_s = self._idle_since_s + self.timeout_keep_alive - self.loop.time()
         if left_s > 0:
             self._idle_timer = self.loop.call_later(left_s, self._end_if_idle)
@@ -226,7 +229,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_handler()
 
     def _close_idle_connection(self) -> None:
-        """Close the connection that has waited for a request for longest, so that a new one has room."""
+        """Close the connection that has been idle for longest, to free a file descriptor for a new one."""
         others: list[Any] = [connection for connection in self.connections if connection is not self]
         idle = [other for other in others if isinstance(other, LimitedProtocol) and other.is_idle]
         if idle:
@@ -234,18 +237,18 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way; one whose head is incomplete does not count."""
+        """Whether no request is being answered. A connection with an incomplete head counts as idle."""
         cycle: Any = self.cycle
         is_answering = cycle is not None and not cycle.response_complete
         return not is_answering and not self.transport.is_closing()
 
     def waiting_since_s(self) -> float:
-        """Return the loop's time since which it waits for a request."""
-        return self._made_s if self._idle_since_s is None else self._idle_since_s
+        """Return the loop's time at which the connection began to wait for a request."""
+        return self._connected_at_s if self._idle_since_s is None else self._idle_since_s
 
     def _parse(self, data: bytes) -> None:
-        us: Any = self
-        parser: HttpRequestParser = us.parser
+        untyped: Any = self
+        parser: HttpRequestParser = untyped.parser
         remaining = memoryview(data)
         try:
             while remaining:
@@ -259,7 +262,7 @@ class LimitedProtocol(HttpToolsProtocol):
                 # The parser treated the rest, including the body, as the other protocol: parse the head again
                 # without the upgrade.
                 head, self._plain_head = self._plain_head, b""
-                parser = us.parser = HttpRequestParser(self)
+                parser = untyped.parser = HttpRequestParser(self)
                 parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
                 parser.feed_data(head)
         except HttpParserError:
@@ -271,7 +274,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    def _too_slow(self) -> None:
+    def _refuse_slow_request(self) -> None:
         self._timer = None
         self._refuse(408, "the request came too slowly")
 
@@ -291,9 +294,9 @@ def file_limit() -> int:
     return soft if soft != resource.RLIM_INFINITY else 65_536
 
 
-def _peer_of(transport: Any) -> int | None:
-    """Return the user at the other end of a Unix socket, as the kernel reports it, or None for another
-    connection."""
+def _peer_user_id(transport: Any) -> int | None:
+    """Return the user id of the process at the other end of a Unix socket, as the kernel reports it, or None
+    for other connections."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
         return None
@@ -308,17 +311,17 @@ def _head_without_upgrade(parser: HttpRequestParser, url: bytes, sent: list[tupl
 
 
 def _find_ambiguity(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
-    """Return why a head is ambiguous, or an empty string if it is not: two hosts or tokens, a target
-    elsewhere, no version."""
+    """Return why a head is ambiguous (a duplicate header, a target on another host, an unknown version), or
+    an empty string."""
     sent = dict(headers)
     if len(sent) != len(headers):
         names = [name for name, _ in headers]
-        if twice := next((name for name in names if name in _ONCE and names.count(name) > 1), b""):
+        if twice := next((name for name in names if name in _SINGLE_HEADERS and names.count(name) > 1), b""):
             return f"two {twice.decode().title()} headers"
     if version not in ("1.1", "1.0"):
-        return "HTTP/1.1 or HTTP/1.0 is spoken here"
+        return "only HTTP/1.0 and HTTP/1.1 are supported"
     if url[:1] not in (b"/", b"*") and b"://" in url:
-        called = url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
-        if b"host" not in sent or called.lower() != sent[b"host"].lower():
-            return "the address called is not the Host header's"
+        target_host = url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
+        if b"host" not in sent or target_host.lower() != sent[b"host"].lower():
+            return "the request target's host differs from the Host header"
     return ""

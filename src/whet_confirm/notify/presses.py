@@ -76,7 +76,9 @@ class Presses:
     ) -> str:
         if not request.is_pending:
             return describe_end(request)
-        await self._record_refusal(kind, press, request, f"button of {caller.name} does not fit the request")
+        await self._record_refusal(
+            kind, press, request, f"button of {caller.name} does not match the request"
+        )
         return "This button is for another version of the request. See the newest message or the page."
 
     async def _record_refusal(self, kind: str, press: Incoming, request: ConfirmRequest, why: str) -> None:

@@ -1,7 +1,8 @@
-"""The page as an app on people's devices: its manifest and service worker, and the devices that get messages.
+"""The approval page as an installable app: the manifest, the service worker and the devices that receive push
+messages.
 
-A device acknowledges with a code that only its own message contained. A press on a notification decides in
-the name of the person who is signed in on that device, like a press on the page.
+A device acknowledges a message with a code that only this message contained. A button of a notification
+decides in the name of the person who is signed in on that device, like a button of the page.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from whet_confirm.web.accounts import TokenAccounts
 from whet_confirm.web.site import AccountPages
 
 _WORKER_HEADERS = {"cache-control": "no-cache", "content-type": "text/javascript; charset=utf-8"}
-_LABEL_CHARS = 60
+_MAX_LABEL_CHARS = 60
 _UNKNOWN = {"text": "This button belongs to no request that is known here."}
 
 
@@ -52,7 +53,7 @@ class _Subscription(msgspec.Struct, frozen=True):
 
 
 class DevicePages(AccountPages):
-    """Lists a person's devices, adds and removes them, and takes what their service workers send."""
+    """Lists, adds and removes a person's devices, and handles the requests of their service workers."""
 
     def __init__(
         self,
@@ -66,20 +67,20 @@ class DevicePages(AccountPages):
         self._sessions = sessions
 
     async def worker(self, request: Http) -> Response:
-        """Return the service worker. It is at the site's root, so that it is for all pages."""
+        """Return the service worker. It is at the site's root, so that its scope covers all pages."""
         script = await asyncio.to_thread((files("whet_confirm.web") / "static" / "worker.js").read_bytes)
         return Response(script, headers=_WORKER_HEADERS)
 
     async def show(self, request: Http, visit: Visit) -> Response:
         """Show the person's devices, and the button to add this one."""
         done = "A trial message was sent." if request.query_params.get("done") == "trial" else ""
-        return await self._answer(visit, done=done)
+        return await self._render(visit, done=done)
 
     async def change(self, request: Http, visit: Visit) -> Response:
-        """Add, remove or try a device, or set its quiet hours."""
+        """Add or remove a device, send it a trial message, or set its quiet hours."""
         caller, form = self._accounts.caller_of(visit), request.state.form
         if caller.is_open or not caller.may("approve") or not caller.token_id:
-            return await self._answer(visit, "Only signed-in people who approve have devices.", 403)
+            return await self._render(visit, "Only signed-in people who approve have devices.", 403)
         what, device_id = form.get("do", ""), form.get("device", "")
         try:
             if what == "add":
@@ -91,12 +92,12 @@ class DevicePages(AccountPages):
                 hours = form.get("quiet", "").replace(" ", ""), form.get("timezone", "")
                 await self._service.change(lambda tx: devices.set_quiet(tx, device_id, caller.name, hours))
             elif what == "trial":
-                await self._try(caller, device_id)
+                await self._send_trial(caller, device_id)
             else:
-                raise ValueError("the form is not complete")
+                raise ValueError("the form has no known action")
         except (ValueError, NotFound, SendFailed) as error:
             reason = error.reason if isinstance(error, SendFailed) else str(error)
-            return await self._answer(visit, f"Not done: {visible(reason, 300)}.", 400)
+            return await self._render(visit, f"Not done: {visible(reason, 300)}.", 400)
         return RedirectResponse(f"/devices{'?done=trial' if what == 'trial' else ''}", 303)
 
     async def receipt(self, request: Http) -> Response:
@@ -141,7 +142,7 @@ class DevicePages(AccountPages):
                 return JSONResponse({"text": describe_end(confirmation)})
             data: dict[str, object] = {
                 "channel": device.channel,
-                "why": "the button does not fit the request",
+                "why": "the button does not match the request",
             }
             await self._service.record("press_refused", confirmation.id, caller.name, data)
             return JSONResponse({"text": "Not decided: the request was changed. Open it."}, 409)
@@ -149,13 +150,14 @@ class DevicePages(AccountPages):
         return JSONResponse({"text": text})
 
     async def renew(self, request: Http) -> Response:
-        """Take the subscription with which a browser has replaced that of a device."""
+        """Replace a device's push subscription with the new one that the browser issued."""
         if (caller := await self._find_caller(request)) is None:
             return JSONResponse({"error": "sign in on this device first"}, 401)
         try:
             form = await read_form(request)
-            now = self._read_subscription(form)
-            await self._service.change(lambda tx: devices.renew(tx, caller.name, form.get("before", ""), now))
+            subscription = self._read_subscription(form)
+            old_endpoint = form.get("before", "")
+            await self._service.change(lambda tx: devices.renew(tx, caller.name, old_endpoint, subscription))
         except BadForm as error:
             return JSONResponse({"error": str(error)}, error.status)
         except (ValueError, NotFound) as error:
@@ -163,7 +165,8 @@ class DevicePages(AccountPages):
         return Response(status_code=204)
 
     async def _find_caller(self, request: Http) -> Caller | None:
-        """Return who has signed in in this browser, or None if nobody has or another site asks."""
+        """Return who has signed in in this browser, or None if nobody has or the request comes from another
+        site."""
         visit = await self._sessions.find_visit(request)
         return None if visit is None or not has_origin(request.headers) else self._accounts.caller_of(visit)
 
@@ -183,16 +186,17 @@ class DevicePages(AccountPages):
 
     async def _add(self, caller: Caller, form: dict[str, str]) -> None:
         """Store this browser's subscription. Raises ValueError."""
-        subscription = self._read_subscription(form)
+        endpoint, public_key, secret = self._read_subscription(form)
         zone = form.get("timezone", "")
         devices.check_quiet("", zone)
-        label = visible(form.get("label", "").strip(), _LABEL_CHARS)[:_LABEL_CHARS] or "a device"
+        label = visible(form.get("label", "").strip(), _MAX_LABEL_CHARS)[:_MAX_LABEL_CHARS] or "a device"
         device = PushDevice(
-            "", caller.name, caller.token_id, label, *subscription, "", zone, 0.0
+            id="", name=caller.name, account_key=caller.token_id, label=label, endpoint=endpoint,
+            public_key=public_key, secret=secret, quiet="", timezone=zone, created_at=0.0,
         )  # fmt: skip
         await self._service.change(lambda tx: devices.add(tx, caller, device))
 
-    async def _try(self, caller: Caller, device_id: str) -> None:
+    async def _send_trial(self, caller: Caller, device_id: str) -> None:
         """Send a trial message. Raises SendFailed or NotFound."""
         device = self._find(device_id)
         if device is None or device.name != caller.name:
@@ -203,7 +207,7 @@ class DevicePages(AccountPages):
     def _find(self, device_id: str) -> PushDevice | None:
         return self._service.database.read_now(lambda db: devices.find(db, device_id))
 
-    async def _answer(self, visit: Visit, problem: str = "", status: int = 200, done: str = "") -> Response:
+    async def _render(self, visit: Visit, problem: str = "", status: int = 200, done: str = "") -> Response:
         caller = self._accounts.caller_of(visit)
         rows = self._service.database.read_now(lambda db: devices.list_devices(db, caller.name))
         received = self._service.database.read_now(

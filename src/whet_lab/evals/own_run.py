@@ -223,13 +223,13 @@ class OwnTaskSetup:
         ) as app:
             learning, origin = app.learning.desk, Origin("user", platform="eval")
             if item.kind == "skill":
-                await learning.hand_in(SkillRequest("delete", item.name), origin)
+                await learning.submit(SkillRequest("delete", item.name), origin)
                 return
             for target, path in notes.FILES.items():
                 for entry in notes.parse_entries(learning.reader.text(path)):
                     if target == item.kind and entry_id(entry) == item.name:
                         request = MemoryRequest("remove", target, old_text=entry.statement)
-                        await learning.hand_in(request, origin)
+                        await learning.submit(request, origin)
 
     def _arm_settings(self, arm: str, learns: bool) -> Settings:
         """Return the settings of an arm: the person's settings with the arm's learning toolsets."""

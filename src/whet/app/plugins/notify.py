@@ -1,4 +1,4 @@
-"""Notify a person who is not watching: a question waits, or a long turn has ended.
+"""Notify a person who is not watching that a question is waiting or a long turn has ended.
 
 The notifiers come from plugins; an interface may have one of its own. Notifications are sent in the
 background and delay nothing; failures are logged under the plugin's name. This module does not know how
@@ -18,8 +18,8 @@ from whet.contract.events import TurnEnd
 from whet.contract.protocols import Answer, ApprovalRequest, Person, Reply
 from whet.log import mask
 
-_TEXT_CHARS = 500
-_CLOSE_S = 5.0
+_MAX_TEXT_CHARS = 500
+_CLOSE_TIMEOUT_S = 5.0
 
 
 class PersonNotifier(Protocol):
@@ -39,22 +39,22 @@ class QuestionNotifier(Protocol):
 
 
 class NotifierGroup(TurnObserver):
-    """Sends to every notifier independently; `failed` receives the error of one that could not send."""
+    """Sends to every notifier independently. `on_failure` receives the error if one can't send."""
 
     def __init__(
         self,
         notifiers: Sequence[PersonNotifier],
         settings: NotifySettings,
-        failed: Callable[[PluginError], None],
+        on_failure: Callable[[PluginError], None],
     ) -> None:
         self._notifiers = notifiers
         self._settings = settings
-        self._failed = failed
+        self._on_failure = on_failure
         self._sending: set[asyncio.Task[None]] = set()
 
     def notify(self, title: str, text: str) -> None:
         """Notify the person without waiting; secrets are masked."""
-        text = mask(text)[:_TEXT_CHARS]
+        text = mask(text)[:_MAX_TEXT_CHARS]
         for notifier in self._notifiers:
             task = asyncio.create_task(self._send(notifier, title, text))
             self._sending.add(task)
@@ -66,23 +66,23 @@ class NotifierGroup(TurnObserver):
             self.notify(f"Whet: the turn ended ({end.reason})", end.text or end.error)
 
     async def aclose(self) -> None:
-        """Wait a few seconds for pending notifications."""
+        """Wait up to five seconds for pending notifications."""
         if self._sending:
-            await asyncio.wait(self._sending, timeout=_CLOSE_S)
+            await asyncio.wait(self._sending, timeout=_CLOSE_TIMEOUT_S)
 
     async def _send(self, notifier: PersonNotifier, title: str, text: str) -> None:
         try:
             await notifier.send(title, text)
         except PluginError as error:
-            self._failed(error)
+            self._on_failure(error)
 
 
 class NotifiedPerson:
-    """Asks `person`, and notifies them that a question waits."""
+    """Asks `person`, and notifies them that a question is waiting."""
 
-    def __init__(self, person: Person, notifiers: QuestionNotifier, settings: NotifySettings) -> None:
+    def __init__(self, person: Person, notifier: QuestionNotifier, settings: NotifySettings) -> None:
         self.person = person
-        self._bell = notifiers
+        self._notifier = notifier
         self._settings = settings
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
@@ -97,4 +97,4 @@ class NotifiedPerson:
 
     def _notify(self, title: str, text: str) -> None:
         if self._settings.questions:
-            self._bell.notify(title, text)
+            self._notifier.notify(title, text)

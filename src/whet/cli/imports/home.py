@@ -81,7 +81,9 @@ def take_parts(
     settings = theirs.settings()
     report: dict[str, list[ImportOutcome]] = {}
     if "settings" in parts:
-        report["settings"] = hermes_settings.import_settings(home, settings, dry=dry) + theirs.profiles()
+        report["settings"] = (
+            hermes_settings.import_settings(home, settings, dry=dry) + theirs.report_profiles()
+        )
     if "keys" in parts:
         keys = theirs.keys()
         if own_key := hermes_settings.find_own_key(settings):

@@ -211,7 +211,7 @@ class KeyActions:
             raise WhetError("there is nothing to remember", hint="# the tests need ORDERS_DB=memory")
         chat = self._chat
         origin = Origin("user", session_id=chat.session.id, platform=chat.services.source)
-        done = await chat.desk.hand_in(MemoryRequest("add", content=note), origin)
+        done = await chat.desk.submit(MemoryRequest("add", content=note), origin)
         if not done.ok:
             raise WhetError(done.text)
         chat.say(f"remembered; /learned undo {done.ledger_id} takes it back", "dim")

@@ -62,7 +62,7 @@ async def _undo(chat: ChatControl, argument: str) -> None:
 
 
 async def _show_row(chat: ChatControl, number: int) -> None:
-    row = await chat.desk.change(number)
+    row = await chat.desk.get_change(number)
     if row.profile != chat.desk.profile:
         raise NotFound(f"there is no change {number}", hint=_USAGE)
     await chat.page(printable("\n".join(_lines(row))))

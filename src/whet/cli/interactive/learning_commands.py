@@ -109,7 +109,7 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
 async def handle_inbox(chat: ChatControl, arguments: str) -> None:
     """Show what waits or was refused, or accept or reject it."""
     if (number := parse_typed_number(arguments)) is not None:
-        await _show_whole(chat, await chat.desk.change(number))
+        await _show_whole(chat, await chat.desk.get_change(number))
         return
     if arguments not in ("", "all"):
         await _decide(chat, *arguments.split())
@@ -171,7 +171,7 @@ async def _list_shown(chat: ChatControl, ids: Sequence[int], mark: str) -> list[
     """Return the changes that the person has read whole. Show the others."""
     shown_ids: list[int] = []
     for number in ids:
-        row = await chat.desk.change(number)
+        row = await chat.desk.get_change(number)
         refuse_if_decided(row)
         is_shown = not row.changes and len(row.after or row.before) <= _TEXT_CHARS
         is_shown = is_shown and not (row.before and row.after)

@@ -79,7 +79,7 @@ async def _run(options: ChatOptions, settings: Settings, frame: FirstFrame) -> i
             chat.say(line, "dim")
         loop = asyncio.get_running_loop()
         loop.call_later(_PREPARE_S, loop.run_in_executor, None, chat.painter.prepare)
-        code = await chat.run(options.images, picks=options.picks)
+        code = await chat.run(options.images, picks=options.picks_session)
         await forget_empty(app.database, chat.session)
         await app.leave_reviews()
         return code

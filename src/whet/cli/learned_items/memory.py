@@ -105,7 +105,7 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
     """Remember TEXT, on your word: whet memory add We deploy on Tuesdays."""
     request = MemoryRequest("add", "user" if user else "memory", " ".join(text))
     outcome = with_learning(
-        home, lambda learning: learning.hand_in(request, Origin("user", execution_context="command line"))
+        home, lambda learning: learning.submit(request, Origin("user", execution_context="command line"))
     )
     if not outcome.ok:
         raise ConfigError(outcome.text)
@@ -121,7 +121,7 @@ def add(home: Home, text: tuple[str, ...], user: bool) -> None:
 def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: int, as_json: bool) -> None:
     """List changes to memory, the newest first; with a CHANGE's number, show its details."""
     if change is not None:
-        row = with_learning(home, lambda learning: learning.change(change))
+        row = with_learning(home, lambda learning: learning.get_change(change))
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
     async def read(learning: LearningService) -> list[ledger.LedgerRow]:
@@ -149,7 +149,7 @@ def accept(home: Home, change: int, digest: str) -> None:
     """Show a change that waits (quarantine, inbox) and bring it into force if you say so."""
 
     async def select(learning: LearningService) -> list[ledger.LedgerRow]:
-        return [await learning.change(change)]
+        return [await learning.get_change(change)]
 
     for row in accept_shown(home, select, digest):
         click.echo(f"in force: change {row.id}; to take it back: whet undo {row.id}")

@@ -78,7 +78,7 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
         request = SkillRequest(
             "edit", name, content=replace_steps(text, result.steps), base_hash=base_hash, reason=gain
         )
-        outcome = await learning.hand_in(request, Origin("user"))
+        outcome = await learning.submit(request, Origin("user"))
         if not outcome.ok:
             raise NotFound(outcome.text)
         report |= {"kept": True, "change": outcome.ledger_id, "steps": list(result.steps)}

@@ -127,7 +127,7 @@ def show(home: Home, name: str, file: str, as_json: bool) -> None:
 def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) -> None:
     """List changes to skills, or to the skill NAME; with a change's number, show its details."""
     if name is not None and (number := parse_typed_number(name)) is not None:
-        row = with_learning(home, lambda learning: learning.change(number))
+        row = with_learning(home, lambda learning: learning.get_change(number))
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
     async def read(learning: LearningService) -> tuple[list[LedgerRow], list[Use]]:
@@ -254,7 +254,7 @@ def accept(home: Home, name: str, digest: str) -> None:
 
     async def select(learning: LearningService) -> list[LedgerRow]:
         if (number := parse_typed_number(name)) is not None:
-            return [await learning.change(number)]
+            return [await learning.get_change(number)]
         rows = await learning.database.read(
             lambda db: ledger.select(
                 db, profile=learning.profile, kind="skill", item=name, states=("quarantined", "inbox")

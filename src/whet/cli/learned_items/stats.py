@@ -59,7 +59,7 @@ def memory_retire(home: Home, item_id: str, as_json: bool) -> None:
 def skills_retire(home: Home, name: str, as_json: bool) -> None:
     """Remove a skill; the ledger keeps it, and `whet undo` brings it back."""
     request = SkillRequest("delete", name)
-    _print_outcome(with_learning(home, lambda learning: learning.hand_in(request, _BY_HAND)), as_json)
+    _print_outcome(with_learning(home, lambda learning: learning.submit(request, _BY_HAND)), as_json)
 
 
 def proposals(effects: Sequence[Effect]) -> list[Effect]:
@@ -88,7 +88,7 @@ async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
         raise NotFound(f"{item_id} fits {len(requests)} notes", hint="give more of the id")
     if not requests:
         raise NotFound(f"there is no note {item_id}", hint="`whet memory show` shows the ids")
-    return await learning.hand_in(requests[0], _BY_HAND)
+    return await learning.submit(requests[0], _BY_HAND)
 
 
 def _print_outcome(outcome: WriteOutcome, as_json: bool) -> None:

@@ -160,7 +160,7 @@ class LearningPages:
         return RedirectResponse(f"/learning/{row.id}", 303)
 
     async def _change(self, visit: Visit, row_id: int, status: int = 200, problem: str = "") -> Response:
-        row = await self._desk.change(row_id)
+        row = await self._desk.get_change(row_id)
         return self._frame.page(
             "change.html",
             visit,

@@ -43,4 +43,4 @@ class MemoryTools(Toolset, frozen=True):
 
         service, origin = self.find_learning(ctx, "memory")
         request = MemoryRequest(action, target, content, old_text, tuple(evidence or ()))
-        return output(await service.hand_in(request, origin))
+        return output(await service.submit(request, origin))
