@@ -52,9 +52,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._in_head = True
-        self._is_whole = False
-        self._head_bytes = 0
+        self._in_head, self._is_whole, self._head_bytes = True, False, 0
         self._timer: TimerHandle | None = None
         self._idle_timer: TimerHandle | None = None
         self._idle_since_s: float | None = None
