@@ -93,7 +93,7 @@ class LearningService:
 
     async def apply(self, rows: Sequence[LedgerRow] = ()) -> None:
         """Write the files that are behind the ledger, and notify listeners about the `rows` in force."""
-        await asyncio.to_thread(self.reader.bring_into_step)
+        await asyncio.to_thread(self.reader.sync_files)
         self._notify(rows)
 
     async def change(self, row_id: int) -> LedgerRow:
@@ -138,7 +138,7 @@ class LearningService:
         """Undo all that rests on a session and return the steps, in order. With `dry_run`, only return the
         steps."""
         if dry_run:
-            await asyncio.to_thread(self.reader.bring_into_step)
+            await asyncio.to_thread(self.reader.sync_files)
             return await self.database.read(lambda db: undo.plan_forgetting(db, self.profile, session_id))
 
         def work(connection: apsw.Connection) -> list[ForgetStep]:
@@ -153,7 +153,7 @@ class LearningService:
 
         Raises StoreBusy if another process is using the database; it is safe to call again.
         """
-        await asyncio.to_thread(self.reader.bring_into_step)
+        await asyncio.to_thread(self.reader.sync_files)
         done = await self.database.write(lambda db: undo.purge_words(db, self.profile, session_id))
         await asyncio.to_thread(erase, self.database)
         return done
@@ -178,9 +178,9 @@ class LearningService:
             raise Refused("Reviews keep nothing: review.writes is off", hint="End the review.")
         row = self.changes.enter(request, origin)
         if row.state == "active":
-            self.reader.bring_into_step()
+            self.reader.sync_files()
             self._notify([row])
-        return describe_outcome(row, self._describe_room(row, origin), self.reader.troubles)
+        return describe_outcome(row, self._describe_room(row, origin), self.reader.problems)
 
     def _describe_room(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":
@@ -189,7 +189,7 @@ class LearningService:
         text = self.database.read_now(
             lambda db: settling.read_note_text(db, self.profile, target, origin.task_id)
         )
-        return notes.describe_use(text, self.reader.room_chars(target))
+        return notes.describe_use(text, self.reader.max_chars(target))
 
     def _notify(self, rows: Sequence[LedgerRow]) -> None:
         for row in rows:
