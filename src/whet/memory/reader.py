@@ -153,8 +153,8 @@ class MemoryReader:
     ) -> PromptPart:
         """Return the prompt part of a new session in `folder`.
 
-        Leaves out the items in `without`, the notes of other folders and, if the session has no tool that
-        `loads_skills`, the skills.
+        Leaves out the items in `without` and the notes of other folders. If no tool of the session
+        `loads_skills`, the skills are left out too.
         """
 
         def work() -> PromptPart:
