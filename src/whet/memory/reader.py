@@ -326,12 +326,12 @@ def notes_part(
         text = texts.get(target, "")
         limit_chars = len(text) if prompt_chars is None else prompt_chars
         readable = notes.choose_entries(text, limit_chars)
-        entries = [note for note in readable if _item(target, note) not in without]
+        entries = [note for note in readable if _note_item(target, note) not in without]
         for head, pitfalls in ((title, False), ("Pitfalls", True)):
             chosen = [entry for entry in entries if entry.is_pitfall is pitfalls]
             if chosen:
                 sections.append("\n".join([f"{head}:", *(f"- {flat(entry.text)}" for entry in chosen)]))
-                items += [_item(target, entry) for entry in chosen]
+                items += [_note_item(target, entry) for entry in chosen]
         if line := notes.describe_left_out(target, text, limit_chars):
             sections.append(f"({line})")
     text = "\n".join([_NOTES_HEAD, *sections]) if sections else ""
@@ -348,7 +348,7 @@ def index_part(
 
     `uses` counts how often each skill was loaded. The most used skills get into the index first.
     """
-    usable = [info for info in skills if not info.problem and not (without and _skill(info) in without)]
+    usable = [info for info in skills if not info.problem and not (without and _skill_item(info) in without)]
     if not usable:
         return PromptPart()
     ranked = sorted(usable, key=lambda info: (-uses.get(info.name, 0), info.source != "home", info.name))
@@ -364,7 +364,7 @@ def index_part(
     hidden_count = len(usable) - len(lines)
     more = [f"({hidden_count} more: skills_list finds them by words.)"] if hidden_count else []
     text = "\n".join([head, *(lines[name] for name in sorted(lines)), *more])
-    items = tuple(_skill(info) for info in usable if info.name in lines)
+    items = tuple(_skill_item(info) for info in usable if info.name in lines)
     return PromptPart(text, items)
 
 
@@ -373,10 +373,10 @@ def entry_id(entry: NoteEntry) -> str:
     return hash_text(entry.statement)[:12]
 
 
-def _item(target: Target, entry: NoteEntry) -> ContextItem:
+def _note_item(target: Target, entry: NoteEntry) -> ContextItem:
     key = entry_id(entry)
     return ContextItem(target, key, key, flat(entry.statement))
 
 
-def _skill(info: SkillInfo) -> ContextItem:
+def _skill_item(info: SkillInfo) -> ContextItem:
     return ContextItem("skill", info.name, info.hash, flat(info.description))
