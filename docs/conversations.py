@@ -235,10 +235,10 @@ def _allow(
 ) -> None:
     question = seen.count
     write(ASK)
-    record.say("", "(in the sandbox this would run without a question; here it is off)")
+    record.say("", "(The sandbox is off here; with it, this would run without a question.)")
     record.say("ann", ASK)
     seen.wait("May I run this?")
-    record.say("ann", f"presses Allow once, and is told: {press()}")
+    record.say("ann", f"presses Allow once and sees: {press()}")
     seen.changed(question)
     seen.wait("is gone")
     write(title)

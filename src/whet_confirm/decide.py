@@ -173,7 +173,7 @@ def _check_passkey(
         return None, RequestOutcome("passkey", message, request)
     vote = ballot.verdict, request.digest
     site = request.id, passkeys.PasskeyOrigin(ballot.origin)
-    proof, problem = passkeys.use(tx, caller.name, ballot.passkey, vote, site)
+    proof, problem = passkeys.verify_vote(tx, caller.name, ballot.passkey, vote, site)
     return proof, RequestOutcome("passkey", problem, request) if problem else None
 
 

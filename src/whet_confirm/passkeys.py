@@ -51,8 +51,8 @@ class PasskeyOrigin(msgspec.Struct, frozen=True):
 
 
 class PasskeyProof(msgspec.Struct, frozen=True):
-    """An authenticator's signature for a vote. All fields except `credential` are the signed bytes as
-    base64url."""
+    """An authenticator's signature for a vote, with all fields as base64url. The signature covers
+    `authenticator_data` and the hash of `client_data`; `credential` is the passkey's id."""
 
     credential: str
     client_data: str
@@ -121,7 +121,8 @@ def enrolment_options(name: str, csrf: str, site: PasskeyOrigin, enrolled_ids: l
 
 
 def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
-    """Store a new passkey. Returns the problem, or an empty string."""
+    """Store a new passkey. `text` is the browser's registration response as JSON. Returns the problem, or an
+    empty string."""
     from webauthn import verify_registration_response
     from webauthn.helpers.exceptions import WebAuthnException
 
@@ -134,10 +135,10 @@ def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
             require_user_verification=True,
         )
     except (WebAuthnException, ValueError, KeyError, TypeError) as error:
-        return f"the passkey was not taken: {error}"
+        return f"the passkey was not accepted: {error}"
     id_, key = base64url(registration.credential_id), base64url(registration.credential_public_key)
     if tx.connection.execute("SELECT 1 FROM passkeys WHERE id = ?", (id_,)).fetchone():
-        return "this passkey is known already"
+        return "this passkey is already registered"
     tx.connection.execute(
         "INSERT INTO passkeys VALUES (?, ?, ?, ?, ?, ?, NULL)",
         (id_, name, key, site.host, registration.sign_count, tx.now_s),
@@ -168,12 +169,14 @@ def passkey_ids(db: apsw.Connection, name: str) -> list[str]:
     return [str(row[0]) for row in db.execute(sql, (name,))]
 
 
-def use(
+def verify_vote(
     tx: Tx, name: str, text: str, vote: tuple[str, str], site: tuple[str, PasskeyOrigin]
 ) -> tuple[PasskeyProof | None, str]:
-    """Verify an assertion over `vote` (verdict, digest), made at `site` (request id, page).
+    """Verify a passkey's signature over `vote` (verdict, digest), made at `site` (request id, page).
 
-    Returns the proof in its stored form, or None with the problem.
+    `text` is the browser's assertion as JSON. Returns the proof in its stored form and an empty string,
+    or None and the problem. A valid signature updates the passkey's signature count; one that fails
+    verification is recorded in the audit log.
     """
     try:
         proof = _parse_proof(from_json(text, _Assertion))
@@ -185,15 +188,15 @@ def use(
     ).fetchone()
     if row is None:
         return None, "this is not a passkey of yours"
-    request_id, page = site  # the signed data contains the request's id, so it is valid for no other request
+    request_id, page = site  # the digest covers the id, so a signature is valid for one request only
     if _is_repetition(tx.connection, request_id, name, proof):
         return None, "this signature was used before"
     key, host, count = row
-    problem, counted = _verify(proof, vote, (key, host, count), page.origin)
+    problem, new_count = _verify(proof, vote, (key, host, count), page.origin)
     if problem:
         tx.record("passkey_failed", principal=name, data={"passkey": proof.credential, "why": problem[:200]})
         return None, problem
-    tx.connection.execute("UPDATE passkeys SET sign_count = ? WHERE id = ?", (counted, proof.credential))
+    tx.connection.execute("UPDATE passkeys SET sign_count = ? WHERE id = ?", (new_count, proof.credential))
     return proof, ""
 
 
@@ -211,10 +214,10 @@ def _is_repetition(db: apsw.Connection, request_id: str, name: str, proof: Passk
         " AND instr(data, '\"proof\"')"
     )
     sql = checked_select("data", "events", where, "id")
-    before = (from_json(row[0], _Vote).proof for row in db.execute(sql, (request_id, name)))
+    proofs = (from_json(row[0], _Vote).proof for row in db.execute(sql, (request_id, name)))
     return any(
         _replay_key(earlier.signature) == _replay_key(proof.signature)
-        for earlier in before
+        for earlier in proofs
         if earlier is not None
     )
 
@@ -222,7 +225,7 @@ def _is_repetition(db: apsw.Connection, request_id: str, name: str, proof: Passk
 def _replay_key(signature: str) -> bytes | int:
     """Return the part of a signature that stays the same if a second one is derived from it.
 
-    Anyone can turn the (r, s) of an elliptic curve into (r, -s), which is valid too.
+    Anyone can turn an ECDSA signature (r, s) into (r, -s), which is valid too.
     """
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
@@ -234,8 +237,8 @@ def _replay_key(signature: str) -> bytes | int:
 
 
 def signature_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: str) -> str:
-    """Return why a stored signature over (verdict, digest) is not valid for a key, or an empty string if it
-    is."""
+    """Return why a stored signature over `vote` (verdict, digest) is not valid for a key, or an empty string
+    if it is valid."""
     try:
         origin = str(json.loads(unbase64(proof.client_data))["origin"])
     except (ValueError, KeyError, TypeError):
@@ -272,5 +275,5 @@ def _verify(
             require_user_verification=True,
         )
     except (WebAuthnException, ValueError, KeyError, TypeError) as error:
-        return f"the passkey's signature does not fit: {error}", 0
+        return f"the passkey's signature is not valid: {error}", 0
     return "", verification.new_sign_count

@@ -51,7 +51,7 @@ async def test_words_are_read_before_calls_that_had_not_begun(tmp_path: Path) ->
         assert r.trace() == [], "nothing ran"
         first, *rest = results(r)
         assert "its outcome is unknown" in first
-        assert all(text.startswith("Not run: ") and "a new message came first" in text for text in rest)
+        assert all(text.startswith("Not run: ") and "a new message arrived first" in text for text in rest)
         roles = "".join(message.role[0] for message in r.session.log.messages)
         assert roles == "uatttua", "the words come right after the results"
         assert len(r.server.requests) == 1 and b"Stop! Do nothing more" in r.server.requests[0].body
@@ -81,4 +81,4 @@ async def test_a_call_that_may_run_again_is_not_run_again_after_new_words(tmp_pa
         assert (await r.turn("Stop!")).reason == "answered"
         assert r.trace() == []
         assert ["its outcome is unknown" in text for text in results(r)] == [True, True]
-        assert ["a new message came first" in text for text in results(r)] == [True, False]
+        assert ["a new message arrived first" in text for text in results(r)] == [True, False]

@@ -59,7 +59,7 @@ def test_the_marked_sentence_stands_beside_the_receipt_and_the_call_is_paid_for(
     assert end.reason == "answered" and end.text == _SAID
     assert end.receipt == stored and stored is not None
     assert stored.marked == ("All 12 tests pass.",) and not stored.unmarked
-    assert "not borne out: “All 12 tests pass.”" in stored.line
+    assert "not supported: “All 12 tests pass.”" in stored.line
     assert tokens > 0
     first, *said = [json.loads(line) for line in request.json_body["messages"][1]["content"].splitlines()]
     assert "a.txt +1" in first["receipt"][0]

@@ -370,7 +370,7 @@ def test_after_a_kill_new_words_come_before_the_old_calls(folder: Path) -> None:
         sent = server.requests[-1].body
     assert again[1] == "stopped\n"
     assert (folder / "marks").read_text() == "first\n"
-    assert b"Stop! Do nothing more" in sent and b"a new message came first" in sent
+    assert b"Stop! Do nothing more" in sent and b"a new message arrived first" in sent
 
 
 def test_what_a_server_refuses_is_left_out_and_said_without_a_terminal(folder: Path) -> None:

@@ -46,8 +46,9 @@ def test_one_row_makes_a_server_and_its_key_known(tree: Path, tmp_path: Path) ->
     (tmp_path / "whet" / "config.yaml").write_text("model:\n  provider: acme\n", "utf-8")
     shown = run(tree, tmp_path, "model", "show", "--json")
     assert "acme" in str(shown) and "anvil-1" in str(shown)
-    code = "from whet.config.key_hosts import belongs_to_provider as home;"
-    code += "print(home('ACME_API_KEY', 'https://api.acme.example/v1'), home('ACME_API_KEY', 'https://x.example'))"
+    code = "from whet.config.key_hosts import may_send;"
+    code += "urls = ('https://api.acme.example/v1', 'https://x.example');"
+    code += "print(*(may_send('ACME_API_KEY', url) for url in urls))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(tree)},

@@ -393,11 +393,11 @@ def test_ten_edits_by_hand_are_ten_changes_and_more_are_one(
     world: World, count: int, actions: list[str]
 ) -> None:
     memory_file(world).write_text("".join(f"- fact {n}\n" for n in range(count)))
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     assert [(row.action, row.trust, row.origin.execution_context) for row in rows(world)] == [
         (action, "user", "edited by hand") for action in actions
     ]
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     assert len(rows(world)) == len(actions), "it is entered once"
 
 

@@ -97,7 +97,7 @@ def test_a_file_that_a_crash_left_aside_is_no_deleted_one(world: World) -> None:
     remember(world, "Tests run with nox")
     file = memory_file(world)
     file.rename(file.with_name(".MEMORY.md.before"))
-    assert asyncio.run(world.desk.reader.notes())[0].entries == 1
+    assert asyncio.run(world.desk.reader.read_notes())[0].entries == 1
     assert "nox" in file.read_text("utf-8") and [row.action for row in rows(world)] == ["add"]
 
 
@@ -105,7 +105,7 @@ def test_a_deleted_file_can_be_had_back(world: World) -> None:
     for text in ("Tests run with nox", "Deploys go out on Mondays"):
         remember(world, text)
     memory_file(world).unlink()
-    assert asyncio.run(world.desk.reader.notes())[0].entries == 0
+    assert asyncio.run(world.desk.reader.read_notes())[0].entries == 0
     last = rows(world)[-1]
     assert last.action == "hand_edit" and last.origin.write_origin == "user"
     asyncio.run(world.desk.undo(last.id, HAND))
@@ -194,7 +194,7 @@ def test_what_changed_meanwhile_refuses_a_staged_change(world: World) -> None:
     assert outcome.state == "staged", outcome
     file = memory_file(world)
     file.write_text(file.read_text("utf-8").replace("8080", "7070"), "utf-8")
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     (row,) = world.database.write_now(lambda db: world.desk.settle(db, "late"))
     assert row.state == "refused" and "changed since" in row.reason
     assert "7070" in file.read_text("utf-8")
@@ -299,7 +299,7 @@ def test_a_large_edit_by_hand_is_taken_back_whatever_the_file_ends_with(world: W
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_text("\n".join(f"- fact number {n}" for n in range(20)), "utf-8")
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
     assert not file.exists() or notes.parse_entries(file.read_text("utf-8")) == []
 
@@ -308,12 +308,12 @@ def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_text("# Memory\n\n## Pitfalls\n\n- one hangs\n", "utf-8")
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     text = file.read_text("utf-8")
     file.write_text("# Memory\n\n- a fact\n", "utf-8")
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     file.write_text(text, "utf-8")
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
     found = [entry.statement for entry in notes.parse_entries(file.read_text("utf-8"))]
     assert found == ["a fact"]
@@ -386,11 +386,11 @@ def test_a_mark_at_a_files_beginning_is_no_entry(world: World) -> None:
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"\xef\xbb\xbf# Memory\r\n\r\n- Tests run with tox\r\n")
-    assert asyncio.run(world.desk.reader.notes())[0].entries == 1
+    assert asyncio.run(world.desk.reader.read_notes())[0].entries == 1
     assert "# Memory" not in asyncio.run(world.prompt())
     remember(world, "Deploys go out on Mondays")
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     assert [row.action for row in rows(world)] == ["add", "add"]
 
 

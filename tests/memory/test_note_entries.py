@@ -52,7 +52,7 @@ def test_both_files_have_limits_of_their_own(world: World) -> None:
     assert outcome.ok and outcome.text.endswith("MEMORY.md: 68% used.")
     outcome = asyncio.run(desk.submit(MemoryRequest("add", "user", "Anna"), HAND))
     assert "USER.md: 47% used." in outcome.text and outcome.summary == "User profile updated"
-    states = {one.target: one for one in asyncio.run(desk.reader.notes())}
+    states = {one.target: one for one in asyncio.run(desk.reader.read_notes())}
     assert (states["memory"].used, states["user"].used) == ("68% used", "47% used")
     assert (states["memory"].entries, states["user"].entries) == (1, 1)
     assert states["user"].path == str(world.folder / "memories/USER.md") and not states["user"].trouble

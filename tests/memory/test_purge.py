@@ -140,7 +140,7 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World) 
 
 def test_a_file_that_a_person_deleted_is_purged_from_the_ledger_too(world: World, taught: str) -> None:
     (world.folder / "memories" / "MEMORY.md").unlink()
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     purged(world, taught)
     world.database.write_now(lambda db: session_deletion.delete_session(db, taught))
     purged(world, taught)

@@ -100,7 +100,7 @@ def test_what_can_not_be_taken_back_is_kept_and_says_why(world: World) -> None:
     first, row = taught(world)
     file = world.folder / "memories" / "MEMORY.md"
     file.write_text("".join(f"- fact {number}\n" for number in range(12)))  # too many edits to tell apart
-    asyncio.run(world.desk.reader.notes())
+    asyncio.run(world.desk.reader.read_notes())
     large = rows(world)[-1]
     assert large.action == "hand_edit"
     (step,) = asyncio.run(world.desk.forget(first, HAND, dry_run=False))

@@ -47,7 +47,7 @@ def begins(desk: LearningService) -> str:
 
 
 def said(desk: LearningService) -> list[str]:
-    (state,) = [one for one in asyncio.run(desk.reader.notes()) if one.target == "memory"]
+    (state,) = [one for one in asyncio.run(desk.reader.read_notes()) if one.target == "memory"]
     assert not state.trouble
     return [entry.text for entry in notes.parse_entries(state.text)]
 

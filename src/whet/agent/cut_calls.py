@@ -1,6 +1,7 @@
-"""Calls that get no result of their own: a turn's end cuts them off, or newer words came first.
+"""Close calls without a result: those that the end of a turn interrupted, and those that a crash left when a
+new message arrives.
 
-Each gets a result that says so, and what it may have done is kept.
+Each gets a result that says what happened, with the effects that the call may have had.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ from whet.store.transcript import OpenCall, TurnRecord
 
 _NOT_STOPPED = StoppedCall("", 0.0)
 _SHOWN_CHARS = 600
-NOT_RUN = "Not run: the program had stopped before this call began, and a new message came first. Read that."
+NOT_RUN = (
+    "Not run: the program had stopped before this call began, and a new message arrived first. "
+    "Answer the new message."
+)
 _UNKNOWN = (
     "Interrupted: the program stopped while this call was running, so its outcome is unknown. "
-    "It was not run again, because a new message came first. Read that."
+    "It was not run again, because a new message arrived first. Answer the new message."
 )
 
 
@@ -33,7 +37,7 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
 
     The result says whether the call was stopped while it ran or was never started.
     """
-    await session.log.drain()  # a start or a result whose waiter was cancelled may still be written
+    await session.log.drain()  # a cancelled task may have a start or a result that is still being written
     for open_call in session.log.open_calls(turn):
         text = f"The turn ended ({reason}) before this call had a result: it "
         stopped = session.stopped.get(open_call.call.id, _NOT_STOPPED)
@@ -48,7 +52,7 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
 
 
 def _printed_text(session: Session, open_call: OpenCall, stopped: StoppedCall) -> str:
-    """Return what a stopped call had printed, as the end of its result."""
+    """Return what a stopped call had printed, as the last part of its result text."""
     printed = stopped.printed.strip("\n")
     if not printed:
         return ""
@@ -58,9 +62,10 @@ def _printed_text(session: Session, open_call: OpenCall, stopped: StoppedCall) -
 
 
 async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> None:
-    """Close the calls that a crash left, because something new was said: the newest words come first.
+    """Close the calls that a crash left open, because a new message takes precedence.
 
-    A call that had begun is left to `dispatch`, which does not run it again, unless it may be repeated.
+    A call that had started is closed here only if its tool may be repeated. Any other is left to `dispatch`,
+    which reports it as interrupted without running it again.
     """
     for open_call in session.log.open_calls(turn):
         if open_call.started and not _may_run_again(session, open_call):
@@ -75,11 +80,11 @@ async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> Non
 
 
 async def _close_helper(session: Session, turn: TurnRecord, open_call: OpenCall) -> str:
-    """End the helper that a call waited for, and return what it did; an empty string if it had none."""
+    """End the helper that a call waited for, and return what it did, or an empty string without a helper."""
     from whet.store.helper_account import close_helper  # noqa: PLC0415 - only after a crash
 
-    key, at = call_key(turn, open_call), iso(session.clock.now())
-    return await session.log.writer.db.append(lambda db: close_helper(db, session.id, key, at))
+    key, now = call_key(turn, open_call), iso(session.clock.now())
+    return await session.log.writer.db.append(lambda db: close_helper(db, session.id, key, now))
 
 
 async def _close(
@@ -109,10 +114,10 @@ def _may_run_again(session: Session, open_call: OpenCall) -> bool:
 
 def interrupted_output(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
     """Return the result of a call that was stopped while it ran, with the effects that it may have had."""
-    call, ran = open_call.call, open_call.ran
-    output = ToolOutput(note_changed_arguments(ran, text) if ran else text, error_kind="interrupted")
+    call, edited = open_call.call, open_call.ran  # `edited` replaced the model's arguments, if not empty
+    output = ToolOutput(note_changed_arguments(edited, text) if edited else text, error_kind="interrupted")
     if (tool := session.tools.get(call.name)) is not None:
         with suppress(ToolError):
             tool, arguments = resolve_tool(session, tool, arguments_of(call))
-            output = add_facts(session, (tool, msgspec.json.decode(ran) if ran else arguments), output)
+            output = add_facts(session, (tool, msgspec.json.decode(edited) if edited else arguments), output)
     return output

@@ -1,9 +1,8 @@
 """Slack: an app that receives in Socket Mode and sends over the Web API.
 
-Slack repeats an event until it is acknowledged, which is done after the event was stored. A message that
-begins with ! is a command, because Slack reserves /; so is the text of the app's slash command. Other
-people's text goes into a card's `rich_text_preformatted` elements, in which Slack parses no links,
-mentions or markup.
+Slack repeats an event until it is acknowledged, so an event is stored first. A message that begins with ! is
+a command, because Slack reserves /; so is the text of the app's slash command. In a card, text of other
+people goes into `rich_text_preformatted` elements, in which Slack parses no links, mentions or markup.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorHttp, read, refused
 from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress, user_from
 
-# A reply that is also sent to the channel, and `/me`, are words of a person as well.
-_SPOKEN = ("", "file_share", "thread_broadcast", "me_message")
+# The subtypes of messages that a person wrote, including replies also sent to the channel, and `/me`.
+_MESSAGE_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
-_SECTION_CHARS = 2_900
-_MAX_SECTION_CHARS = 3_000
-_MIN_CHARS = 500
+# Slack's limit for a section, the length at which a text is split, and the length below which a smaller
+# split is not tried.
+_MAX_SECTION_CHARS, _SPLIT_CHARS, _MIN_SPLIT_CHARS = 3_000, 2_900, 500
 
 
 class SlackSettings(msgspec.Struct, frozen=True):
-    """The settings of a Slack channel in the file."""
+    """The settings of a Slack `[[channel]]` in gateway.toml."""
 
     token_env: str = "SLACK_BOT_TOKEN"
     app_token_env: str = "SLACK_APP_TOKEN"
@@ -112,7 +111,7 @@ class Slack:
     """One app: a bot token (xoxb-) for sending, an app token (xapp-) for receiving."""
 
     limits: PlatformLimits = PlatformLimits(
-        _SECTION_CHARS,
+        _SPLIT_CHARS,
         edit_every_s=1.3,
         group_edit_every_s=1.5,
         shows_cards=True,
@@ -124,26 +123,29 @@ class Slack:
         self.name = name
         self._api = SlackApi(name, tokens, base_url)
         self._history = SlackHistory(name, self._api)
-        self._me = ""
+        self._bot_user_id = ""
         self._team = ""
         self._threads = ThreadStarts()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Receive until cancelled. Before each connection, read the messages that were missed. Raises
-        SendFailed if Slack refuses the app for good."""
+        """Receive until cancelled. Raises SendFailed if Slack rejects the app permanently.
+
+        `take` stores updates, `memo` the position up to which messages were read. If `wants` contains
+        "message", missed messages are read before each connection.
+        """
 
         async def ready() -> None:
-            if not self._me:
+            if not self._bot_user_id:
                 own = await self._api.call("auth.test", {})
-                self._me, self._team = own.user_id, own.team_id
+                self._bot_user_id, self._team = own.user_id, own.team_id
                 await take([])
             if "message" in wants:
                 await self._history.catch_up(take, memo, self._read_history_message)
 
         async def handle(envelope: SlackEnvelope, acknowledge: Acknowledge) -> None:
             if envelope.type == "interactive":
-                await acknowledge()  # Slack waits three seconds, and a repeated press decides nothing
-            update = self._update(envelope)
+                await acknowledge()  # Slack waits only three seconds, and a repeated press has no effect
+            update = self._parse_envelope(envelope)
             if update is not None and update.verb == "message":
                 update = await self._add_quote(update)
             if update is not None:
@@ -156,7 +158,7 @@ class Slack:
         await self._api.receive_envelopes(handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Post a message, or share a file; in the channel if the thread's message was deleted."""
+        """Post a message or share a file. If the thread was deleted, it is posted in the channel."""
         try:
             return await self._send(place, message)
         except SendFailed as error:
@@ -167,9 +169,9 @@ class Slack:
     async def _send(self, place: ChatPlace, message: Outgoing) -> str:
         if message.file:
             return await self._share(place, message)
-        where = {"thread_ts": place.thread} if place.thread else {}
-        result = await self._api.call("chat.postMessage", {"channel": place.chat, **where, **_body(message)})
-        # A channel may be named to post into it; editing a message needs the channel's id.
+        thread = {"thread_ts": place.thread} if place.thread else {}
+        result = await self._api.call("chat.postMessage", {"channel": place.chat, **thread, **_body(message)})
+        # Slack accepts a channel's name for posting, but needs its id for editing.
         return result.ts if result.channel in ("", place.chat) else f"{result.channel}/{result.ts}"
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
@@ -185,9 +187,9 @@ class Slack:
         return await self._api.bot.download(file.where, max_bytes)
 
     async def answer(self, press: Incoming, text: str, *, is_alert: bool = False) -> None:
-        """Reply only to the person who pressed the button."""
+        """Reply to a press with a message that only the person who pressed can see."""
         user = press.place.user.rpartition(":")[2]
-        body = {"channel": press.place.chat, "user": user, "text": escape(text)[:2900]}
+        body = {"channel": press.place.chat, "user": user, "text": escape(text)[:_SPLIT_CHARS]}
         await self._api.call("chat.postEphemeral", body)
 
     async def aclose(self) -> None:
@@ -195,7 +197,7 @@ class Slack:
         await self._api.aclose()
 
     async def _add_quote(self, update: Incoming) -> Incoming:
-        """Add the message that a thread began with to a person's first message in it."""
+        """Add the first message of a thread to a person's first message in it."""
         place = update.place
         if not place.thread or not self._threads.is_first(update, place.thread) or update.ref == place.thread:
             return update
@@ -207,15 +209,15 @@ class Slack:
             return update
         text = "\n".join(filter(None, (read_mrkdwn(root.text), *_list_shared_texts(root))))
         text = text or ", ".join(file.name for file in root.files)
-        author = "you" if root.bot_id or root.user == self._me else root.user
+        author = "you" if root.bot_id or root.user == self._bot_user_id else root.user
         return add_root(update, f"{author}: {text}" if text else "")
 
-    def _update(self, envelope: SlackEnvelope) -> Incoming | None:
+    def _parse_envelope(self, envelope: SlackEnvelope) -> Incoming | None:
         payload = bytes(envelope.payload)
         if envelope.type == "events_api":
-            return self._event((read(payload, _Events) or _Events()).event)
+            return self._parse_event((read(payload, _Events) or _Events()).event)
         if envelope.type == "slash_commands":
-            return self._slash(read(payload, _Slash) or _Slash())
+            return self._parse_slash(read(payload, _Slash) or _Slash())
         press = read(payload, SlackPress) if envelope.type == "interactive" else None
         if press is None or not press.data:
             return None
@@ -226,7 +228,7 @@ class Slack:
             chat_place, f"p{envelope.envelope_id}", "press", user.username, press.data, ref=message.ts
         )
 
-    def _slash(self, command: _Slash) -> Incoming:
+    def _parse_slash(self, command: _Slash) -> Incoming:
         sender = user_from(command.user_id, command.team_id, self._team)
         chat_place = ChatPlace(self.name, command.channel_id, "", sender, _is_group(command.channel_id))
         text = f"/{command.text.strip().lstrip('/!') or 'help'}"
@@ -236,26 +238,28 @@ class Slack:
 
     def _read_history_message(self, chat: str, body: bytes) -> Incoming | None:
         message = read(body, _Event)
-        return None if message is None else self._event(msgspec.structs.replace(message, channel=chat))
+        if message is None:
+            return None
+        return self._parse_event(msgspec.structs.replace(message, channel=chat))
 
-    def _event(self, event: _Event) -> Incoming | None:
+    def _parse_event(self, event: _Event) -> Incoming | None:
         if event.type in ("reaction_added", "reaction_removed"):
-            return self._reaction(event)
-        before = event.previous_message
+            return self._parse_reaction(event)
+        previous = event.previous_message
         if event.subtype == "message_changed" and event.message is not None:
-            if before is not None and before.text == event.message.text:
-                return None  # Slack has added a preview to it
+            if previous is not None and previous.text == event.message.text:
+                return None  # Slack has added a preview of a link
             return self._make_incoming(event.message, event, "edit")
-        if event.subtype == "message_deleted" and before is not None:
-            deleted_message = msgspec.structs.replace(before, text="", files=[], attachments=[])
+        if event.subtype == "message_deleted" and previous is not None:
+            deleted_message = msgspec.structs.replace(previous, text="", files=[], attachments=[])
             return self._make_incoming(deleted_message, event, "edit")
-        if event.type in ("message", "app_mention") and event.subtype in _SPOKEN:
+        if event.type in ("message", "app_mention") and event.subtype in _MESSAGE_SUBTYPES:
             return self._make_incoming(event, event, "message")
         return None
 
-    def _reaction(self, event: _Event) -> Incoming | None:
+    def _parse_reaction(self, event: _Event) -> Incoming | None:
         item = event.item
-        if item is None or item.type != "message" or not event.user or event.user == self._me:
+        if item is None or item.type != "message" or not event.user or event.user == self._bot_user_id:
             return None
         return Incoming(
             ChatPlace(self.name, item.channel, "", event.user, _is_group(item.channel)),
@@ -269,17 +273,17 @@ class Slack:
         )
 
     def _make_incoming(self, message: _Event, event: _Event, verb: Any) -> Incoming | None:
-        if not message.user or message.bot_id or message.user == self._me:
+        if not message.user or message.bot_id or message.user == self._bot_user_id:
             return None
         group = event.channel_type != "im" if event.channel_type else _is_group(event.channel)
-        is_named = f"<@{self._me}>" in message.text or event.type == "app_mention" or verb == "edit"
-        text = read_mrkdwn(message.text.replace(f"<@{self._me}>", "").strip())
+        is_named = f"<@{self._bot_user_id}>" in message.text or event.type == "app_mention" or verb == "edit"
+        text = read_mrkdwn(message.text.replace(f"<@{self._bot_user_id}>", "").strip())
         shared = [part for part in message.attachments if part.is_share]
         if text.startswith("!"):
             text = f"/{text[1:]}"
         thread = message.thread_ts or (message.ts if group else "")
-        sent = [*message.files, *(file for part in shared for file in part.files)]
-        files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in sent)
+        slack_files = [*message.files, *(file for part in shared for file in part.files)]
+        files = tuple(FileRef(f.url_private_download, f.name, f.mimetype, f.size) for f in slack_files)
         sender = user_from(message.user, message.user_team or message.team, self._team)
         forwarded = [wrap_in_tag("forwarded", text) for text in _list_shared_texts(message)]
         return Incoming(
@@ -321,11 +325,11 @@ class Slack:
         return slot.file_id
 
 
-PLATFORM = Platform(SlackSettings, lambda name, given, tokens: Slack(name, tokens, given.base_url))
+PLATFORM = Platform(SlackSettings, lambda name, settings, tokens: Slack(name, tokens, settings.base_url))
 
 
 def _list_shared_texts(message: _Event) -> list[str]:
-    """Return the text of each message that this one shares, after its author."""
+    """Return the text of each message that this one shares, preceded by its author."""
     return [
         f"{part.author_name or '?'}: {read_mrkdwn(part.text)}"
         for part in message.attachments
@@ -346,15 +350,16 @@ def _is_group(chat: str) -> bool:
 
 def _body(message: Outgoing) -> dict[str, Any]:
     if message.card is not None:
-        if len(_lines(message.card)) > _MAX_SECTION_CHARS:
+        if len(_card_text(message.card)) > _MAX_SECTION_CHARS:
             message = message.without_approval()
         assert message.card is not None
-        text, blocks = escape(f"{message.card.title}: {message.card.subject}")[:2900], _blocks(message.card)
+        text = escape(f"{message.card.title}: {message.card.subject}")[:_SPLIT_CHARS]
+        blocks = _card_blocks(message.card)
     else:
-        sections = _sections(message.text)
-        text, blocks = "\n".join(sections), list(map(_section, sections))
+        sections = _split_sections(message.text)
+        text, blocks = "\n".join(sections), list(map(_section_block, sections))
     if message.buttons:
-        elements = [_element(button, number) for number, button in enumerate(message.buttons)]
+        elements = [_button_element(button, number) for number, button in enumerate(message.buttons)]
         blocks.append({"type": "actions", "elements": elements})
     return {
         "text": text,
@@ -366,14 +371,14 @@ def _body(message: Outgoing) -> dict[str, Any]:
     }
 
 
-def _element(button: MessageButton, number: int) -> dict[str, Any]:
+def _button_element(button: MessageButton, number: int) -> dict[str, Any]:
     fields = {"type": "button", "text": _plain_text(button.label[:75])}
     if button.url:
         return {**fields, "action_id": "page", "url": button.url}
     return {**fields, "action_id": f"press-{number}", "value": button.data, **_STYLES[button.style]}
 
 
-def _lines(card: MessageCard) -> str:
+def _card_text(card: MessageCard) -> str:
     lines: list[str] = []
     if card.deadline:
         # Slack shows this in the reader's own time.
@@ -386,21 +391,21 @@ def _lines(card: MessageCard) -> str:
     return "\n".join(lines)
 
 
-def _blocks(card: MessageCard) -> list[dict[str, Any]]:
-    # Our own letters and digits; escaping would add invisible characters to copied text.
+def _card_blocks(card: MessageCard) -> list[dict[str, Any]]:
+    # Not escaped: ids consist of letters and digits, and escaping would add invisible characters to a copy.
     footer = " ".join(f"{name} `{value}`" for name, value in card.ids)
     alarm = f"  :warning: {card.alarm}" if card.alarm else ""
     return [
         {"type": "header", "text": _plain_text(f"{card.title}{alarm}"[:150])},
         {"type": "rich_text", "elements": [_verbatim(card.subject)]},
-        _section(_lines(card)[:_MAX_SECTION_CHARS]),
+        _section_block(_card_text(card)[:_MAX_SECTION_CHARS]),
         {"type": "context", "elements": [_plain_text(card.mark)]},
         {"type": "rich_text", "elements": list(map(_verbatim, card.quoted))},
         {"type": "context", "elements": [{"type": "mrkdwn", "text": footer, "verbatim": True}]},
     ]
 
 
-def _section(text: str) -> dict[str, Any]:
+def _section_block(text: str) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
 
 
@@ -415,15 +420,15 @@ def _verbatim(text: str) -> dict[str, Any]:
 def escape(text: str) -> str:
     """Escape text for mrkdwn so that none of it is a mention, a link or markup."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # Slack has no escape for these. A zero-width space after each keeps their appearance.
+    # Slack has no escape for these characters. A zero-width space after each is invisible.
     return "".join(f"{c}\u200b" if c in "*_~`@" else c for c in text)
 
 
-def _sections(text: str) -> list[str]:
-    """Convert Markdown to sections of Slack's size. Escaping can make a text five times as long."""
-    room = _SECTION_CHARS
+def _split_sections(text: str) -> list[str]:
+    """Convert Markdown to sections that Slack accepts. Escaping can make a text five times as long."""
+    limit_chars = _SPLIT_CHARS
     while True:
-        sections = [slack_mrkdwn(piece) or "…" for piece in split_message(text, room)]
-        if room < _MIN_CHARS or max(map(len, sections)) <= _MAX_SECTION_CHARS:
+        sections = [slack_mrkdwn(piece) or "…" for piece in split_message(text, limit_chars)]
+        if limit_chars < _MIN_SPLIT_CHARS or max(map(len, sections)) <= _MAX_SECTION_CHARS:
             return sections
-        room //= 2
+        limit_chars //= 2

@@ -1,11 +1,12 @@
-"""Decide which server a key may be sent to: a provider's key to that provider, any other key only to the
-server configured with it.
+"""Decide which server a key may be sent to.
+
+A provider's key may be sent to that provider, any other key only to the server configured with it.
 
 This is the only place that combines keys with addresses. A server's settings come from layers
 (config.yaml, environment, flags), so an address from one layer could be combined with a key from another.
-`settle` prevents that when settings are loaded, `derive_second_model` when a second model inherits
-settings of the first, `key_names` when a connection is made. Addresses are compared as the HTTP client
-reads them: scheme, host and port. This module knows no values of keys.
+`settle` prevents this when settings are loaded, `derive_second_model` when a second model inherits
+settings of the first, and `key_names` when a connection is made. Addresses are compared as the HTTP client
+reads them: scheme, host and port. This module sees only the names of variables, never the keys.
 """
 
 from __future__ import annotations
@@ -29,24 +30,27 @@ from whet.contract.errors import ConfigError
 from whet.contract.texts import PORTS, split_http_url
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_CONFIG_FILE = 1  # the strength of config.yaml, see ServerBlock
 
 
-class KeyHome(msgspec.Struct, frozen=True):
+class KeyServer(msgspec.Struct, frozen=True):
     """A provider's address, and the variables that hold its keys; empty if it needs no key."""
 
     url: str
     keys: tuple[str, ...] = ()
 
 
-HOMES: dict[str, KeyHome] = {name: KeyHome(server.base_url, server.keys) for name, server in SERVERS.items()}
-SEARCH_HOMES: dict[str, KeyHome] = {
-    "brave": KeyHome("https://api.search.brave.com", ("BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY")),
-    "tavily": KeyHome("https://api.tavily.com", ("TAVILY_API_KEY",)),
-    "exa": KeyHome("https://api.exa.ai", ("EXA_API_KEY",)),
-    "google": KeyHome("https://customsearch.googleapis.com", ("GOOGLE_SEARCH_API_KEY",)),
+KEY_SERVERS: dict[str, KeyServer] = {
+    name: KeyServer(server.base_url, server.keys) for name, server in SERVERS.items()
 }
-_ALL_HOMES = {**HOMES, **SEARCH_HOMES}
-_OWNERS = {key: home.url for home in _ALL_HOMES.values() for key in home.keys}
+SEARCH_SERVERS: dict[str, KeyServer] = {
+    "brave": KeyServer("https://api.search.brave.com", ("BRAVE_API_KEY", "BRAVE_SEARCH_API_KEY")),
+    "tavily": KeyServer("https://api.tavily.com", ("TAVILY_API_KEY",)),
+    "exa": KeyServer("https://api.exa.ai", ("EXA_API_KEY",)),
+    "google": KeyServer("https://customsearch.googleapis.com", ("GOOGLE_SEARCH_API_KEY",)),
+}
+_ALL_SERVERS = {**KEY_SERVERS, **SEARCH_SERVERS}
+_OWNERS = {key: server.url for server in _ALL_SERVERS.values() for key in server.keys}
 
 
 def parse_origin(url: str) -> tuple[str, str, int] | None:
@@ -58,10 +62,9 @@ def parse_origin(url: str) -> tuple[str, str, int] | None:
 
 
 def is_same_server(url: str, root: str) -> bool:
-    """Return whether `url` leads to the server at `root` or to a subdomain of it, with the same scheme and
-    port.
+    """Return whether `url` has the host of `root` or a subdomain of it, and the same scheme and port.
 
-    A platform's own files and sockets are on such hosts and need its token.
+    ws counts as http, wss as https. A platform's own files and sockets are on such hosts and need its token.
     """
     root_origin, url_origin = parse_origin(root), parse_origin(re.sub(r"^ws(s?)://", r"http\1://", url))
     if (
@@ -84,12 +87,12 @@ def is_loopback(url: str) -> bool:
     return host in _LOOPBACK or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
 
 
-def belongs_to_provider(name: str, url: str) -> bool:
+def may_send(name: str, url: str) -> bool:
     """Return whether the key in the variable `name` may be sent to `url` without being paired with it in
     config.yaml.
 
-    NAME_2, NAME_3 ... belong to the provider too. A variable that belongs to no known provider may be sent
-    to the server configured with it.
+    A known provider's variables (NAME, NAME_2, NAME_3 ...) may be sent to that provider only. For any other
+    variable, returns True: the caller ensures that it is configured for this server.
     """
     owner = _OWNERS.get(re.sub(r"_\d+$", "", name))
     return owner is None or parse_origin(owner) == parse_origin(url)
@@ -101,7 +104,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def check_account(model: ModelSettings, name: str, origin: str = "") -> None:
-    """Raise ConfigError if the model's provider has no account of this name; "" is the one without a name."""
+    """Raise ConfigError if the model's provider has no account of this name. An empty name is valid."""
     names = model.accounts.get(model.provider, {})
     if name and name not in names:
         source = f" ({origin})" if origin else ""
@@ -112,79 +115,77 @@ def check_account(model: ModelSettings, name: str, origin: str = "") -> None:
 
 
 def configured_names(model: ModelSettings) -> tuple[str, ...]:
-    """Return the variables that the settings name: those of the chosen account, else those of api_key_env."""
+    """Return the key variables in the settings: those of the selected account, else those of api_key_env."""
     account = model.accounts.get(model.provider, {}).get(model.account, "") if model.account else ""
     return split_names(account or model.api_key_env)
 
 
 def key_names(model: ModelSettings) -> tuple[str, ...]:
-    """Return the variables whose keys may be sent to the model's server, or an empty tuple if none may or
-    none is needed.
+    """Return the variables whose keys may be sent to the model's server. Empty if it needs no key or none may
+    be sent.
 
-    If one block names both an address and keys, they are paired: `settle` and `derive_second_model` ensure
-    that.
+    Variables in the settings may be sent to an address in the settings: `settle` and `derive_second_model`
+    drop any others.
     """
-    home = HOMES.get(model.provider, KeyHome(""))
+    server = KEY_SERVERS.get(model.provider, KeyServer(""))
     configured = configured_names(model)
     if configured and model.base_url:
         return configured
-    address = model.base_url or home.url
-    return tuple(name for name in configured or home.keys if belongs_to_provider(name, address))
+    address = model.base_url or server.url
+    return tuple(name for name in configured or server.keys if may_send(name, address))
 
 
-def find_search_server(search: SearchSettings) -> KeyHome:
+def find_search_server(search: SearchSettings) -> KeyServer:
     """Return a search engine's address, empty if unknown, and the variables whose keys may be sent there."""
-    home = SEARCH_HOMES.get(search.provider, KeyHome(""))
-    address = search.base_url or home.url
+    server = SEARCH_SERVERS.get(search.provider, KeyServer(""))
+    address = search.base_url or server.url
     configured = split_names(search.api_key_env)
-    if configured and search.base_url:  # settings are paired only if one layer sets both
-        return KeyHome(address, configured)
-    return KeyHome(
-        address, tuple(name for name in configured or home.keys if belongs_to_provider(name, address))
-    )
+    if configured and search.base_url:  # `settle` dropped keys that must not be sent there
+        return KeyServer(address, configured)
+    return KeyServer(address, tuple(name for name in configured or server.keys if may_send(name, address)))
 
 
 def server_key_names(server: VoiceSettings | EmbeddingSettings) -> tuple[str, ...]:
-    """Return the variables whose keys may be sent to a server that is set with its address only."""
+    """Return the variables whose keys may be sent to the server. Empty if the settings give no address."""
     return split_names(server.api_key_env) if server.base_url else ()
 
 
 def list_withheld_names(model: ModelSettings) -> tuple[str, ...]:
-    """Return the variables that would hold the provider's keys but must not be sent to this address."""
+    """Return the variables in the settings, else the provider's, whose keys may not be sent to the server."""
     sent = key_names(model)
-    candidates = configured_names(model) or HOMES.get(model.provider, KeyHome("")).keys
+    candidates = configured_names(model) or KEY_SERVERS.get(model.provider, KeyServer("")).keys
     return tuple(name for name in candidates if name not in sent)
 
 
 def derive_second_model(
     model: ModelSettings, other: FallbackSettings | ReviewSettings | JudgeSettings
 ) -> ModelSettings:
-    """Return the settings of a second model. It inherits the first one's server if it names none."""
+    """Return the settings of a second model. Without a server of its own, it uses the first model's."""
     if other.provider or other.base_url:
-        server = (other.provider, other.base_url, other.format, other.api_key_env)
+        provider, base_url, wire_format = other.provider, other.base_url, other.format
+        variables = other.api_key_env
     else:
-        address = model.base_url or HOMES.get(model.provider, KeyHome("")).url
-        usable = ",".join(
-            name for name in split_names(other.api_key_env) if belongs_to_provider(name, address)
-        )
-        wire = other.format if other.format != "auto" else model.format
-        server = (model.provider, model.base_url, wire, usable or model.api_key_env)
+        address = model.base_url or KEY_SERVERS.get(model.provider, KeyServer("")).url
+        usable = ",".join(name for name in split_names(other.api_key_env) if may_send(name, address))
+        provider, base_url = model.provider, model.base_url
+        wire_format = other.format if other.format != "auto" else model.format
+        variables = usable or model.api_key_env
     return msgspec.structs.replace(
         model,
         model=other.model,
-        account=model.account if server[0] == model.provider and not other.api_key_env else "",
-        provider=server[0],
-        base_url=server[1],
-        format=server[2],
-        api_key_env=server[3],
+        account=model.account if provider == model.provider and not other.api_key_env else "",
+        provider=provider,
+        base_url=base_url,
+        format=wire_format,
+        api_key_env=variables,
         window_tokens=0,
         max_output_tokens=0,
     )
 
 
 class ServerBlock(msgspec.Struct, frozen=True):
-    """A block's settings of its server, each with the strength of the layer that sets it: 0 default, 1
-    config.yaml, 2 the environment, 3 a flag."""
+    """The server settings of a section, each with the strength of the layer that sets it: 0 default, 1
+    config.yaml, 2 environment, 3 flag."""
 
     provider: tuple[str, int]
     base_url: tuple[str, int]
@@ -199,7 +200,7 @@ class ServerBlock(msgspec.Struct, frozen=True):
     @property
     def address(self) -> str:
         """The server's address, empty if unknown."""
-        return self.base_url[0] or _ALL_HOMES.get(self.provider[0], KeyHome("")).url
+        return self.base_url[0] or _ALL_SERVERS.get(self.provider[0], KeyServer("")).url
 
     @property
     def strength(self) -> int:
@@ -208,8 +209,8 @@ class ServerBlock(msgspec.Struct, frozen=True):
 
 
 class SettledBlock(msgspec.Struct, frozen=True):
-    """The result of settling a block: the fields that no longer apply, by name, with their new values, and a
-    notice for the person if a key is withheld."""
+    """A block after `settle`: `changed` has the new values of the fields that did not apply, by name, and
+    `note` is a notice for the person if a key is withheld."""
 
     block: ServerBlock
     changed: Mapping[str, str]
@@ -217,27 +218,28 @@ class SettledBlock(msgspec.Struct, frozen=True):
 
 
 def settle(section: str, raw_block: ServerBlock, first: ServerBlock | None = None) -> SettledBlock:
-    """Let the strongest layer that names a server decide on it alone, and drop keys that belong to another
-    server.
+    """Use the server of the strongest layer that names one, and drop weaker settings and the keys of other
+    servers.
 
-    `first` is the settled block of the first model, whose server this one inherits if it names none.
+    `first` is the settled block of the first model, whose server is used if this block names none.
     """
     block, dropped = _select_server(raw_block)
     server_block = block if block.names_server or first is None else first
     names = split_names(block.api_key_env[0])
-    is_paired = block.base_url[0] and block.base_url[1] == block.api_key_env[1] == 1
+    is_paired = block.base_url[0] and block.base_url[1] == block.api_key_env[1] == _CONFIG_FILE
     if block.api_key_env[1] < server_block.strength:
         usable: tuple[str, ...] = ()
     elif is_paired:
         usable = names
     else:
-        usable = tuple(name for name in names if belongs_to_provider(name, server_block.address))
+        usable = tuple(name for name in names if may_send(name, server_block.address))
     if usable != names:
         block = msgspec.structs.replace(block, api_key_env=(",".join(usable), server_block.strength))
         dropped["api_key_env"] = ",".join(usable)
-    lost = _find_unsent(raw_block, block, [name for name in names if name not in usable])
+    withheld = _find_withheld(raw_block, block, [name for name in names if name not in usable])
+    has_notice = withheld and server_block.address
     return SettledBlock(
-        block, dropped, _unsent_notice(section, server_block, lost) if lost and server_block.address else ""
+        block, dropped, _describe_withheld(section, server_block, withheld) if has_notice else ""
     )
 
 
@@ -247,7 +249,7 @@ def _select_server(raw_block: ServerBlock) -> tuple[ServerBlock, dict[str, str]]
     provider, base_url = raw_block.provider, raw_block.base_url
     if base_url[0] and provider[0] and base_url[1] > provider[1]:
         provider, dropped["provider"] = ("", base_url[1]), ""
-    elif base_url[0] and provider[0] in _ALL_HOMES and provider[1] > base_url[1]:
+    elif base_url[0] and provider[0] in _ALL_SERVERS and provider[1] > base_url[1]:
         base_url, dropped["base_url"] = ("", provider[1]), ""
     block = msgspec.structs.replace(raw_block, provider=provider, base_url=base_url)
     if raw_block.format[0] != "auto" and raw_block.format[1] < block.strength:
@@ -256,24 +258,22 @@ def _select_server(raw_block: ServerBlock) -> tuple[ServerBlock, dict[str, str]]
     return block, dropped
 
 
-def _find_unsent(raw_block: ServerBlock, block: ServerBlock, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the variables that a person might expect to be sent although they are not."""
+def _find_withheld(raw_block: ServerBlock, block: ServerBlock, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the variables that a person may expect to be sent, but that are withheld."""
     if names:
         return tuple(names)
     if block.api_key_env[0]:
         return ()
-    keys = _ALL_HOMES.get(raw_block.provider[0], KeyHome("")).keys
-    return (
-        tuple(key for key in keys if not belongs_to_provider(key, block.address)) if block.base_url[0] else ()
-    )
+    keys = _ALL_SERVERS.get(raw_block.provider[0], KeyServer("")).keys
+    return tuple(key for key in keys if not may_send(key, block.address)) if block.base_url[0] else ()
 
 
-def _unsent_notice(section: str, server_block: ServerBlock, lost: Sequence[str]) -> str:
-    where = parse_origin(server_block.address)
-    host = f"{where[1]}:{where[2]}" if where else "this address"
-    explanation = "belong to another server" if len(lost) > 1 else "belongs to another server"
+def _describe_withheld(section: str, server_block: ServerBlock, withheld: Sequence[str]) -> str:
+    origin = parse_origin(server_block.address)
+    host = f"{origin[1]}:{origin[2]}" if origin else "this address"
+    explanation = "belong to another server" if len(withheld) > 1 else "belongs to another server"
     return (
-        f"no key is sent to {host}: {' and '.join(lost)} {explanation}."
+        f"no key is sent to {host}: {' and '.join(withheld)} {explanation}."
         f" To send a key there, set {section}.base_url and {section}.api_key_env, both in config.yaml"
         + ("; or for this run: --api-key-env NAME, a variable of its own" if section == "model" else "")
     )

@@ -383,7 +383,7 @@ class UiSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: Literal["emacs", "vi"] = "emacs"
     """How the input line is edited."""
     theme: Literal["auto", "dark", "light", "high-contrast", "16-colours", "plain"] = "auto"
-    """The colours: for a dark or a light background (`auto`: as the terminal says), of high contrast, the
+    """The colours: for a dark or a light background (`auto`: as detected), of high contrast, the
     terminal's own 16, or bold and plain only."""
     status_line: tuple[StatusPart, ...] = get_args(StatusPart)
     """The parts of the line below the input, in order. Empty: no line."""

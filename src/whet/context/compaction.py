@@ -297,7 +297,7 @@ def _prune(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None:
         return None
     answer = prune(list(rows), **filter_keywords(prune, {"current_tokens": tokens}))
     if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
-        raise TypeError("prune_tool_results_only must give (messages, count)")
+        raise TypeError("prune_tool_results_only must return (messages, count)")
     returned, count = cast("tuple[object, object]", answer)
     return returned if isinstance(count, int) and count > 0 else None
 

@@ -150,7 +150,7 @@ class TurnReceipt(msgspec.Struct, frozen=True):
             pieces.append("no tests ran")
         if self.marked:
             more = len(self.marked) - 1
-            pieces.append(f"not borne out: “{self.marked[0]}”" + (f" and {more} more" if more else ""))
+            pieces.append(f"not supported: “{self.marked[0]}”" + (f" and {more} more" if more else ""))
         if self.unmarked:
             pieces.append(f"the judge gave no answer: {self.unmarked}")
         return tuple(pieces)
@@ -171,7 +171,7 @@ class TurnReceipt(msgspec.Struct, frozen=True):
             end = "sent" if file.ok else f"{file.how}: it may have been sent" if file.how else "failed"
             lines.append(f"{file.tool}: {file.about}  [{end}]")
         lines += [f"{path}  [changed after the tests, by no call of this turn]" for path in self.later]
-        lines += [f"“{file}”  [said, and borne out by no call]" for file in self.marked]
+        lines += [f"“{file}”  [said, but no call supports it]" for file in self.marked]
         return tuple(lines)
 
 

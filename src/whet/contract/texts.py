@@ -1,8 +1,8 @@
-"""Decode JSON into the types of this program from any thread, and handle the texts inside such values and the
-parts of URLs.
+"""Decode JSON into the types of this program from any thread, and handle texts in JSON values and parts of
+URLs.
 
-msgspec (0.22) notes a struct's fields on the class before it has worked all of them out: two threads that
-use a type for the first time at once crash the process. So all types are first used here, under one lock.
+msgspec (0.22) publishes a struct's fields on the class before all of them are complete, so two threads that
+use a type for the first time at once crash the process. Here, one lock guards the first use of every type.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PORTS = {"http": 80, "https": 443}
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The exceptions of reading untrusted JSON: invalid JSON, bytes that are not text, or nesting that is too
 deep."""
-_DIGITS = 15
-_MAX_URIS_DEEP = 4
+_MAX_DIGITS = 15
+_MAX_URI_DEPTH = 4
 _PARTS = late_pattern(r"""[^\s"'`\[\]{}()<>,;:=|]+""")
 _PASTED = late_pattern(r"<pasted>(.*?)</pasted>", re.S)
 _ESCAPE = late_pattern(
@@ -33,7 +33,7 @@ _ESCAPE = late_pattern(
 _lock = threading.RLock()
 _decoders: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
 
-# Ordered from most to least informative.
+# The arguments that can be a call's subject, from most to least informative.
 _SUBJECTS = "command pattern path file_path url query question name action goal task".split()  # noqa: SIM905
 
 
@@ -42,7 +42,7 @@ def shared_decoder(kind: type[T], *, strict: bool = True) -> msgspec.json.Decode
 @overload
 def shared_decoder(kind: object, *, strict: bool = True) -> msgspec.json.Decoder[Any]: ...
 def shared_decoder(kind: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
-    """Return the shared decoder of a type. Without `strict`, "7" is also read as a number."""
+    """Return the shared decoder of a type. If `strict` is False, the text "7" is accepted as a number."""
     cached = _decoders.get((kind, strict))
     if cached is None:
         with _lock:
@@ -51,21 +51,23 @@ def shared_decoder(kind: Any, *, strict: bool = True) -> msgspec.json.Decoder[An
 
 
 def from_json(data: bytes | bytearray | memoryview | str, kind: type[T], *, strict: bool = True) -> T:
-    """Read JSON as `kind`. Raises the exceptions in `NOT_JSON`, also if the JSON has another shape."""
+    """Read JSON as `kind`. Raises the exceptions in `NOT_JSON`, also if the JSON does not match `kind`."""
     return shared_decoder(kind, strict=strict).decode(data)
 
 
 def from_foreign_json(data: bytes | str, kind: type[T], *, strict: bool = True) -> T:
-    """Read another program's JSON as `from_json` does, with � in place of escaped lone surrogates. JavaScript
-    writes them when a text was cut inside an emoji."""
+    """Read another program's JSON as `from_json` does, with � in place of lone surrogates.
+
+    JavaScript writes lone surrogates if a text was cut inside an emoji.
+    """
     try:
         return from_json(data, kind, strict=strict)
     except (msgspec.DecodeError, UnicodeError):
         raw = replace_surrogates(data).encode() if isinstance(data, str) else data
-        mended = replace_escaped_surrogates(raw)
-        if mended == data:
+        repaired = replace_escaped_surrogates(raw)
+        if repaired == data:
             raise
-    return from_json(mended, kind, strict=strict)
+    return from_json(repaired, kind, strict=strict)
 
 
 def replace_escaped_surrogates(data: bytes) -> bytes:
@@ -75,9 +77,9 @@ def replace_escaped_surrogates(data: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match[1] else match[0], data)
 
 
-def name_asker(question: str) -> str:
-    """Return the question with who asks it, and each line of a long one marked: it may imitate a question of
-    Whet's own."""
+def mark_as_model_question(question: str) -> str:
+    """Return a question of the model, marked as such. If it has several lines, each is quoted, so that it
+    can't imitate a question of Whet's."""
     lines = question.splitlines()
     if len(lines) == 1:
         return f"The assistant asks: {question}"
@@ -92,14 +94,14 @@ def to_json(value: object) -> str:
 def from_values(
     value: Any, kind: type[T], *, strict: bool = True, dec_hook: Callable[[type, Any], Any] | None = None
 ) -> T:
-    """Convert a value of dicts, lists and texts to `kind`. `dec_hook` creates types that msgspec doesn't
-    know. Raises msgspec.ValidationError."""
+    """Convert a value of dicts, lists and texts to `kind`. `dec_hook` converts to types that msgspec doesn't
+    support. Raises msgspec.ValidationError."""
     with _lock:
         return msgspec.convert(value, kind, strict=strict, dec_hook=dec_hook)
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Return a decoded JSON value, or an empty dict if it is not an object."""
+    """Return a decoded JSON object, or an empty dict for any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -115,7 +117,7 @@ def short(text: str, limit: int = 80) -> str:
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Join names with commas and "and"."""
+    """Join names with commas and "and". Raises ValueError if there are none."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -158,7 +160,8 @@ def subject_of(arguments: Mapping[str, object]) -> str:
 
 
 def call_subject(arguments: str) -> str:
-    """Return a call's subject from its JSON arguments. Invalid JSON is returned unchanged."""
+    """Return a call's subject from its JSON arguments, else its first text argument. Invalid JSON is returned
+    unchanged."""
     try:
         values = from_json(arguments or "{}", dict[str, object])
     except NOT_JSON:
@@ -181,7 +184,7 @@ def argument_text(value: object) -> str:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the value with `change` applied to every text in it. Keys stay, a tuple comes back as a list."""
+    """Return the value with `change` applied to every text in it, except keys. Tuples become lists."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -192,8 +195,8 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def wrap_in_tag(tag: str, text: str) -> str:
-    """Wrap text that no person typed in a tag, as a part of a message. Nothing is learned from it as the
-    person's words."""
+    """Wrap text in a tag, to mark a part of a message that the person did not type. Whet does not take it for
+    the person's words when it learns."""
     return f"<{tag}>{escape_closing_tag(tag, text)}</{tag}>"
 
 
@@ -203,17 +206,17 @@ def escape_closing_tag(tag: str, text: str) -> str:
 
 
 def unwrap_pastes(text: str, fold: Callable[[str], str] = str) -> str:
-    """Return a message as a person sees it: each pasted text without its tag, and as `fold` shows it."""
+    """Return a message as a person sees it: each pasted text without its tag, after `fold` has changed it."""
     return _PASTED.sub(lambda match: fold(re.sub(r"<\\/(?=pasted\b)", "</", match[1])), text)
 
 
 def parse_typed_number(text: str) -> int | None:
     """Parse a whole number that a person typed. Returns None for anything else, or if it is too large."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def replace_surrogates(text: str) -> str:
-    """Return the text with � in place of lone surrogates, which no encoding can hold."""
+    """Return the text with � in place of lone surrogates, which can't be encoded."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
@@ -221,11 +224,11 @@ def collect_texts(value: object) -> list[str]:
     """Return every text in a JSON-like value, without keys, in order."""
     texts: list[str] = []
 
-    def note(text: str) -> str:
+    def collect(text: str) -> str:
         texts.append(text)
         return text
 
-    map_texts(value, note)
+    map_texts(value, collect)
     return texts
 
 
@@ -251,17 +254,17 @@ def split_http_url(url: str) -> SplitResult | None:
 
 
 def paths_in_uri(uri: str) -> list[str]:
-    """Return the file paths that a text may mean: itself, and what a URI names.
+    """Return the file paths that a text may refer to: the text itself, and paths inside it if it is a URI.
 
-    Whatever its scheme, a URI may name a file by its path, in its query or in its fragment, and in a URI,
-    JSON or a list inside these. Of an address of the web, only absolute paths of files that exist count.
+    Paths are looked for in the URI's path, query and fragment, and in URIs, JSON and lists nested in these.
+    For an http(s) URL, only absolute paths of existing files are returned, besides the text itself.
     """
     try:
         scheme = urlsplit(uri).scheme
     except ValueError:
         scheme = ""
     paths, latest = {uri: None}, [uri]
-    for _ in range(_MAX_URIS_DEEP):
+    for _ in range(_MAX_URI_DEPTH):
         inner = dict.fromkeys(name for text in latest for name in _list_inner(text) if name)
         latest = [name for name in inner if name not in paths]
         paths.update(dict.fromkeys(latest))
@@ -271,7 +274,7 @@ def paths_in_uri(uri: str) -> list[str]:
 
 
 def _list_inner(text: str) -> Iterator[str]:
-    """Yield what a text may name, one level down: its parts as a URI, as JSON and as a list."""
+    """Yield the parts of a text that may be paths, read as a URI, as JSON and as a list, one level deep."""
     yield from _list_parts(text)
     try:
         parts = urlsplit(text)
@@ -288,7 +291,10 @@ def _list_inner(text: str) -> Iterator[str]:
 
 
 def _list_parts(text: str) -> Iterator[str]:
-    """Yield the texts and keys in JSON, and the parts of other text with brackets or without blanks."""
+    """Yield the parts of a text between punctuation and, if it is JSON, the texts and keys in it.
+
+    Yields nothing if the text contains blanks and does not begin like JSON.
+    """
     if not text.startswith(("{", "[", '"')) and any(map(str.isspace, text)):
         return
     yield from (part for part in _PARTS.findall(text) if part != text)

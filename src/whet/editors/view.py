@@ -35,7 +35,7 @@ from whet.contract.events import (
     ToolStarted,
 )
 from whet.contract.messages import Message, Usage
-from whet.contract.texts import name_asker, parse_arguments
+from whet.contract.texts import mark_as_model_question, parse_arguments
 from whet.contract.tools import tags_of
 from whet.editors import tool_calls
 from whet.editors.buffers import EditorBuffers
@@ -130,7 +130,7 @@ class EditorTurnView:
         """Return the call that asks a question, and its key if it was created here and must be closed."""
         for call in self._calls.values():
             text = str(call.arguments.get("question", "")).strip()
-            if "asks" in tags_of(call.name) and name_asker(text) == question:
+            if "asks" in tags_of(call.name) and mark_as_model_question(text) == question:
                 return call, ""
         key = f"question {question}"
         return self.show(key, CLARIFY, {"question": question}, []), key

@@ -70,10 +70,10 @@ class Changes:
     def enter(self, request: MemoryRequest | SkillRequest, origin: Origin) -> LedgerRow:
         """Enter a change and return its row. Raises Refused, NeedsYes, StoreBusy."""
         if isinstance(request, MemoryRequest):
-            self._reader.bring_into_step()
+            self._reader.sync_files()
             return self._enter_planned_row(lambda: self._plan_note(request, origin), "the notes")
         self._check_name(request)
-        self._reader.bring_into_step([request.name])
+        self._reader.sync_files([request.name])
         return self._enter_planned_row(lambda: self._plan_skill(request, origin), f"the skill {request.name}")
 
     def keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
@@ -150,7 +150,7 @@ class Changes:
         request = self._resolve_remark(request, existing)
         verdict = self._judge_note(request, origin, base, existing)
         request, similar = self._keep_old_if_doubtful(request, verdict, base)
-        limit = self._reader.room_chars(request.target)
+        limit = self._reader.max_chars(request.target)
         _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
         if verdict.text and not edit.before and not verdict.why:
             similar = similar or _find_similar(edit.after, existing)
@@ -328,7 +328,7 @@ def _list_entries(reader: MemoryReader, text: str, origin: Origin) -> tuple[str,
         folder = reader.database.read_now(
             lambda db: sessions.get(db, origin.evidence_session_ids[0]).workspace
         )
-    entries = notes.parse_entries(reader.drop_notes_of_others(text, folder))
+    entries = notes.parse_entries(reader.drop_other_folders_notes(text, folder))
     return tuple(entry.statement for entry in entries)
 
 

@@ -94,7 +94,7 @@ class LearningService:
 
     async def apply(self, rows: Sequence[LedgerRow] = ()) -> None:
         """Update the files that are older than the ledger, and notify listeners about the active `rows`."""
-        await asyncio.to_thread(self.reader.bring_into_step)
+        await asyncio.to_thread(self.reader.sync_files)
         self._notify(rows)
 
     async def get_change(self, row_id: int) -> LedgerRow:
@@ -139,7 +139,7 @@ class LearningService:
         """Undo every change learned from a session and return the steps, newest change first. A change that
         can't be undone is kept, and its step says why. With `dry_run`, only return the steps."""
         if dry_run:
-            await asyncio.to_thread(self.reader.bring_into_step)
+            await asyncio.to_thread(self.reader.sync_files)
             return await self.database.read(lambda db: undo.plan_forgetting(db, self.profile, session_id))
 
         def work(connection: apsw.Connection) -> list[ForgetStep]:
@@ -154,7 +154,7 @@ class LearningService:
 
         Raises StoreBusy if another process is using the database; it is safe to call again.
         """
-        await asyncio.to_thread(self.reader.bring_into_step)
+        await asyncio.to_thread(self.reader.sync_files)
         done = await self.database.write(lambda db: undo.purge_words(db, self.profile, session_id))
         await asyncio.to_thread(erase, self.database)
         return done
@@ -179,9 +179,9 @@ class LearningService:
             raise Refused("Reviews may not save changes: review.writes is off", hint="End the review.")
         row = self.changes.enter(request, origin)
         if row.state == "active":
-            self.reader.bring_into_step()
+            self.reader.sync_files()
             self._notify([row])
-        return describe_outcome(row, self._describe_space(row, origin), self.reader.troubles)
+        return describe_outcome(row, self._describe_space(row, origin), self.reader.problems)
 
     def _describe_space(self, row: LedgerRow, origin: Origin) -> str:
         if row.kind != "memory":
@@ -190,7 +190,7 @@ class LearningService:
         text = self.database.read_now(
             lambda db: settling.read_note_text(db, self.profile, target, origin.task_id)
         )
-        return notes.describe_use(text, self.reader.room_chars(target))
+        return notes.describe_use(text, self.reader.max_chars(target))
 
     def _notify(self, rows: Sequence[LedgerRow]) -> None:
         for row in rows:

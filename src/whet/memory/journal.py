@@ -34,7 +34,8 @@ _REPLACES = "it replaces what came in between (change {})"
 
 
 class Journal:
-    """Keeps the files of a reader's profile in step, and lists unusable ones in the reader's `troubles`.
+    """Syncs the files of a reader's profile with the ledger, and explains unusable ones in the reader's
+    `problems`.
 
     Synchronous: call it off the event loop's thread.
     """
@@ -45,10 +46,10 @@ class Journal:
         self._folder = reader.folder
         self._profile = reader.profile
         self._seen = reader.seen
-        self._troubles = reader.troubles
+        self._problems = reader.problems
 
     def settle(self, pending_paths: Sequence[str], skills: Sequence[str]) -> None:
-        """Bring both notes, the `pending_paths` and these skills into step with the ledger.
+        """Sync both notes files, the `pending_paths` and these skills with the ledger.
 
         Raises StoreError for the database only.
         """
@@ -62,14 +63,14 @@ class Journal:
         for _ in range(_TRIES):
             try:
                 if self._sync_once(path):
-                    self._troubles.pop(path, None)
+                    self._problems.pop(path, None)
                     return
             except Moved:
                 continue
             except WhetError as error:
-                self._troubles[path] = f"{error.message}; {error.hint}"
+                self._problems[path] = f"{error.message}; {error.hint}"
                 return
-        self._troubles[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
+        self._problems[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
 
     def _sync_once(self, path: str) -> bool:
         """Do one step of the comparison. Returns True when file and ledger agree."""
@@ -192,8 +193,8 @@ class Journal:
         try:
             files = list_files(root) if root.is_dir() and not root.is_symlink() else []
         except BadSkill as error:
-            self._troubles[f"skills/{name}"] = f"{error.message}; {error.hint}"
+            self._problems[f"skills/{name}"] = f"{error.message}; {error.hint}"
             return []
-        self._troubles.pop(f"skills/{name}", None)
+        self._problems.pop(f"skills/{name}", None)
         paths |= dict.fromkeys(f"skills/{name}/{path}" for path in files)
         return list(paths)

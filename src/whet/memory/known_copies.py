@@ -39,7 +39,7 @@ class _SeenVersion(NamedTuple):
 class KnownCopies(KnownFiles):
     """One profile's files in a home of a team, below `folder`.
 
-    A file that is not recorded was never there, unless it is an older version of a skill's file that the
+    A file that is not recorded never existed, unless it is an older version of a skill's file that the
     ledger knows. For a file that is being written two versions are recorded, so that neither counts as an
     edit by hand after a crash. If the folder is removed together with its record, it is filled again.
     """
@@ -48,22 +48,25 @@ class KnownCopies(KnownFiles):
         super().__init__(database, profile)
         self._folder = folder
 
-    def state(self, path: str, there: str | None = None) -> FileState:
+    def state(self, path: str, current_hash: str | None = None) -> FileState:
         wanted_hash = super().state(path).wanted
         versions = self._read(path).get(path)
         if not versions:
-            return FileState(path, wanted_hash, there if there and self._is_older(path, there) else "")
+            return FileState(
+                path, wanted_hash, current_hash if current_hash and self._is_older(path, current_hash) else ""
+            )
         written = next(
-            (version.hash for version in versions if version.hash == there != wanted_hash), versions[0].hash
+            (version.hash for version in versions if version.hash == current_hash != wanted_hash),
+            versions[0].hash,
         )
         return FileState(path, wanted_hash, written)
 
-    def written(self, path: str, there: str) -> str:
+    def written(self, path: str, current_hash: str) -> str:
         versions = self._read(path).get(path)
         if not versions:
-            return there if there and self._is_older(path, there) else ""
-        if any(version.hash == there for version in versions[1:]):
-            return self.state(path, there).written
+            return current_hash if current_hash and self._is_older(path, current_hash) else ""
+        if any(version.hash == current_hash for version in versions[1:]):
+            return self.state(path, current_hash).written
         return versions[0].hash
 
     def base(self, state: FileState) -> bytes:
@@ -111,10 +114,10 @@ class KnownCopies(KnownFiles):
         if not NAME.fullmatch(folder.name) or folder.is_symlink():
             return False
         try:
-            there = disk.read(folder / "SKILL.md", MAX_MAIN_BYTES)
+            current_hash = disk.read(folder / "SKILL.md", MAX_MAIN_BYTES)
         except WhetError:
             return False  # the library reports the reason
-        key = hash_text(there) if there is not None else ""
+        key = hash_text(current_hash) if current_hash is not None else ""
         known_versions = versions.get(f"skills/{folder.name}/SKILL.md", [_SeenVersion("")])
         return key not in {version.hash for version in known_versions}
 

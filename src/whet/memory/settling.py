@@ -38,7 +38,7 @@ def settle(
             state = blocked[key]  # built on a change that is not in force
         if state == "active":
             try:
-                enforce(connection, row, reader.room_chars(target_of(row.item)))
+                enforce(connection, row, reader.max_chars(target_of(row.item)))
             except Refused as error:
                 state, reason = "refused", error.message
         elif row.kind == "skill":

@@ -57,7 +57,7 @@ class SkillStore:
         """Return a skill's text, or one of its files, with its hash. The load is recorded."""
 
         def work() -> WriteOutcome:
-            self._reader.bring_into_step([name])
+            self._reader.sync_files([name])
             if (files := self._staged_files(name, origin.task_id)) is not None:
                 staged = format_file(name, files, file_path, "not in force yet")
                 return WriteOutcome(True, "staged", staged.text, hash=staged.hash)

@@ -79,7 +79,7 @@ def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) ->
     refuse_if_decided(row)
     _refuse_if_purged(connection, row)
     try:
-        enforce(connection, row, reader.room_chars(target_of(row.item)))
+        enforce(connection, row, reader.max_chars(target_of(row.item)))
     except Refused as error:
         raise CannotUndo(
             f"change {row.id} can't be accepted: {error.message}", hint=f"whet undo {row.id} drops it"

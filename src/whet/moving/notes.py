@@ -106,7 +106,7 @@ async def _import_note(
     row = await learning.database.read(lambda db: ledger.find_by_call(db, "", call_id))
     if row is not None:
         return _describe_previous(note, row)
-    texts = {state.target: state.text for state in await learning.reader.notes()}
+    texts = {state.target: state.text for state in await learning.reader.read_notes()}
     if _is_known(note, texts[note.target]):
         return ImportOutcome(note.label, "kept", "it is remembered already")
     origin = Origin("import", tool_call_id=call_id, execution_context=program)

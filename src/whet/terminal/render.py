@@ -87,8 +87,8 @@ class Painter:
         words = style.split()
         codes = [code for word, code in _ATTRIBUTES.items() if word in words]
         codes += [_COLOURS[word] for word in words if self.has_colour and word in _COLOURS]
-        if "said" in words and self.theme.said:
-            codes.append(self.theme.said)
+        if "said" in words and self.theme.message:
+            codes.append(self.theme.message)
         if not codes:
             return text
         start = f"\x1b[{';'.join(codes)}m"

@@ -1,6 +1,7 @@
 """The colours of the terminal: one theme for the input line, diffs, source code and messages.
 
-A theme holds SGR parameters for the colours that the terminal has. NO_COLOR leaves bold and underlined text.
+A theme consists of SGR parameters for the colours that the terminal supports. With NO_COLOR, only bold and
+underlined text remain.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from whet.question import RowKind
 
 THEMES = {
-    "auto": "dark or light, as the terminal says",
+    "auto": "dark or light, as detected from the terminal",
     "dark": "for a dark background",
     "light": "for a light background",
     "high-contrast": "strong colours, changed words underlined",
@@ -31,46 +32,16 @@ class Theme(msgspec.Struct, frozen=True):
     """SGR parameters by purpose, each empty if the theme has none.
 
     `rows` colours a whole row of a diff, `words` its changed words, `syntax` source code by the kind of
-    token, `said` the person's messages. `prompt` holds the styles of the input line by class, `colour_bits`
-    says how many colours it needs.
+    token, `message` the person's messages. `prompt` contains the styles of the input line by class.
+    `colour_bits` is the colour depth that the theme needs.
     """
 
     prompt: Mapping[str, str]
     rows: Mapping[RowKind, str]
     words: Mapping[RowKind, str]
     syntax: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    said: str = "1"
+    message: str = "1"
     colour_bits: int = 1
-
-
-def find_theme(name: str, environ: Mapping[str, str]) -> Theme:
-    """Return the theme for a setting and a terminal: without colours if it has none, with 16 if it has no
-    more."""
-    if name == "plain" or not has_colour(environ):
-        return _DUMB if environ.get("TERM", "") in ("", "dumb", "unknown") else _PLAIN
-    if name == "auto":
-        background = environ.get("COLORFGBG", "").rpartition(";")[2]
-        name = "light" if background in _LIGHT_BACKGROUNDS else "dark"
-    is_exact = environ.get("COLORTERM", "") in ("truecolor", "24bit")
-    if name == "16-colours" or not (is_exact or any(term in environ["TERM"] for term in _MANY_COLOURS)):
-        return _SIXTEEN
-    return _make_theme(name, is_exact=is_exact)
-
-
-def has_colour(environ: Mapping[str, str]) -> bool:
-    """Return whether the terminal shows colours."""
-    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb", "unknown")
-
-
-def _make_theme(name: str, *, is_exact: bool) -> Theme:
-    added, added_word, removed, removed_word, said = _BACKGROUNDS[name]
-    at = 0 if is_exact else 1
-    rows: dict[RowKind, str] = {"added": f"48;{added[at]}", "removed": f"48;{removed[at]}", **_OTHER_ROWS}
-    words: dict[RowKind, str] = {"added": f"48;{added_word[at]}", "removed": f"48;{removed_word[at]}"}
-    if name == "high-contrast":
-        words = {kind: f"1;4;{code}" for kind, code in words.items()}
-    syntax = {kind: f"38;5;{colour}" for kind, colour in _SYNTAX[name].items()}
-    return Theme(_PROMPTS[name], rows, words, syntax, f"1;48;{said[at]}", 24 if is_exact else 8)
 
 
 _OTHER_ROWS: dict[RowKind, str] = {"hunk": "36", "file": "1", "fold": _DIM}
@@ -79,7 +50,8 @@ _PROMPTS = {
     "light": {"dim": "ansibrightblack", "ask": "ansimagenta bold", "sign": "ansiblue bold"},
     "high-contrast": {"dim": "", "ask": "bold reverse", "sign": "bold"},
 }
-# Per theme: an added row, its changed words, the same of a removed row, a message; each exact and of 256.
+# Backgrounds per theme: an added row, its changed words, a removed row, its changed words, the person's
+# messages. Each has SGR parameters for 24-bit colour and for 256 colours.
 _BACKGROUNDS = {
     "dark": (
         ("2;17;50;30", "5;22"),
@@ -119,4 +91,41 @@ _PLAIN = Theme(
     {"file": "1"},
     {"added": "1;4", "removed": "1;4"},
 )
-_DUMB = Theme({"dim": "", "ask": "", "sign": ""}, {}, {}, said="")
+_DUMB = Theme({"dim": "", "ask": "", "sign": ""}, {}, {}, message="")
+
+
+def find_theme(name: str, environ: Mapping[str, str]) -> Theme:
+    """Return the theme for a setting and a terminal.
+
+    Whatever the setting, a terminal without colours gets a plain theme. One with at most 16 colours gets the
+    16-colour theme, unless the setting is "plain".
+    """
+    if name == "plain" or not has_colour(environ):
+        return _DUMB if environ.get("TERM", "") in ("", "dumb", "unknown") else _PLAIN
+    if name == "auto":
+        background = environ.get("COLORFGBG", "").rpartition(";")[2]
+        name = "light" if background in _LIGHT_BACKGROUNDS else "dark"
+    is_exact = environ.get("COLORTERM", "") in ("truecolor", "24bit")
+    if name == "16-colours" or not (is_exact or any(term in environ["TERM"] for term in _MANY_COLOURS)):
+        return _SIXTEEN
+    return _make_theme(name, is_exact=is_exact)
+
+
+def has_colour(environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal shows colours."""
+    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", "dumb", "unknown")
+
+
+def _make_theme(name: str, *, is_exact: bool) -> Theme:
+    added, added_word, removed, removed_word, message = _BACKGROUNDS[name]
+    depth = 0 if is_exact else 1
+    rows: dict[RowKind, str] = {
+        "added": f"48;{added[depth]}",
+        "removed": f"48;{removed[depth]}",
+        **_OTHER_ROWS,
+    }
+    words: dict[RowKind, str] = {"added": f"48;{added_word[depth]}", "removed": f"48;{removed_word[depth]}"}
+    if name == "high-contrast":
+        words = {kind: f"1;4;{code}" for kind, code in words.items()}
+    syntax = {kind: f"38;5;{colour}" for kind, colour in _SYNTAX[name].items()}
+    return Theme(_PROMPTS[name], rows, words, syntax, f"1;48;{message[depth]}", 24 if is_exact else 8)

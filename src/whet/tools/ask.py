@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whet.contract.errors import BadInput
-from whet.contract.texts import name_asker
+from whet.contract.texts import mark_as_model_question
 from whet.contract.tools import ToolContext, ToolOutput
 
 _MAX_CHOICES = 9
@@ -25,7 +25,7 @@ async def ask(ctx: ToolContext, question: str, choices: Sequence[str]) -> ToolOu
         raise BadInput("clarify: the question is empty")
     if len(choices) > _MAX_CHOICES:
         raise BadInput(f"clarify: at most {_MAX_CHOICES} choices")
-    answer = await ctx.ask(name_asker(question.strip()), choices)
+    answer = await ctx.ask(mark_as_model_question(question.strip()), choices)
     if answer is None:
         return ToolOutput(_NOBODY, error_kind="denied")
     return ToolOutput(answer.strip() or "[the person gave an empty answer]")

@@ -1,4 +1,4 @@
-"""Decode the body of a web page: by its mark, the charset that it names, as UTF-8, or by a guess. No I/O."""
+"""Decode the body of a web page by its byte order mark, its declared charset, as UTF-8, or by a guess."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PAGE_ENCODING = re.compile(
     r"|cp(125\d|437|720|737|775|85\d|86\d|874|932|949|950)"
     r"|gb\w+|big5\w*|euc_\w+|shift_ji\w+|hz|johab|tis-620|ptcp154|kz1048"
 )
-_MAX_CUT_BYTES = 3  # of a character at the end of a body that was cut
+_MAX_PARTIAL_CHAR_BYTES = 3  # a cut body may end within a character of up to four bytes
 
-# The encodings that browsers use for these names (WHATWG Encoding): the sets that such pages really use.
-_WIDER = {
+# The encodings that browsers use for these names (WHATWG Encoding): supersets, which pages really use.
+_BROWSER_ENCODINGS = {
     **dict.fromkeys(("iso-8859-1", "latin-1", "latin1", "us-ascii"), "cp1252"),
     **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
     "shift_jis": "cp932",
@@ -52,7 +52,7 @@ def decode_page(body: bytes, content_type: str, *, is_cut: bool = False) -> Deco
         return DecodedPage(body[len(sniffed.mark) :].decode(sniffed.name, "replace"))
     names = [*_named_charsets(body, content_type), "utf-8"]
     for name in names:
-        for cut_bytes in range(_MAX_CUT_BYTES + 1 if is_cut else 1):
+        for cut_bytes in range(_MAX_PARTIAL_CHAR_BYTES + 1 if is_cut else 1):
             with suppress(LookupError, UnicodeError):
                 return DecodedPage(body[: len(body) - cut_bytes].decode(name))
     return _decode_broken(body, names) or _decode_guess(body, is_cut=is_cut)
@@ -62,11 +62,11 @@ def _named_charsets(body: bytes, content_type: str) -> Iterator[str]:
     header = _HEADER_CHARSET.search(content_type)
     names = [header.group(1)] if header else []
     for match in (_OWN_CHARSET.match(body[:1024]), _META_CHARSET.search(body[:4096])):
-        # a name that is read as ASCII is not in UTF-16, whatever it says
+        # a declaration that could be read as ASCII can't be in UTF-16 or UTF-32
         if match is not None and not match.group(1).lower().startswith((b"utf-16", b"utf-32", b"ucs-")):
             names.append(match.group(1).decode("ascii"))
     for name in names:
-        charset = _WIDER.get(name.lower(), name)
+        charset = _BROWSER_ENCODINGS.get(name.lower(), name)
         if _is_page_encoding(charset):
             yield charset
 
@@ -79,12 +79,13 @@ def _is_page_encoding(charset: str) -> bool:
 
 
 def _decode_broken(body: bytes, names: Sequence[str]) -> DecodedPage | None:
-    """Decode a text that has a few bad bytes. Returns None if it has many in each charset."""
+    """Decode a text with a few bad bytes. Returns None if every charset leaves too many."""
     for name in reversed(names):
         with suppress(LookupError, UnicodeError):
             text = body.decode(name, "replace")
             bad = text.count("\ufffd")
             good = sum(char > "\x7f" for char in text) - bad
+            # about 2 % may be bad, at least one character, and at most twice the good non-ASCII characters
             if bad * 50 < len(text) + 50 and bad <= 2 * good:
                 return DecodedPage(text)
     return None

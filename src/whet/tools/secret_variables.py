@@ -1,8 +1,8 @@
 """Recognise the environment variables that hold secrets, by name and by value.
 
-A name says what its author calls a secret; a value shows it whatever it is called: an address with a
-password, a vendor's key, a private key, a long random word. Patterns are compiled only for values that may
-match: for an ordinary environment this takes less than a millisecond.
+A name counts if it looks like the usual names of secrets. A value counts whatever its name, if it contains a
+URL with a password, a vendor's key, a private key or a long random word. Patterns are compiled only for
+values that may match, so an ordinary environment takes less than a millisecond.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENDS = (
     *(f"_{word}" for word in ("TOK", "PIN", "SIG", "PGPASS", "SSHPASS", "BEARER")),
     *("TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE"),
 )
-# These look like secrets but are two folders and a file. MYSQL_PWD is a password.
+# They end like names of secrets but hold paths. Other names in _PWD, such as MYSQL_PWD, hold passwords.
 _NOT_SECRET = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
 _SPLIT = str.maketrans(dict.fromkeys("\n\t;,&?'\"<>()|{}[]", " "))
 _MIN_RANDOM_CHARS, _MIN_HEX_CHARS, _COMMIT_CHARS = 15, 32, 40
@@ -26,16 +26,19 @@ _MAX_CHARS = 20_000
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether a variable's name or value is that of a secret."""
+    """Return whether a variable's name or value looks like that of a secret."""
     if name.startswith("GIT_CONFIG_KEY_") or name in _NOT_SECRET or not value:
         return False
     return has_secret_name(name) or _has_secret_value(name, value[:_MAX_CHARS])
 
 
 def has_secret_name(name: str) -> bool:
-    """Return whether a variable's name ends as the names of secrets do."""
+    """Return whether a variable's name ends like the names of secrets, or contains the word SECRET.
+
+    Digits at the end are ignored.
+    """
     words = f"_{name.upper()}".replace("-", "_")
-    # a pattern for all of this takes longer to compile than most commands take to run
+    # no regular expression: compiling one takes longer than most commands take to run
     stem = words.rstrip("0123456789")
     if stem != words:
         stem = stem.removesuffix("_")
@@ -53,35 +56,35 @@ def _has_secret_value(name: str, value: str) -> bool:
         key, _, text = word.partition("=") if "://" not in word else (word, "", "")
         if text.strip("=") and text[0] not in "$/" and has_secret_name(_snake_case(key)):
             return True
-        if any(_is_random(part, may_be_hex_key) for part in _parts(text if text.strip("=") else word)):
+        if any(_is_random(part, may_be_hex_key) for part in _candidates(text if text.strip("=") else word)):
             return True
     return False
 
 
 def _introduces_secret(word: str, following: str) -> bool:
-    """Return whether two words are an HTTP credential, a login of curl, or a password after its name as in
-    netrc."""
+    """Return whether the second of two words is a secret: an HTTP credential after its scheme, a login after
+    curl's -u, or a password after its keyword as in netrc."""
     if word in ("-u", "--user"):
         return ":" in following
     return word.lower() in ("bearer", "basic", "password", "passwd", "authorization:") and len(following) > 3
 
 
 def _has_login(value: str) -> bool:
-    """Return whether an address in the value has a password, or a random word as its user."""
-    for rest in value.split("://")[1:]:
-        login, at, _ = rest.partition("/")[0].rpartition("@")
+    """Return whether a URL in the value contains a password, or a random user name."""
+    for address in value.split("://")[1:]:
+        login, mark, _ = address.partition("/")[0].rpartition("@")
         user, _, password = login.partition(":")
-        if at and (password or _is_random(user, True)):
+        if mark and (password or _is_random(user, True)):
             return True
     return False
 
 
-def _parts(word: str) -> list[str]:
-    """Return the parts of a word that may be random: none of a path."""
-    scheme, is_address, rest = word.partition("://")
-    if is_address:
-        return [part for segment in rest.split("/") for part in (segment, *segment.split("="))]
-    return [] if scheme.startswith(("/", "~", ".", "-")) else [word, *word.split(":")]
+def _candidates(word: str) -> list[str]:
+    """Return the parts of a word to test for randomness. Empty for a path or an option."""
+    _, mark, address = word.partition("://")
+    if mark:
+        return [part for segment in address.split("/") for part in (segment, *segment.split("="))]
+    return [] if word.startswith(("/", "~", ".", "-")) else [word, *word.split(":")]
 
 
 def _is_random(text: str, may_be_hex_key: bool) -> bool:
@@ -95,6 +98,6 @@ def _is_random(text: str, may_be_hex_key: bool) -> bool:
 
 
 def _snake_case(name: str) -> str:
-    """Write camelCase with underscores."""
+    """Return a camelCase name with an underscore before each capital. Names in capitals are unchanged."""
     words = "".join(f"_{char}" if char.isupper() else char for char in name)
     return name if name.isupper() else words

@@ -25,14 +25,14 @@ from whet_lab.evals.correction_days import (
     "lengths",
     type=click.IntRange(1, 200),
     multiple=True,
-    help="A day of so many turns; repeat it. Default: 1 to 50, about a minute of CPU.",
+    help="Run a day of that many turns; repeatable. Default: 1 to 50, about a minute of CPU.",
 )
 @click.option(
     "--server",
     "server_kind",
     type=click.Choice(get_args(ServerKind)),
     default="caching",
-    help="Reports cached tokens (the default), or none (silent), or has no known price either (unpriced).",
+    help="Reports cached tokens (the default), none (silent), or none, at an unknown price (unpriced).",
 )
 @click.option("--talk", "is_talk", is_flag=True, help="Days on which the agent only answers.")
 @json_option
@@ -43,7 +43,9 @@ def days(lengths: tuple[int, ...], server_kind: ServerKind, is_talk: bool, as_js
     async def run_days() -> list[OrdinaryDay]:
         with tempfile.TemporaryDirectory(prefix="whet-days-") as folder:
             return [
-                await run_day(Path(folder) / f"{turns}-{kind}", turns, kind, server_kind, is_talk=is_talk)
+                await run_day(
+                    Path(folder) / f"{turns}-{kind}", turns, kind, server_kind, without_commands=is_talk
+                )
                 for turns in lengths or range(1, 51)
                 for kind in STATEMENTS
             ]

@@ -1,5 +1,4 @@
-"""The arms of the comparison: which memory each lets the program keep, and how much of it enters the
-prompt."""
+"""The arms of `whet eval learning`: which memory each arm may keep, and how much of it enters the prompt."""
 
 from __future__ import annotations
 
@@ -14,38 +13,36 @@ class Arm(msgspec.Struct, frozen=True):
     """One way to run the same sessions.
 
     `toolsets` are the learning toolsets. `notes` is the text that the evaluation itself puts into the
-    prompt: nothing, every earlier message, or exactly the facts that the task needs. Without `gated`,
-    every lesson that a review submits is kept, on any quote and from any source. The settings of reviews
-    are the shipped ones; if their budget `is_lifted`, one follows every turn. With `one_conversation` a
-    person's sessions that are not private are the turns of one session.
+    prompt: nothing, every earlier message, or exactly the facts that the task needs. If `gated` is False,
+    every lesson that a review submits is kept, whatever its quote and source. Reviews use the default
+    settings; with `has_unlimited_reviews`, their budget is unlimited and a review follows every turn. With
+    `one_conversation`, all sessions of a person except private ones are turns of a single session.
     """
 
     name: str
-    about: str
+    description: str
     toolsets: tuple[str, ...] = ()
     reviews: bool = False
     notes: Literal["", "everything", "needed"] = ""
     gated: bool = True
-    is_lifted: bool = False
+    has_unlimited_reviews: bool = False
     one_conversation: bool = False
 
 
 OFF = Arm("off", "No memory: every session begins from nothing.")
-APPEND = Arm(
-    "append-all", "Every message and result goes into the prompt for good; no gate.", notes="everything"
-)
+APPEND = Arm("append-all", "Every message and result stays in the prompt; no gate.", notes="everything")
 CONVERSATION = Arm(
     "conversation",
-    "No memory: one session goes on, and its whole text is in the context.",
+    "No memory: one session continues, and its whole text is in the context.",
     one_conversation=True,
 )
 OURS = Arm("ours", "Memory, skills and reviews, as shipped.", ("memory", "skills"), reviews=True)
 NO_BUDGET = Arm(
     "no-budget",
-    "Ours with the review budget lifted and a review after every turn.",
+    "Ours with an unlimited review budget and a review after every turn.",
     ("memory", "skills"),
     reviews=True,
-    is_lifted=True,
+    has_unlimited_reviews=True,
 )
 NO_SKILLS = Arm("no-skills", "Ours without skills.", ("memory",), reviews=True)
 NO_MEMORY = Arm("no-memory", "Ours without memory notes.", ("skills",), reviews=True)
@@ -55,9 +52,9 @@ NO_GATE = Arm(
     ("memory", "skills"),
     reviews=True,
     gated=False,
-    is_lifted=True,
+    has_unlimited_reviews=True,
 )
-ORACLE = Arm("oracle", "The facts that the task needs stand in its prompt, nothing else.", notes="needed")
+ORACLE = Arm("oracle", "The prompt contains the facts that the task needs, nothing else.", notes="needed")
 
 ARMS: dict[str, Arm] = {
     arm.name: arm

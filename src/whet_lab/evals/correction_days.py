@@ -1,9 +1,13 @@
 """Days of 1 to 50 turns on the real program: is what the person says reviewed, and kept?
 
-Each day has a home of its own and shipped settings. A turn is one command of ordinary size. Around the
-middle the person says one thing worth keeping: a correction with a value that the next call takes (a lesson
-that needs no model), a correction with a rule that no call shows (which needs a review by the model), or in
-passing a fact that corrects nothing. The practice model answers; the review points at the person's sentence.
+Each day has its own home and the default settings. A turn is one command of ordinary size. Around the middle
+of the day the person makes one statement worth keeping, of one of three kinds:
+
+- value: a correction whose value the next call uses; learned without a model
+- rule: a correction that no call shows; needs a review by the model
+- fact: a statement in passing that corrects nothing
+
+The practice model answers. In a review it quotes the person's statement as evidence.
 """
 
 from __future__ import annotations
@@ -31,21 +35,24 @@ from whet_lab.practice.server import PracticeServer
 
 StatementKind = Literal["value", "rule", "fact"]
 ServerKind = Literal["caching", "silent", "unpriced"]
-"""Reports cached tokens; reports none; has no known price either."""
+"""caching: the server reports cached tokens; silent: it reports none; unpriced: it reports none, and the
+model's price is unknown."""
 STATEMENTS: dict[StatementKind, str] = {
     "value": "No, the numbers begin at 7 in this project.",
     "rule": "No, that is not how we do it: reports here are written in metric units.",
     "fact": "The reports of this team go to Ines Huber every Friday.",
 }
-_SILENT: dict[str, Any] = {"prompt_tokens_details": {}}
+_USAGE_WITHOUT_CACHE: dict[str, Any] = {"prompt_tokens_details": {}}
 _ORDINARY = "seq -s ' ' 1 900"
 _CORRECTED = "seq -s ' ' 7 900"
 
 
 class OrdinaryDay(msgspec.Struct, frozen=True):
-    """A day that ended. `turns` includes a corrected one, not the correction; `share` is the reviews' share
-    of the day's cost, `weight` what they took in uncached tokens, and `is_kept` says whether the statement is
-    in memory."""
+    """A day that ended.
+
+    `turns` counts the tasks, not the correcting turn. `is_kept` says whether the statement is in memory.
+    `share` is the reviews' share of the day's cost, `weight` their cost in uncached tokens.
+    """
 
     turns: int
     kind: StatementKind
@@ -61,13 +68,16 @@ async def run_day(
     kind: StatementKind,
     server_kind: ServerKind = "caching",
     *,
-    is_talk: bool = False,
+    without_commands: bool = False,
 ) -> OrdinaryDay:
-    """Run one day. A correction follows the middle turn, a fact is a part of it. `is_talk`: the agent answers
-    without commands. `folder` is created and not removed."""
+    """Run one day of `turns` tasks in `folder`, which is created and not removed.
+
+    A correction follows the middle task; a fact is part of its message. If `without_commands`, the agent only
+    answers.
+    """
     home = Home(folder / "home")
     (folder / "work").mkdir(parents=True)
-    with PracticeServer(responder=partial(_answer, server_kind, is_talk=is_talk)) as server:
+    with PracticeServer(responder=partial(_answer, server_kind, without_commands=without_commands)) as server:
         flags: dict[str, object] = {
             "model.provider": "elsewhere" if server_kind == "unpriced" else "practice",
             "model.model": "practice",
@@ -94,22 +104,22 @@ async def run_day(
             usage = app.database.read_now(lambda db: reviews.usage_since(db, ""))
         finally:
             await app.aclose()
-    done = [row for row in rows if row.state == "done"]
-    reviewed, others = (weigh(part, Weights()) for part in (usage.reviews, usage.others))
+    finished = [row for row in rows if row.state == "done"]
+    review_weight, other_weight = (weigh(part, Weights()) for part in (usage.reviews, usage.others))
     files = [path for path in home.root.glob("memories/*.md") if path.is_file()]
     statement = STATEMENTS[kind].removeprefix("No, ")
     return OrdinaryDay(
         turns=turns,
         kind=kind,
-        is_reviewed=any(read_review_job(row.payload).turn >= stated_at for row in done),
+        is_reviewed=any(read_review_job(row.payload).turn >= stated_at for row in finished),
         is_kept=any(statement in path.read_text("utf-8") for path in files),
-        share=reviewed / (reviewed + others) if reviewed + others else 0.0,
-        weight=reviewed,
+        share=review_weight / (review_weight + other_weight) if review_weight + other_weight else 0.0,
+        weight=review_weight,
     )
 
 
 def summarise_days(days: Sequence[OrdinaryDay]) -> dict[str, int]:
-    """Return how many days were run, reviewed, and kept their statement."""
+    """Return how many days there are, and how many were reviewed and kept their statement."""
     return {
         "days": len(days),
         "reviewed": sum(day.is_reviewed for day in days),
@@ -117,21 +127,22 @@ def summarise_days(days: Sequence[OrdinaryDay]) -> dict[str, int]:
     }
 
 
-def _answer(server_kind: ServerKind, request: PracticeRequest, *, is_talk: bool) -> ScriptedReply:
-    reply = _choose_reply(request, is_talk=is_talk)
-    return reply if server_kind == "caching" else msgspec.structs.replace(reply, usage=_SILENT)
+def _answer(server_kind: ServerKind, request: PracticeRequest, *, without_commands: bool) -> ScriptedReply:
+    reply = _choose_reply(request, without_commands=without_commands)
+    return reply if server_kind == "caching" else msgspec.structs.replace(reply, usage=_USAGE_WITHOUT_CACHE)
 
 
-def _choose_reply(request: PracticeRequest, *, is_talk: bool) -> ScriptedReply:
-    """Do a task with one command, differently once corrected; in a review, point at the statement."""
+def _choose_reply(request: PracticeRequest, *, without_commands: bool) -> ScriptedReply:
+    """Return the model's next reply: for a task one command, which follows a correction, then an answer; in a
+    review, a note with the person's statement as evidence."""
     texts = [message.text for message in request.heard if message.role == "user"]
     statement = next((text for text in STATEMENTS.values() if any(text in each for each in texts)), "")
     if is_review(request):
         if calls_in_review(request) or not statement:
             return ScriptedReply("Nothing more to save.")
         return _call("memory", action="add", content=statement, evidence=[statement])
-    asked_at = max(at for at, message in enumerate(request.heard) if message.role == "user")
-    if is_talk or any(item.at > asked_at for item in request.done):
+    task_index = max(index for index, message in enumerate(request.heard) if message.role == "user")
+    if without_commands or any(call.at > task_index for call in request.done):
         return ScriptedReply("Done.")
     is_corrected = statement in (STATEMENTS["value"], STATEMENTS["rule"])
     return _call("terminal", command=_CORRECTED if is_corrected else _ORDINARY)

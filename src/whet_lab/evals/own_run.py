@@ -226,7 +226,7 @@ class OwnTaskSetup:
                 await learning.submit(SkillRequest("delete", item.name), origin)
                 return
             for target, path in notes.FILES.items():
-                for entry in notes.parse_entries(learning.reader.text(path)):
+                for entry in notes.parse_entries(learning.reader.read_text(path)):
                     if target == item.kind and entry_id(entry) == item.name:
                         request = MemoryRequest("remove", target, old_text=entry.statement)
                         await learning.submit(request, origin)

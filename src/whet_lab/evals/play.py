@@ -293,7 +293,7 @@ async def _start_app(folder: Path, person: WorldPerson, arm: Arm, base_url: str)
         "tools.web_allow_private": True,
     }
     every_turn: dict[str, object] = {"review.free_tokens": "1000000000", "review.turns": 1}
-    changes = every_turn if arm.is_lifted else {}
+    changes = every_turn if arm.has_unlimited_reviews else {}
     if arm.one_conversation:
         changes["model.window_tokens"] = _WHOLE_WINDOW
     settings = load(home, {**flags, **changes}, environ={}).settings

@@ -39,7 +39,7 @@ def format_report(sums: Sequence[ArmSums], settings: CampaignSettings) -> str:
     lines += ["", "## Where ours loses", ""]
     lines += [f"- {line}" for line in find_losses(sums)] or ["Nowhere in these tables."]
     lines += ["", "## The arms", ""]
-    lines += [f"- {row.arm}: {ARMS[row.arm].about}" for row in sums]
+    lines += [f"- {row.arm}: {ARMS[row.arm].description}" for row in sums]
     lines += ["", "## What this says", "", *_CLAIM.splitlines()]
     return "\n".join(lines) + "\n"
 

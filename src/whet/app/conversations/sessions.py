@@ -104,7 +104,7 @@ class SessionOpener:
                     changed_notice(workspace, last_prompt, find_rule),
                     cut_notice(workspace, find_rule),
                     protected_notice(workspace, find_rule),
-                    learned.part.overfull,
+                    learned.part.limit_notice,
                     *_list_idle_rules(services, tools),
                 )
                 if line

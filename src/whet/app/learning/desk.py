@@ -212,10 +212,10 @@ class RecollectionObserver(TurnObserver):
 
     def _entries(self, folder: str) -> list[NoteEntry]:
         """Return the present notes of both files that hold in a folder."""
-        texts = self._reader.texts()
+        texts = self._reader.read_texts()
         if not any(texts.values()):
             return []
         from whet.memory.notes import parse_entries  # noqa: PLC0415 - a new home has none
 
-        texts["memory"] = self._reader.drop_notes_of_others(texts["memory"], folder)
+        texts["memory"] = self._reader.drop_other_folders_notes(texts["memory"], folder)
         return [entry for text in texts.values() for entry in parse_entries(text)]

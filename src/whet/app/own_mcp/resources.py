@@ -80,7 +80,7 @@ async def read_resource(learning: LearningService, uri: object) -> dict[str, Any
 
 async def _notes(learning: LearningService, target: str) -> str:
     reader = learning.reader
-    return next(reader.shorten(file) for file in await reader.notes() if file.target == target)
+    return next(reader.shorten(file) for file in await reader.read_notes() if file.target == target)
 
 
 async def _view_skill(learning: LearningService, skill: str, file: str, code: int) -> str:

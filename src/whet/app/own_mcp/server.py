@@ -130,7 +130,7 @@ class OwnMcpServer:
                 reader = self._learning.desk.reader
                 texts = [
                     f"# {file.target} ({file.used})\n\n{reader.shorten(file).strip() or '(empty)'}"
-                    for file in await reader.notes()
+                    for file in await reader.read_notes()
                 ]
                 return text_result(mask("\n\n".join(texts)))
             case "list_skills":

@@ -32,7 +32,7 @@ _USAGE = "/inbox, /inbox all, /inbox NUMBER, /inbox accept NUMBER, /inbox reject
 
 async def show_memory(chat: ChatControl, arguments: str) -> None:
     """Show what is remembered."""
-    files = await chat.desk.reader.notes()
+    files = await chat.desk.reader.read_notes()
     if not any(file.entries for file in files):
         chat.say("nothing is remembered yet; say: remember that ...", "dim")
     for file in files:

@@ -64,7 +64,7 @@ def show(home: Home, as_json: bool) -> None:
 
 
 async def _state(learning: LearningService) -> tuple[list[NotesState], dict[str, int]]:
-    files = await learning.reader.notes()
+    files = await learning.reader.read_notes()
     counts = await learning.database.read(lambda db: ledger.count_by_state(db, learning.profile))
     return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
 
@@ -74,7 +74,7 @@ async def _state(learning: LearningService) -> tuple[list[NotesState], dict[str,
 @click.pass_obj
 def edit(home: Home, target: Target) -> None:
     """Open MEMORY.md (or `user`: USER.md) in your editor; your changes are entered as yours."""
-    with_learning(home, lambda learning: learning.reader.notes())
+    with_learning(home, lambda learning: learning.reader.read_notes())
     path = home.root / notes.FILES[target]
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
@@ -90,7 +90,7 @@ def edit(home: Home, target: Target) -> None:
 async def _new_changes(learning: LearningService) -> list[ledger.LedgerRow]:
     newest = await learning.database.read(lambda db: ledger.select(db, 1, profile=learning.profile))
     before = newest[0].id if newest else 0
-    await learning.reader.notes()
+    await learning.reader.read_notes()
     rows = await learning.database.read(
         lambda db: ledger.select(db, 50, profile=learning.profile, kind="memory")
     )
@@ -125,7 +125,7 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
     async def read(learning: LearningService) -> list[ledger.LedgerRow]:
-        await learning.reader.notes()
+        await learning.reader.read_notes()
         states = ("quarantined", "inbox") if waiting else ()
         return await learning.database.read(
             lambda db: ledger.select(

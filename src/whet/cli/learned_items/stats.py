@@ -81,7 +81,7 @@ async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
     requests = [
         MemoryRequest("remove", target, old_text=entry.statement)
         for target, path in notes.FILES.items()
-        for entry in notes.parse_entries(learning.reader.text(path))
+        for entry in notes.parse_entries(learning.reader.read_text(path))
         if item_id and entry_id(entry).startswith(item_id)
     ]
     if len(requests) > 1:

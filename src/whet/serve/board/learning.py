@@ -99,7 +99,7 @@ class LearningPages:
 
     async def notes(self, request: Request, visit: Visit) -> Response:
         """Show the notes files as new sessions read them, with the effect of each note."""
-        files = await self._desk.reader.notes()
+        files = await self._desk.reader.read_notes()
         all_effects = await measure_effects(self._desk, ("memory", "user"))
         return self._frame.page(
             "notes.html",
@@ -184,7 +184,7 @@ class LearningPages:
         }
 
     async def _rows(self, limit: int, filters: LedgerFilter) -> list[LedgerRow]:
-        await self._desk.reader.notes()  # record edits made by hand first
+        await self._desk.reader.read_notes()  # record edits made by hand first
 
         def read(db: apsw.Connection) -> list[LedgerRow]:
             return ledger.select(db, limit, **filters)
