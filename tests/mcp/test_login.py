@@ -318,7 +318,7 @@ async def test_a_login_that_can_not_be_renewed_says_whether_to_wait(
 async def test_keys_go_out_encrypted_or_where_they_are_allowed_to(
     home: Path, headers: dict[str, str], more: dict[str, Any], said: str
 ) -> None:
-    server = McpServerSettings(url="http://0.0.0.0:1/mcp", headers=headers, **more)
+    server = McpServerSettings(url="http://255.255.255.255:1/mcp", headers=headers, **more)
     async with bench(home, {"web": server}, {"KEY": "secret-key"}) as b:
         assert said in b.told[0]
 

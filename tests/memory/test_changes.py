@@ -494,6 +494,6 @@ def test_a_change_of_another_person_is_not_found(world: World) -> None:
     row = made(world, MemoryRequest("add", content="Tests run with tox"))
     assert asyncio.run(world.desk.get_change(row)).after == "Tests run with tox"
     anna = world.desk.for_person("anna", world.folder / "people" / "anna")
-    for ask in (anna.change, anna.accept, anna.reject):
+    for ask in (anna.get_change, anna.accept, anna.reject):
         with pytest.raises(NotFound):
             asyncio.run(ask(row))

@@ -41,7 +41,7 @@ def pairs(text: str, end: str = "") -> Term:
         ("\u6570\u636e\u5e93x", [pairs(" \u6570\u636e \u636e\u5e93 \u5e93 x")]),
         ('"" ___ - "_"', []),
         ("\u037a*", []),
-        ("a\uff02b c\uff02", [word("a"), Term('("b c")', "b c", is_phrase=True)]),
+        ("k\uff02b c\uff02", [word("k"), Term('("b c")', "b c", is_phrase=True)]),
         ("x\x00y\ue003z", [word("x"), word("y"), word("z")]),
     ],
 )
