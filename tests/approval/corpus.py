@@ -304,7 +304,7 @@ FOO=1 BAR=2 make test
 PYTHONPATH=src pytest
 CI=1 npm test
 NODE_ENV=production npm run build
-DATABASE_URL=postgres://localhost/x python manage.py migrate
+DATABASE_URL=postgres://localhost/x python manage.py test
 python manage.py runserver &
 nohup python server.py > server.log 2>&1 &
 kill %1

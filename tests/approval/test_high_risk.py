@@ -179,3 +179,55 @@ def test_an_unknown_subcommand_has_the_riskiest_name_of_its_program(
     tmp_path: Path, command: str, name: str
 ) -> None:
     assert name_of(tmp_path, command) == name
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (f"{runner} {command}", name)
+        for command, name in (
+            ("wrangler d1 delete prod", "deploy_production"),
+            ("wrangler@3 d1 delete prod", "deploy_production"),
+            ("vercel rm x", "deploy_production"),
+            ("firebase-tools@13 projects:delete x", "delete_data"),
+            ("alembic upgrade head", "migrate_database"),
+            ("@scope/tool delete x", "delete_data"),
+        )
+        for runner in (
+            "npx", "npx --yes", "npx -p x", "npx --package x --", "npm exec --", "bunx", "bunx --bun",
+            "bun x", "pnpm dlx", "pnpm exec", "yarn dlx", "uvx", "uvx --from x", "uv tool run", "pipx run",
+            "pipx run --spec x",
+        )
+    ],
+)  # fmt: skip
+def test_a_package_runner_counts_as_the_tool_that_it_runs(tmp_path: Path, command: str, name: str) -> None:
+    assert action(tmp_path, "terminal", command=command).level == "dangerous"
+    assert name_of(tmp_path, command) == name
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("uv run --with x alembic upgrade head", "migrate_database"),
+        ("pnpm wrangler d1 delete prod", "deploy_production"),
+        ("yarn vercel rm x", "deploy_production"),
+        ("python3 manage.py flush", "wipe_database"),
+        ("python3 backend/manage.py migrate", "migrate_database"),
+        ("ruby bin/rails db:drop", "wipe_database"),
+    ],
+)
+def test_a_tool_without_a_verb_of_its_runner_counts(tmp_path: Path, command: str, name: str) -> None:
+    assert action(tmp_path, "terminal", command=command).level == "dangerous"
+    assert name_of(tmp_path, command) == name
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["npx prettier --check .", "npx -y create-vite app", "npx tsc --noEmit", "npx wrangler dev",
+     "uvx ruff check .", "pipx run black .", "pnpm dlx degit a/b", "pnpm build", "yarn test",
+     "bunx vitest run", "yarn prisma generate", "python3 manage.py test",
+     "npx --package prisma prisma generate", "python3 tools/service"],
+)  # fmt: skip
+def test_ordinary_work_of_a_runner_is_not_asked_about(tmp_path: Path, command: str) -> None:
+    assert action(tmp_path, "terminal", command=command).level == "normal"
+    assert name_of(tmp_path, command) == ""

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from whet.approval.danger_code import judge_query
+import msgspec
+
+from whet.approval.danger_code import judge_query, judge_query_length
 from whet.approval.risk import CommandSetting, Finding, Irreversible
+from whet.approval.sql_texts import SqlText, read_mysql, read_nested, read_standard
 from whet.late import late_pattern
 from whet.regular import read_regular_text
 from whet.shell.options import operands
@@ -21,6 +24,8 @@ from whet.shell.words import Word, literal, name_of
 from whet.shell.wrappers import join_words
 
 _MAX_FILE_BYTES = 200_000
+_MAX_FILES = 20
+_MAX_TOTAL_CHARS = 100_000
 _QUERIES = by_name(
     {
         "psql usql": ProgramWords("-c --command"),
@@ -44,22 +49,38 @@ _FILES = by_name(
 _ENDINGS = (".sql", ".cql", ".ddl", ".js", ".mjs")
 _FLAGS = "AbBCeElnNqrsStwxXz0"
 _SCRIPTED = ProgramWords("mongo mongosh")
-_COMMENT = late_pattern(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"[^\"]*\"|\$(\w*)\$.*?\$\1\$", re.DOTALL)
 _ORDINARY = late_pattern(
-    r"(select|with|show|explain|describe|desc|values|table|pragma|insert|update|create|comment|analyze|vacuum"
+    r"\(*\s*(select|with|from|show|explain|describe|desc|values|table|pragma|insert|update|create|comment|analyze|vacuum"
     r"|begin|start|commit|end|rollback|savepoint|release|set|reset|use|delete|fetch|declare|help|exit|quit|go)\b|\\[a-zA-Z?]|\.[a-z]",
     re.IGNORECASE,
 )
+# Rows that are printed, or added from the input.
+_COPY = late_pattern(r"copy\b.*\b(?:to\s+stdout|from\s+stdin)\b", re.IGNORECASE | re.DOTALL)
 _NAMED_FILE = late_pattern(
-    r"^\s*(?:\\(?:ir?|include\w*)|source|\\\.|\.read)\s+([^\n;]+)", re.MULTILINE | re.IGNORECASE
+    r"^[^\S\n]*(?:\\(?:ir?|include\w*)|source|\\\.|\.read)[^\S\n]+([^\n;]+)", re.MULTILINE | re.IGNORECASE
 )
 _METHOD = late_pattern(r"\.\s*(\w+)\s*\(|\]\s*\(")
 _READING_METHODS = ProgramWords(
     "find findOne count countDocuments estimatedDocumentCount aggregate distinct explain stats"
     " getIndexes limit sort skip toArray pretty map filter forEach project getCollection"
     " getCollectionNames getCollectionInfos getSiblingDB listCollections hello ping insertOne insertMany"
-    " updateOne serverStatus stringify getName version keys length log"
+    " updateOne serverStatus stringify getName version keys length log status"
 )
+_Reader = Callable[[str], SqlText]
+_DIALECTS: dict[str, _Reader] = by_name(
+    {"mysql mariadb mycli": read_mysql, "sqlite sqlite3 sqlcmd sqlplus clickhouse-client": read_standard}
+)
+
+
+class _Includes(msgspec.Struct):
+    """The files that one client has been seen to read, and the characters in them."""
+
+    paths: set[str] = msgspec.field(default_factory=set[str])
+    size_chars: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.paths) > _MAX_FILES or self.size_chars > _MAX_TOTAL_CHARS
 
 
 def judge_database(name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
@@ -67,12 +88,13 @@ def judge_database(name: str, words: Sequence[Word], setting: CommandSetting) ->
     if findings := list(filter(None, (judge_query(word.text) for word in words))):
         yield from findings
         return
+    includes = _Includes()
     for word in _list_queries(name, words):
-        yield from judge_statements(name, word, setting)
+        yield from _judge_statements(name, word, setting, includes)
     files = [*_values_of(words, _FILES.get(name, ProgramWords()))]
     files += (word for word in operands(words) if word.text.lower().endswith(_ENDINGS))
     for word in dict.fromkeys(files):
-        yield from judge_statement_file(name, word, setting)
+        yield from _judge_file(name, word, setting, includes)
 
 
 def judge_client_input(name: str, invocation: Invocation, setting: CommandSetting) -> Iterator[Finding]:
@@ -92,8 +114,9 @@ def judge_client_input(name: str, invocation: Invocation, setting: CommandSettin
         printer = name_of(source.words[0]) if source.words else ""
         arguments = [word for word in source.words[1:] if word.text not in ("-n", "-e")]
         if printer == "cat" and arguments:
+            includes = _Includes()
             for word in arguments:
-                yield from judge_statement_file(name, word, setting)
+                yield from _judge_file(name, word, setting, includes)
         elif printer in ("echo", "printf") and arguments:
             yield from judge_statements(name, join_words(arguments)[0], setting)
         else:
@@ -107,46 +130,68 @@ def judge_input_file(script: ShellScript, target: Word, setting: CommandSetting)
         yield from judge_statement_file(name, target, setting)
 
 
-def judge_statement_file(name: str, word: Word, setting: CommandSetting, depth: int = 0) -> Iterator[Finding]:
-    """Judge the statements in a file, as it is now."""
-    text = "" if word.text in ("-", "/dev/stdin", "/dev/null") else _read_file(word, setting)
-    if text is None or depth > 3:
+def judge_statement_file(name: str, word: Word, setting: CommandSetting) -> Iterator[Finding]:
+    """Judge the statements in a file, as it is now, and in the files that it includes."""
+    yield from _judge_file(name, word, setting, _Includes())
+
+
+def judge_statements(name: str, query: Word, setting: CommandSetting) -> Iterator[Finding]:
+    """Judge a text of statements, and the files that it includes."""
+    yield from _judge_statements(name, query, setting, _Includes())
+
+
+def _judge_file(name: str, word: Word, setting: CommandSetting, includes: _Includes) -> Iterator[Finding]:
+    """Judge a file that the client has not been seen to read. After too many files, none is read any more."""
+    path = os.path.normpath(os.path.join(setting.cwd or "", word.text))
+    if path in includes.paths or includes.is_full or word.text in ("-", "/dev/stdin", "/dev/null"):
+        return
+    includes.paths.add(path)
+    text = None if includes.is_full else _read_file(word, setting)
+    includes.size_chars += len(text or "")
+    if text is None or includes.is_full:
         yield "dangerous", Irreversible(f"{name} runs statements that can't be read here: {word.plain}")
-    elif finding := judge_query(_drop_comments(text)):
+    elif finding := judge_query_length(text) or _judge_readings(name, text):
         yield finding
     elif text:
-        yield from judge_statements(name, literal(text), setting, depth)
+        yield from _judge_statements(name, literal(text), setting, includes)
 
 
-def judge_statements(name: str, query: Word, setting: CommandSetting, depth: int = 0) -> Iterator[Finding]:
-    """Judge a text of statements, and the files that it includes."""
+def _judge_readings(name: str, text: str) -> Finding | None:
+    """Return the finding about a text in the first dialect in which it is dangerous: what one of them takes
+    for a comment, another one runs."""
+    if name in _SCRIPTED:
+        return judge_query(text)
+    texts = dict.fromkeys(read(text).text for read in (read_standard, read_nested, read_mysql))
+    return next(filter(None, map(judge_query, texts)), None)
+
+
+def _judge_statements(
+    name: str, query: Word, setting: CommandSetting, includes: _Includes
+) -> Iterator[Finding]:
     if query.dynamic:
         yield "dangerous", Irreversible(f"{name} runs statements that are made at run time")
         return
     for match in _NAMED_FILE.finditer(query.text):
-        yield from judge_statement_file(name, literal(match[1].strip().strip("'\"")), setting, depth + 1)
-    unknown = _find_method(query.text) if name in _SCRIPTED else _find_statement(query.text)
+        yield from _judge_file(name, literal(match[1].strip().strip("'\"")), setting, includes)
+    read = _DIALECTS.get(name, read_nested)
+    unknown = _find_method(query.text) if name in _SCRIPTED else _find_statement(read(query.text).code)
     if unknown:
         yield "dangerous", Irreversible(f"{name}: may change what nobody can bring back: {unknown[:60]}")
 
 
-def _find_statement(text: str) -> str:
+def _find_statement(code: str) -> str:
     """Return the first statement that is not known to only read or add, or an empty string."""
-    plain = _COMMENT.sub(lambda match: "''", _drop_comments(text))
-    for part in re.split(r";|\n(?=\s*[\\.])|(?<=\n)(?=\s*(?:source|go)\b)", _end_lines(plain)):
+    for part in re.split(r";|\n(?=[^\S\n]*[\\.])|(?<=\n)(?=[^\S\n]*(?:source|go)\b)", _end_lines(code)):
         statement = part.strip()
-        if statement and not _ORDINARY.match(statement) and not _NAMED_FILE.match(statement):
+        is_known = any(pattern.match(statement) for pattern in (_ORDINARY, _NAMED_FILE, _COPY))
+        if statement and not is_known:
             return " ".join(statement.split())
     return ""
 
 
-def _drop_comments(text: str) -> str:
-    return _COMMENT.sub(lambda match: " " if match[0][:2] in ("--", "/*") else match[0], text)
-
-
 def _end_lines(text: str) -> str:
     """Return the text with an end after each command of the client, which takes a line: `\\d users`."""
-    return re.sub(r"(?m)^(\s*[\\.][^\n;]*)$", r"\1;", text)
+    return re.sub(r"(?m)^([^\S\n]*[\\.][^\n;]*)$", r"\1;", text)
 
 
 def _find_method(text: str) -> str:

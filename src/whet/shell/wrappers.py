@@ -14,6 +14,7 @@ import msgspec
 from whet.late import late_pattern
 from whet.shell.options import has_any
 from whet.shell.programs import UNKNOWN, ProgramOptions, ProgramWords, Wrapping, by_name, program
+from whet.shell.tools import find_tool, name_tool
 from whet.shell.words import Word, literal, name_of, unknown
 
 _OPTION = late_pattern(r"-[^-]|--.")
@@ -46,6 +47,8 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
         return WrappedCommand(maybe=[list(words[2:])] if words[2:] else [])
     if "shell" in facts.kinds:
         return _shell(words)
+    if inside := _unwrap_tool(words):
+        return inside
     handler = _HANDLERS.get(name)
     if handler is not None:
         return handler(words)
@@ -74,7 +77,7 @@ _AFTER_RUN = Wrapping(values="pwECf", stays=True)
 _LONG_WITH_VALUE = ProgramWords(
     "signal kill-after adjustment output error input class classdata format unset chdir argv0"
     " user env workdir arg-file delimiter max-args max-procs max-chars process-slot-var jobs joblog"
-    " interval equexit shotsdir"
+    " interval equexit shotsdir package from spec with with-requirements python pip-args index-url workspace"
 )
 _MAX_GUESSES = 6
 
@@ -289,10 +292,34 @@ def _unwrap_text_option(words: Sequence[Word]) -> WrappedCommand | None:
     return None
 
 
+_TOOL = Wrapping(
+    values="pwi",
+    flags=ProgramOptions(
+        "-yqv --yes --no --no-install --bun --quiet --silent --ignore-existing --verbose --offline"
+    ),
+)
+
+
+def _unwrap_tool(words: Sequence[Word]) -> WrappedCommand | None:
+    """Unwrap `npx TOOL`, `uv tool run TOOL`, `python3 manage.py` and similar. It is a guess, so that a rule
+    for the runner alone still covers the line."""
+    at = find_tool(words)
+    if at is None or (name_of(words[0]) == "npx" and _unwrap_text_option(words) is not None):
+        return None
+    inside = _prefix(words[at:], _TOOL)
+    tools = [name_tool(command) for command in (*inside.commands, *inside.maybe)]
+    doubts = inside.doubts or ["the tool's name is made at run time"] * any(w[0].dynamic for w in tools[:1])
+    return WrappedCommand(maybe=tools, doubts=doubts) if tools or doubts else None
+
+
 def _package_runner(words: Sequence[Word]) -> WrappedCommand | None:
     """Unwrap `npm exec -c TEXT` and `npm exec -- COMMAND`."""
     at = next((at for at, word in enumerate(words) if word.text in ("exec", "x", "dlx")), 0)
-    return (_unwrap_text_option(words[at:]) or _prefix(words[at:], _AFTER_RUN)) if at else None
+    if not at:
+        return None
+    inside = _unwrap_text_option(words[at:]) or _prefix(words[at:], _AFTER_RUN)
+    inside.commands = [name_tool(command) for command in inside.commands]
+    return inside
 
 
 _EXEC = Wrapping(
