@@ -74,8 +74,8 @@ def mask_keys(text: str) -> str:
 
 
 class AnswerMask:
-    """Masks the person's keys in a text that comes in pieces. What may be the beginning of a key is held
-    back."""
+    """Masks the person's keys in a text that comes in pieces. The beginning of a key is held back until the
+    next piece."""
 
     def __init__(self) -> None:
         self._held = ""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.agent.rig import Rig, rig
@@ -13,8 +14,10 @@ from tests.context.engines import RecordingEngine
 from tests.providers.machine import Machine
 from tests.support import cancel_task
 from whet.contract.context_engine import ChatRows
-from whet.contract.events import Retry, StepFinished, TextDelta
-from whet.contract.messages import Usage
+from whet.contract.events import Event, Notice, ReasoningDelta, Retry, StepFinished, TextDelta
+from whet.contract.messages import Message, Usage, VendorReplay
+from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
+from whet.log import MASK, protect_keys
 from whet_lab.practice.script import Fault, ScriptedReply, rate_limit_reply
 
 ANSWER = ScriptedReply("All done.")
@@ -106,3 +109,79 @@ async def test_text_that_was_said_again_after_a_cut_is_kept_and_counted_once(tmp
         kept = r.session.log.messages[-1].text
         assert kept and "abcdefgh".startswith(kept), "what the first try said is void"
         assert r.session.usage.output_tokens == (len(kept) + 3) // 4
+
+
+KEY = "zq-0123456789abcdefghij"
+
+
+class ScriptedLink:
+    """A link to a model that sends these items."""
+
+    def __init__(self, info: ModelInfo, items: Sequence[StreamItem]) -> None:
+        self.info = info
+        self._items = items
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
+        for item in self._items:
+            yield item
+
+
+async def streamed(r: Rig, message: Message, *items: StreamItem) -> list[Event]:
+    """Run a turn whose answer comes in these items, and return what was shown."""
+    reply = ModelReply(message, Usage(), "practice")
+    link = ScriptedLink(r.session.link.info, [*items, reply])
+    r.session = msgspec.structs.replace(r.session, link=link)
+    assert (await r.turn("go")).reason == "answered"
+    return r.events
+
+
+@pytest.mark.parametrize("other", [ReasoningDelta("x"), Notice("slow")])
+async def test_a_key_in_two_pieces_is_masked_whatever_comes_between(
+    tmp_path: Path, other: ReasoningDelta | Notice
+) -> None:
+    protect_keys([KEY])
+    async with rig(tmp_path) as r:
+        pieces = TextDelta(f"It is {KEY[:12]}"), other, TextDelta(f"{KEY[12:]}.")
+        events = await streamed(r, Message("assistant", f"It is {KEY}."), *pieces)
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == f"It is {MASK}."
+        assert other in events
+        assert r.session.log.messages[-1].text == f"It is {MASK}."
+
+
+async def test_only_the_beginning_of_a_key_waits_for_the_next_piece(tmp_path: Path) -> None:
+    protect_keys([KEY])
+    async with rig(tmp_path) as r:
+        pieces = TextDelta("A blitz"), ReasoningDelta("Hm z"), TextDelta(" and more"), ReasoningDelta("q")
+        events = await streamed(r, Message("assistant", "A blitz and more", reasoning="Hm zq"), *pieces)
+        shown = [event for event in events if isinstance(event, TextDelta | ReasoningDelta)]
+        assert shown[:3] == [TextDelta("A blit"), ReasoningDelta("Hm "), TextDelta("z and more")]
+        assert shown[3:] == [ReasoningDelta("zq")], "the end of an answer shows what was no key"
+
+
+SIGNED = (
+    f'{{"reasoning":"{KEY}","reasoning_opaque":"e30="}}',
+    f'{{"reasoning_details":[{{"text":"{KEY}","signature":"e"}}]}}',
+)
+
+
+def replayed(blocks_json: str) -> VendorReplay:
+    return VendorReplay("chat_completions", blocks_json, "practice")
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        (f'{{"reasoning_content":"{KEY}"}}', f'{{"reasoning_content":"{MASK}"}}'),
+        *((text, text) for text in SIGNED),
+    ],
+)
+async def test_a_key_in_reasoning_is_masked_unless_the_server_compares_it(
+    tmp_path: Path, sent: str, stored: str
+) -> None:
+    protect_keys([KEY])
+    async with rig(tmp_path) as r:
+        message = Message("assistant", "Done.", reasoning=f"It is {KEY}", replay=replayed(sent))
+        await streamed(r, message, ReasoningDelta(message.reasoning), TextDelta("Done."))
+        answer = r.session.log.messages[-1]
+        assert (answer.text, answer.reasoning) == ("Done.", f"It is {MASK}")
+        assert answer.replay == replayed(stored)

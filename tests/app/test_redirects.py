@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.app.helper_runs import mind, steps
@@ -15,9 +16,11 @@ from tests.tools.test_web import CLOSED, OPEN, Reply, Site, redirect, reply
 from whet.approval.url_rules import UrlRules
 from whet.config.permission_settings import ApprovalSettings
 from whet.config.schema import ToolSettings
+from whet.contract.errors import ToolDenied
 from whet.lanes import ToolPool
 from whet.serve.attachments import Attachments
 from whet.serve.wire import ApiError
+from whet.tools.fetch import follow_redirects
 from whet.tools.page_source import WebLimits
 from whet_lab.practice.server import PracticeServer
 
@@ -88,6 +91,48 @@ def test_a_yes_for_an_address_covers_redirects_within_its_host_but_for_rules(tmp
     same, *private = asyncio.run(serve())
     assert "same host" in same
     assert all("deny: web_fetch(*/private*)" in text and "a secret" not in text for text in private), private
+
+
+def test_a_yes_for_an_address_covers_no_other_server_of_its_host(tmp_path: Path) -> None:
+    async def serve() -> tuple[str, list[str]]:
+        async with Site(dict(PAGES), CLOSED) as other, Site({}, CLOSED) as site:
+            site.pages["/away"] = redirect(f"http://{CLOSED}:{other.port}/private")
+            addresses = [f"http://{CLOSED}:{site.port}/away"]
+            texts = await asyncio.to_thread(fetch_all, tmp_path, ApprovalSettings(mode="ask"), addresses)
+            return texts[0], other.requests
+
+    text, requests = asyncio.run(serve())
+    assert "which was not fetched" in text and "a secret" not in text
+    assert requests == [], "the other server was reached"
+
+
+@pytest.mark.parametrize(
+    ("url", "target", "is_same"),
+    [
+        ("http://localhost:3000/a", "http://LOCALHOST:3000/b", True),
+        ("http://localhost:3000/a", "http://localhost:9200/a", False),
+        ("http://localhost/a", "http://localhost:9200/a", False),
+        ("http://localhost/a", "http://localhost:80/b", True),
+        ("http://example.org/a", "https://example.org/a", True),
+        ("http://example.org:80/a", "https://example.org:443/a", True),
+        ("http://example.org:8000/a", "https://example.org/a", False),
+        ("https://example.org/a", "http://example.org/a", False),
+    ],
+)
+async def test_a_server_is_a_host_with_its_port(url: str, target: str, is_same: bool) -> None:
+    judged: list[bool] = []
+
+    async def refuse(address: str, is_same_server: bool) -> str:
+        judged.append(is_same_server)
+        return "no"
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(302, headers={"Location": target})
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        with pytest.raises(ToolDenied):
+            await follow_redirects(client, httpx2.URL(url), refuse)
+    assert judged == [is_same]
 
 
 @pytest.mark.parametrize("kind", ["deny", "ask"])

@@ -361,3 +361,29 @@ def test_a_file_that_git_takes_is_read_as_git_reads_it(tmp_path: Path, parts: li
         values = [value for _, _, value in (field.partition("\n") for field in fields)]
         assert done.returncode == 0
         assert parsed == list(zip(keys, values, strict=True))
+
+
+@pytest.mark.parametrize("script", ["exit 1", ""], ids=["failing", "missing"])
+def test_gits_own_verbs_are_no_aliases_while_git_does_not_list_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    programs, real_git = tmp_path / "bin", shutil.which("git")
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    if script:
+        (programs / "git").write_text(f"#!/bin/sh\n{script}\n")
+        (programs / "git").chmod(0o755)
+    place = tmp_path / "work"
+    place.mkdir()
+    scope = RiskScope(str(place), "/home/u", "/home/u/.whet", temp=())
+
+    def problems(command: str) -> str:
+        return " ".join(analyse(command, str(place), scope).reasons)
+
+    for verb in ("status", "add a", "commit -m x", "merge b"):
+        assert "alias" not in problems(f"git {verb}")
+    for verb in ("st", "whatchanged", "rerere"):
+        assert "may be an alias" in problems(f"git {verb}")
+    (programs / "git").unlink(missing_ok=True)
+    (programs / "git").symlink_to(str(real_git))
+    assert "alias" not in problems("git rerere"), "a failure is no answer for the next command"

@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -280,6 +282,28 @@ def test_calls_that_nobody_could_allow_are_named_on_standard_error(folder: Path,
     assert len(err.splitlines()) == 1
     if flag:
         assert line in json.loads(out.splitlines()[-1])["notices"][0]
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["while text comes", "while the model is silent"])
+def test_a_turn_whose_reader_left_is_cancelled(folder: Path, home: Path, *, goes_on: bool) -> None:
+    reply = ScriptedReply("word " * 40, pieces=40, fault=Fault(stall_after=5))
+    with PracticeServer(script=[reply]) as server:
+        process = start(["chat", "-q", "x", "--stream-json", *flags(server)], folder)
+        try:
+            server.wait_for_stall(1)
+            assert process.stdout is not None and process.stderr is not None
+            assert b"text_delta" in within(process.stdout.readline, "the first line")
+            process.stdout.close()
+            if goes_on:
+                server.release()
+            within(process.wait, "the one-shot's end")
+            with process.stderr as errors:
+                assert (process.returncode, errors.read()) == (141, b"cancelled\n")
+        finally:
+            process.kill()
+            process.wait()
+    with closing(sqlite3.connect(home / "state.db")) as database:
+        assert database.execute("SELECT reason FROM turns").fetchall() == [("cancelled",)]
 
 
 def test_a_closed_standard_output_is_an_error_that_names_the_session(

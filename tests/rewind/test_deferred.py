@@ -13,10 +13,11 @@ import pytest
 from tests.rewind.running import ANSWER, call, running, shell
 from tests.rewind.test_kept_links import back, guarded
 from tests.rewind.trees import fingerprint
-from whet.contract.errors import NotFound
-from whet.rewind import database
+from whet.contract.errors import NotFound, StoreBusy, ToolError
+from whet.rewind import database, recorder
 from whet.rewind.pruning import forget_sessions
-from whet.rewind.recorder import Workspace
+from whet.rewind.record_path import record_path
+from whet.rewind.recorder import Workspace, hold_lock
 from whet.rewind.rewinding import Point
 from whet.rewind.states import RecordLimits
 from whet.rewind.steps import begin_step, end_step
@@ -147,8 +148,52 @@ def test_a_folder_that_could_not_be_recorded_is_an_error_of_the_step(tmp_path: P
     workspace.limits = RecordLimits()
     with pytest.raises(Exception, match="more than 10 files and folders"):
         end_step(workspace, record)
-    assert end_step(workspace, record) == []
+    assert originals(workspace) == ["env", "twin.py"], "it may be changed by now"
+    with workspace.exclusive():
+        workspace.look()
+    assert "/modules" in recorded(workspace) and originals(workspace) == ["env", "twin.py"]
     workspace.close()
+
+
+def originals(workspace: Workspace) -> list[str]:
+    """Return what the workspace held before its first step, as the record says."""
+    rows = workspace.file.read_now(lambda db: list(db.execute("SELECT path FROM entries WHERE since <= 1")))
+    return sorted({os.fsdecode(path).split("/")[0] for (path,) in rows} - {""})
+
+
+def test_a_held_folder_is_not_written_while_another_process_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked_tree(tmp_path)
+    workspace, sandbox = guarded(tmp_path), Holding()
+    record, _ = begin_step(workspace, "s", 1, 1, sandbox.hold)
+    monkeypatch.setattr(recorder, "PATIENCE_S", 0.0)
+    lock = hold_lock(record_path(tmp_path / "home", workspace.root).parent)
+    with lock, pytest.raises(ToolError, match="another session is recording this workspace"):
+        sandbox.write("modules")
+    assert end_step(workspace, record) == [], "nothing was changed, so that the step is whole"
+    sandbox.write("modules")
+    assert "modules" in originals(workspace)
+    workspace.close()
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_step_that_is_not_recorded_leaves_no_original_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, holds: bool
+) -> None:
+    linked_tree(tmp_path)
+    workspace = guarded(tmp_path)
+    end_step(workspace, begin_step(workspace, "s", 1, 1, Holding().hold)[0])
+    workspace.close()
+    again, sandbox = guarded(tmp_path), Holding()
+    monkeypatch.setattr(recorder, "PATIENCE_S", 0.0)
+    with hold_lock(record_path(tmp_path / "home", again.root).parent), pytest.raises(StoreBusy):
+        begin_step(again, "s", 2, 1, sandbox.hold if holds else None)
+    shutil.rmtree(tmp_path / "work/modules/p0")
+    record, _ = begin_step(again, "s", 2, 2, sandbox.hold if holds else None)
+    assert "/modules" in recorded(again) and originals(again) == ["env", "twin.py"]
+    assert end_step(again, record) == []
+    again.close()
 
 
 def test_a_held_folder_without_a_workspace_is_an_error_of_the_step(tmp_path: Path) -> None:
@@ -156,7 +201,8 @@ def test_a_held_folder_without_a_workspace_is_an_error_of_the_step(tmp_path: Pat
     workspace, sandbox = guarded(tmp_path), Holding()
     record, _ = begin_step(workspace, "s", 1, 1, sandbox.hold)
     (tmp_path / "work").rename(tmp_path / "elsewhere")
-    sandbox.write("modules")
+    with pytest.raises(ToolError):
+        sandbox.write("modules")
     with pytest.raises(NotFound):
         end_step(workspace, record)
     workspace.close()

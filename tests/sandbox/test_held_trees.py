@@ -11,6 +11,7 @@ import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.jails import made_jail, run
+from whet.contract.errors import ToolError
 from whet.sandbox.hardlinks import links_of
 from whet.sandbox.jail import Jail
 
@@ -215,3 +216,22 @@ def test_folders_are_recorded_before_a_command_changes_them(jail: Jail, text: st
     first = next(paths for held, paths in records if not held)
     assert before <= first and linked_files(jail) < _FILES
     assert others == [held for held, _ in records]
+
+
+@pytest.mark.parametrize("text", ["echo EVIL >> env/lib/site/p1/1.py", "rm env/lib/site/p1/1.py"])
+def test_a_folder_that_cannot_be_recorded_is_not_changed(jail: Jail, text: str) -> None:
+    is_busy = True
+
+    def record(held: frozenset[str]) -> None:
+        if is_busy and not held:
+            raise ToolError("another session is recording this workspace")
+
+    links_of(jail.policy).hold_trees(record)
+    before = paths_of(jail)
+    for _ in range(2):  # the gate still answers after a refusal
+        code, output = run(jail, f"{text} 2>&1")
+        assert code != 0 and "Read-only file system" in output
+    assert paths_of(jail) == before and linked_files(jail) == _FILES
+    is_busy = False
+    assert run(jail, text)[0] == 0
+    assert linked_files(jail) < _FILES

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -18,12 +18,14 @@ from whet.agent.request_search import ProbeTaken, RequestSearch
 from whet.agent.session import Session
 from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
-from whet.contract.messages import Message, TextPart, Usage
+from whet.contract.messages import Message, TextPart, Usage, VendorReplay
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply, StreamItem
 from whet.contract.texts import is_object
 from whet.late import LatePart
 from whet.log import AnswerMask, mask_keys
 from whet.store.transcript import TurnRecord
+
+_PLAIN_REASONING = ("reasoning_content", "reasoning")
 
 
 async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelReply:
@@ -160,13 +162,14 @@ class _Incoming:
         self._is_waiting = isinstance(item, Retry) and item.wait_s > 0
         if isinstance(item, AnswerGrew):
             return
-        for kind in [kind for kind in self._masks if not isinstance(item, kind)]:
-            if not isinstance(item, StreamRestarted):
-                self._show(kind(self._masks[kind].finish()))
         if isinstance(item, TextDelta | ReasoningDelta):
             mask = self._masks.setdefault(type(item), AnswerMask())
             self._show(type(item)(mask.feed(item.text)))
-        elif not isinstance(item, ModelReply):
+        elif isinstance(item, ModelReply):
+            # Not before: a piece of the other kind or a notice may come between two halves of a key.
+            for kind, mask in self._masks.items():
+                self._show(kind(mask.finish()))
+        else:
             self._emit(item)
         if isinstance(item, StreamRestarted):
             self._guards.clear()
@@ -202,8 +205,9 @@ class _Incoming:
 
 
 def _mask_answer(message: Message) -> Message:
-    """Return an answer with the person's keys masked, as it was shown."""
-    if message.text == mask_keys(message.text):
+    """Return an answer with the person's keys masked in its text and reasoning, as it was shown."""
+    reasoning = mask_keys(message.reasoning)
+    if message.text == mask_keys(message.text) and message.reasoning == reasoning:
         return message
     content = message.content
     masked = (
@@ -211,7 +215,21 @@ def _mask_answer(message: Message) -> Message:
         if isinstance(content, str)
         else tuple(TextPart(mask_keys(part.text)) if isinstance(part, TextPart) else part for part in content)
     )
-    return msgspec.structs.replace(message, content=masked)
+    replay = _mask_replay(message.replay)
+    return msgspec.structs.replace(message, content=masked, reasoning=reasoning, replay=replay)
+
+
+def _mask_replay(replay: VendorReplay | None) -> VendorReplay | None:
+    """Return what goes back to the server with the person's keys masked, if it is reasoning in plain text.
+
+    All else may be signed or encrypted: the server compares it with what it sent."""
+    if replay is None or replay.format != "chat_completions":
+        return replay
+    fields = msgspec.json.decode(replay.blocks_json, type=dict[str, Any])
+    if any(name not in _PLAIN_REASONING or not isinstance(text, str) for name, text in fields.items()):
+        return replay
+    masked = msgspec.json.encode({name: mask_keys(text) for name, text in fields.items()}).decode()
+    return msgspec.structs.replace(replay, blocks_json=masked)
 
 
 async def _stream(

@@ -18,6 +18,7 @@ from whet.late import late_pattern
 from whet.regular import read_regular
 from whet.sandbox.gitlinks import git_folder, gitlinks
 from whet.searchpath import trusted_path
+from whet.shell.programs import ProgramWords, read_git_verbs
 
 _LIMIT_S = 5
 _MAX_INNER = 500
@@ -36,6 +37,11 @@ _HARMLESS = late_pattern(
     r"|true|false|git[- ]lfs [\w %./'\"=-]*"
     r"|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
 )
+_COMMON_COMMANDS = ProgramWords(
+    "add am apply bundle cherry-pick fsck help merge mv revert rm sparse-checkout"
+)
+"""Commands that are in no table, because nothing is to be said of them."""
+_DEPRECATED = ProgramWords("whatchanged")
 _POINTER = "gitdir: "
 _MAX_BYTES = 100_000_000
 
@@ -65,20 +71,21 @@ def remote_urls(folder: str) -> list[str]:
 
 
 def list_git_commands(workspace: str) -> frozenset[str]:
-    """Return git's own commands and installed ones (`git-lfs`), which no alias replaces. Empty if no git
-    outside `workspace` lists them."""
-    return _list_git_commands(trusted_path(workspace))
+    """Return git's own commands and installed ones (`git-lfs`), which no alias replaces. If no git outside
+    `workspace` lists them, return those that every git has."""
+    try:
+        return _list_git_commands(trusted_path(workspace))
+    except (OSError, ValueError, subprocess.SubprocessError):  # asked again for the next command
+        return _COMMON_COMMANDS | frozenset(read_git_verbs()) - _DEPRECATED
 
 
 @cache
 def _list_git_commands(path: str) -> frozenset[str]:
-    try:
-        names = frozenset(_git("/", ["--list-cmds=main,others"], path).split())
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return frozenset()
+    """Return git's commands. Raises OSError, ValueError and SubprocessError, which are not cached."""
+    names = frozenset(_git("/", ["--list-cmds=main,others"], path).split())
     try:
         return names - set(_git("/", ["--list-cmds=deprecated"], path).split())  # these can be aliases
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except ValueError:
         return names  # git before 2.52: an alias replaces none
 
 

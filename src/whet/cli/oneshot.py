@@ -11,7 +11,6 @@ import asyncio
 import errno
 import os
 import signal
-import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
@@ -26,6 +25,7 @@ from whet.agent.session import Session, receipt_of
 from whet.app.conversations.sessions import SessionOpener
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
 from whet.cli.main import ENDING_SIGNALS, run_on_loop, write_output
+from whet.cli.pipes import is_piped, watch_reader
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, NotFound, WhetError
@@ -160,15 +160,6 @@ def _add_standard_input(question: str, notices: list[str]) -> str:
     return text
 
 
-def is_piped(fd: int = 0) -> bool:
-    """Return whether `fd` is a pipe, a socket or a file, so that it may hold input."""
-    try:
-        mode = os.fstat(fd).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-
-
 async def _run(
     options: ChatOptions,
     settings: Settings,
@@ -243,6 +234,8 @@ async def _answer(report: OneShotReport, message: Message, person: LinePerson | 
     if person is not None:
         person.stop = partial(stop, signal.SIGINT)
     report.stop = lambda: None if stopped_by else stop(signal.SIGPIPE)
+    if report.output == "stream-json":
+        watch_reader(report.stop)
     # The handlers stay until the loop closes: a signal after the answer must not leave processes behind.
     for number in (signal.SIGINT, *ENDING_SIGNALS):
         if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup ignores that

@@ -273,3 +273,11 @@ def read_mode(path: Path) -> int | None:
         return stat.S_IMODE(path.stat().st_mode)
     except OSError:
         return None
+
+
+def is_link_upward(path: str | Path) -> bool:
+    """Return whether a path is a link to a folder that it lies in."""
+    if not os.path.islink(path):
+        return False
+    above, target = os.path.realpath(os.path.dirname(path)), os.path.realpath(path)
+    return f"{above}/".startswith(f"{target.rstrip('/')}/")

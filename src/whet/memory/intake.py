@@ -7,6 +7,8 @@ The caller provides the folder.
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import apsw
@@ -43,7 +45,14 @@ class SkillIntake(msgspec.Struct, frozen=True):
 
 def read_folder(folder: Path) -> SkillIntake:
     """Read a skill's folder. Raises WhetError if it is not a valid skill."""
-    if folder.is_symlink() or not folder.is_dir():
+    try:
+        is_folder = stat.S_ISDIR(os.lstat(folder).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        is_folder = False
+    except OSError as error:
+        problem = f"{folder} can't be read: {error.strerror}"
+        raise WhetError(problem, hint="check its owner and its rights") from error
+    if not is_folder:
         raise WhetError(f"{folder} is not a folder", hint="give the folder that holds SKILL.md")
     files = skill_format.read(folder)
     if skill_changes.MAIN not in files:

@@ -7,7 +7,7 @@ the learning service.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from whet.config.paths import list_project_folders
+from whet.config.paths import is_link_upward, list_project_folders
 from whet.contract.errors import WhetError
 from whet.store.ledger import hash_text
 
@@ -100,7 +100,8 @@ class Library:
 
         if not NAME.fullmatch(name):
             return None
-        paths = chain((self.folder / name,), (group / name for group in _list_entries(self.folder)))
+        groups = (group for group in _list_entries(self.folder) if not is_link_upward(group))
+        paths = chain((self.folder / name,), (group / name for group in groups))
         own = next((info for path in paths if (info := self._read_own(path)) is not None), None)
         project = (info for info in self._list_project(name) if info.problem != _OUTSIDE)
         info = own or next(project, None) or self._offered.get(name)
@@ -123,7 +124,7 @@ class Library:
         """Return the paths that may hold a skill, those in folders first; None if there are many."""
         own = _list_entries(self.folder)[:_INDEXED_FROM]
         groups = own if len(own) < _INDEXED_FROM else ()
-        inner = (path for group in groups for path in _list_entries(group))
+        inner = (path for group in groups for path in _list_group(group))
         paths = [*islice(inner, _INDEXED_FROM), *own]
         return paths if len(paths) < _INDEXED_FROM else None
 
@@ -159,11 +160,8 @@ class Library:
             _read(path, "project") if _real(path).is_relative_to(root) else _refuse_outside(path)
             for folder in reversed(folders)
             for part in _PROJECT_FOLDERS
-            for group in (folder / part, *_list_entries(folder / part))
-            # a folder inside a skill is not a skill
-            if group == folder / part or not os.path.lexists(group / "SKILL.md")
-            for path in ([group / name] if name else _list_entries(group))
-            if os.path.lexists(path)
+            for path in _list_paths(folder / part)
+            if name in ("", path.name) and os.path.lexists(path)
         )
         return [info for info in infos if info is not None]
 
@@ -182,7 +180,9 @@ def _read(folder: Path, source: str) -> SkillInfo | None:
     try:
         text = disk.read_text(info.folder / "SKILL.md", MAX_MAIN_BYTES)
         if text is None:
-            return replace(info, problem="its link leads nowhere") if _is_broken(folder) else None
+            problem = "its link leads nowhere" if _is_broken(folder) else ""
+            problem = "its link leads to a folder that holds it" if is_link_upward(folder) else problem
+            return replace(info, problem=problem) if problem else None
         skill_format.check_name(folder.name)
         name, description = skill_format.name_and_description(text)
     except WhetError as error:
@@ -200,6 +200,23 @@ def _list_entries(folder: Path) -> list[Path]:
         return [folder / name for name in os.listdir(folder) if name[0] != "."]
     except OSError:
         return []
+
+
+def _list_paths(top: Path) -> Iterator[Path]:
+    """Yield what a project's folder of skills holds, then what the folders of skills in it hold."""
+    own = _list_entries(top)
+    yield from own
+    for group in own:
+        if not os.path.lexists(group / "SKILL.md"):  # a folder inside a skill is not a skill
+            yield from _list_group(group)
+
+
+def _list_group(folder: Path) -> list[Path]:
+    """Return the folders in a folder of skills; none of one that a link leads up to, which holds other things
+    than skills. A plain file is not a skill."""
+    if is_link_upward(folder):
+        return []
+    return [path for path in _list_entries(folder) if os.path.islink(path) or os.path.isdir(path)]
 
 
 def _is_broken(folder: Path) -> bool:

@@ -33,11 +33,20 @@ class BadSkill(Refused):
 def list_files(root: Path) -> list[str]:
     """Return the files of a skill's folder as relative paths, SKILL.md first.
 
-    Raises BadSkill if the folder is too large or contains a link.
+    Raises BadSkill if the folder is too large, contains a link or can't be read.
     """
+    try:
+        return sorted(_walk(root), key=lambda path: (path != "SKILL.md", path))
+    except OSError as error:
+        raise BadSkill(
+            f"{error.filename or root} can't be read: {error.strerror}", hint="check its owner and its rights"
+        ) from error
+
+
+def _walk(root: Path) -> list[str]:
     paths: list[str] = []
     size = 0
-    for folder, folders, names in os.walk(root, followlinks=False):
+    for folder, folders, names in os.walk(root, onerror=_refuse_unreadable, followlinks=False):
         relative = Path(folder).relative_to(root)
         if len(relative.parts) > _MAX_DEPTH:
             raise BadSkill(f"{root.name} is nested deeper than {_MAX_DEPTH} folders")
@@ -52,7 +61,13 @@ def list_files(root: Path) -> list[str]:
             raise BadSkill(f"{root.name} has more than {MAX_FILES} files")
         if size > MAX_BYTES:
             raise BadSkill(f"{root.name} is larger than {MAX_BYTES // 1_000_000} MB")
-    return sorted(paths, key=lambda path: (path != "SKILL.md", path))
+    return paths
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    """Raise the error unless the folder does not exist: a part of a skill is not a skill."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def read(root: Path) -> dict[str, bytes]:

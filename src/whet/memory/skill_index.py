@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from whet.config.paths import read_file_bytes
+from whet.config.paths import is_link_upward, read_file_bytes
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
 
@@ -59,8 +59,10 @@ def list_skill_folders(folder: Path) -> list[SkillFolder]:
         state = _read_state(entry.path)
         is_link = entry.is_symlink()
         own.append(SkillFolder(entry.name, "link" if is_link else "home", None if is_link else state))
-        if state is None:
+        if state is None and not is_link_upward(entry.path):
             for child in _scan(entry.path):
+                if not (child.is_symlink() or child.is_dir()):
+                    continue  # a plain file is no skill
                 is_safe = not is_link and not child.is_symlink()
                 state = _read_state(child.path) if is_safe else None
                 grouped.append(SkillFolder(f"{entry.name}/{child.name}", "group", state))

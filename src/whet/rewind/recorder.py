@@ -39,7 +39,8 @@ from whet.rewind.states import (
 from whet.rewind.watching import FolderWatch
 from whet.sqlite.database import Work
 
-_PATIENCE_S = 60.0
+PATIENCE_S = 60.0
+"""How long a workspace's lock is waited for."""
 _POLL_S = 0.05
 _NAMED = 3
 _WHOLE_AFTER_S = 600.0
@@ -83,6 +84,8 @@ class Workspace:
         """Folders that are recorded only before something may change them."""
         self.is_held: bool = False
         """Whether the sandbox was asked to have them recorded before a command writes there."""
+        self.is_unguarded: bool = False
+        """Whether a step ran that was not recorded, and may have changed the folders."""
         self.failure: Exception | None = None
         """Why they could not be recorded. The next look raises it."""
         self._path = record_path(home, self.root)
@@ -172,6 +175,16 @@ class Workspace:
                 look = looker.look_below(below)
                 self._version = self._read_and_store(looker, look, began_ns, store, is_new=True)
             self.deferred = remaining
+
+    def drop_deferred(self, remaining: frozenset[str]) -> None:
+        """Leave unrecorded only the `remaining` ones of these folders, while `exclusive`: the others may be
+        changed, so that what they hold is no original. The next look takes them as new."""
+        self._refresh()
+        if self._version == 0:
+            self.deferred &= remaining
+        elif self.deferred - remaining:
+            self.deferred &= remaining
+            self._version = _store_deferred(self.file, self._tree, self.deferred, {}, (), lambda _: None)
 
     def look(self, *, short: bool = False) -> int:
         """Update the record while `exclusive`, and return the current version. A power cut may undo it until
@@ -396,7 +409,7 @@ def _inside(root: str, home: str) -> frozenset[str]:
 
 
 def _wait_for(handle: int) -> None:
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + PATIENCE_S
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

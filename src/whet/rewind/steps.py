@@ -30,14 +30,19 @@ def begin_step(
     """Record the workspace before a step. `hold` returns the folders that nothing in it
     writes before the record has them.
 
-    Returns the record's number, and the result of an interrupted rewind that was finished first, or None.
+    Returns the record's number, and the result of an interrupted rewind that was finished first, or None. If
+    it fails, the step runs unrecorded.
     """
-    with workspace.exclusive():
-        finished = _finish_rewind(workspace)
-        hold_folders(workspace, hold)
-        before = workspace.look(short=True)
-        new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
-        return workspace.begin_record(new), finished
+    try:
+        with workspace.exclusive():
+            finished = _finish_rewind(workspace)
+            hold_folders(workspace, hold)
+            before = workspace.look(short=True)
+            new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
+            return workspace.begin_record(new), finished
+    except BaseException:
+        workspace.is_unguarded |= hold is None or not workspace.is_held
+        raise
 
 
 def _finish_rewind(workspace: Workspace) -> RewindResult | None:

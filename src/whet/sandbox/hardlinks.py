@@ -70,7 +70,7 @@ class WorkspaceLinks:
         """Replace the files that other places hold, too; return how many names were replaced. Those in
         `held` folders stay as they are: no command can write there.
 
-        Raises ToolError if a file can't be copied."""
+        Raises ToolError if a file can't be copied, or a folder not recorded."""
         self._expect_writes(held)
         with self._lock:
             is_due = self._look_again() or self._is_pending or not self._held <= held
@@ -99,12 +99,14 @@ class WorkspaceLinks:
 
     def hold_trees(self, record: Callable[[frozenset[str]], None]) -> frozenset[str]:
         """Return the folders of `find_trees` below the workspace. Before a command writes in one or removes
-        a name in it, `record` is called with those in which none can write still."""
+        a name in it, `record` is called with those in which none can write still. If it raises ToolError, the
+        command does not write."""
         _recorders.setdefault(self._roots[0], []).append(record)
         return self._below(self.find_trees())
 
     def expect_write(self, tree: str) -> None:
-        """Have a folder of `find_trees` recorded: a command changes something in it next."""
+        """Have a folder of `find_trees` recorded, in which a command changes something next. Raises
+        ToolError."""
         self._expect_writes(frozenset(self._trees or ()) - {tree})
 
     def _expect_writes(self, held: frozenset[str]) -> None:

@@ -133,13 +133,15 @@ class TreeGate:
         """Remove a name for a command, which changes no file; return an error number or 0."""
         tree = next(tree for tree in self._trees if f"{path}/".startswith(f"{tree}/"))
         above = os.path.dirname(path)
-        self._links.expect_write(tree)
         try:
+            self._links.expect_write(tree)
             with parent_of(path, os.path.dirname(tree)) as (folder, name):
                 state, seen = os.fstat(folder), os.stat(f"/proc/{pid}/root{above}")
                 if (state.st_dev, state.st_ino) != (seen.st_dev, seen.st_ino):
                     return errno.EAGAIN
                 (os.rmdir if kind == "folder" else os.unlink)(name, dir_fd=folder)
+        except ToolError:
+            return errno.EROFS
         except OSError as error:
             return error.errno or errno.EIO
         return 0

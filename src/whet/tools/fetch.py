@@ -71,7 +71,7 @@ class Fetcher:
                 asyncio.timeout(self._limits.timeout_s),
                 httpx2.AsyncClient(transport=guard, headers=headers, timeout=silence_s) as client,
             ):
-                return await _follow(client, target, refuse)
+                return await follow_redirects(client, target, refuse)
         except (httpx2.TimeoutException, TimeoutError) as error:
             raise ToolTimeout(f"{host} did not answer in time", hint="try again later") from error
         except httpx2.UnsupportedProtocol as error:
@@ -200,17 +200,31 @@ def _parse_url(url: str) -> httpx2.URL:
     return target
 
 
-async def _follow(client: httpx2.AsyncClient, url: httpx2.URL, refuse: RefuseRedirect | None) -> FetchedPage:
+async def follow_redirects(
+    client: httpx2.AsyncClient, url: httpx2.URL, refuse: RefuseRedirect | None
+) -> FetchedPage:
+    """Return the page at `url`, following redirects that `refuse` allows. Raises ToolDenied, ToolError and
+    httpx2's errors."""
     request = client.build_request("GET", url)
     for _ in range(MAX_REDIRECTS + 1):
         async with aclosing(await client.send(request, stream=True, follow_redirects=False)) as response:
             if response.next_request is None:
                 return await _read_body(response)
-        is_same_host = canonical_host(response.next_request.url.host) == canonical_host(request.url.host)
+        is_same_host = _is_same_server(request.url, response.next_request.url)
         request = response.next_request
         if refuse is not None and (why := await refuse(str(request.url), is_same_host)):
             raise ToolDenied(f"{url.host} redirects to {request.url}, which was not fetched: {why}")
     raise ToolError(f"{url.host} redirected more than {MAX_REDIRECTS} times")
+
+
+def _is_same_server(url: httpx2.URL, target: httpx2.URL) -> bool:
+    """Return whether a redirect stays at the server that was allowed: another port of a host is another one,
+    but for the step from http to https, each at its default port."""
+    if canonical_host(url.host) != canonical_host(target.host):
+        return False
+    if (url.scheme, target.scheme) == ("http", "https"):
+        return url.port is target.port is None
+    return (url.scheme, url.port) == (target.scheme, target.port)
 
 
 async def _read_body(response: httpx2.Response) -> FetchedPage:

@@ -29,7 +29,7 @@ class FetchedPage(msgspec.Struct, frozen=True):
 
 RefuseRedirect = Callable[[str, bool], Awaitable[str]]
 """Returns why the address that a page redirects to may not be fetched, or an empty string. True: it is at the
-same host."""
+same host and port."""
 
 
 class PageSource(Protocol):
