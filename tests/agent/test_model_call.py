@@ -14,7 +14,7 @@ from tests.context.engines import RecordingEngine
 from tests.providers.machine import Machine
 from tests.support import cancel_task
 from whet.contract.context_engine import ChatRows
-from whet.contract.events import Event, Notice, ReasoningDelta, Retry, StepFinished, TextDelta
+from whet.contract.events import Event, ReasoningDelta, Retry, StepFinished, TextDelta
 from whet.contract.messages import Message, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
 from whet.log import MASK, protect_keys
@@ -135,9 +135,9 @@ async def streamed(r: Rig, message: Message, *items: StreamItem) -> list[Event]:
     return r.events
 
 
-@pytest.mark.parametrize("other", [ReasoningDelta("x"), Notice("slow")])
+@pytest.mark.parametrize("other", [ReasoningDelta("x"), Retry(1, 0.0, "slow")])
 async def test_a_key_in_two_pieces_is_masked_whatever_comes_between(
-    tmp_path: Path, other: ReasoningDelta | Notice
+    tmp_path: Path, other: ReasoningDelta | Retry
 ) -> None:
     protect_keys([KEY])
     async with rig(tmp_path) as r:

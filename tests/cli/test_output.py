@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from operator import itemgetter
 
@@ -9,6 +10,9 @@ import pytest
 
 from tests.support import FixedClock
 from whet.clock import iso
+from whet.contract.events import StepFinished
+from whet.contract.messages import Usage
+from whet.contract.texts import encode_output
 from whet.terminal.output import Column, ProgressLine, age, cost, emit, emit_rows, size, table, wrap_text
 from whet.terminal.wording import columns, printable_styled
 
@@ -99,3 +103,16 @@ def test_text_for_a_pipe_is_not_wrapped_unless_columns_are_set(monkeypatch: pyte
     assert wrap_text("word " * 50, indent=2).count("\n") == 0
     monkeypatch.setenv("COLUMNS", "40")
     assert max(map(len, wrap_text("word " * 50, indent=2).splitlines())) <= 40
+
+
+def test_amounts_of_money_are_printed_without_the_digits_of_floats(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    usage = Usage(cost_usd=0.0078 * 3)
+    emit({"usage": usage, "rows": [{"today_usd": 0.1 + 0.2, "at": 1764511234.5671234}]}, "", as_json=True)
+    row = json.loads(capsys.readouterr().out)
+    assert (row["usage"]["cost_usd"], row["rows"]) == (0.0234, [{"today_usd": 0.3, "at": 1764511234.5671234}])
+    assert usage.cost_usd == 0.023399999999999997
+    unknown = encode_output(StepFinished(1, Usage(cost_usd=None)))
+    assert json.loads(unknown)["usage"]["cost_usd"] is None
+    assert b'"cost_usd":1.234567891e-7,' in encode_output(StepFinished(1, Usage(cost_usd=1.23456789123e-7)))

@@ -320,6 +320,14 @@ def test_the_share_of_the_cache_is_given_to_four_places(api: Api, http: httpx2.C
     assert (found["title"], found["usage"]["cache_hit_ratio"], found["running"]) == ("counted", 0.3333, False)
 
 
+def test_a_sum_of_costs_is_shown_without_the_digits_of_floats(api: Api, http: httpx2.Client) -> None:
+    session_id = begin(http, title="priced")
+    spent = "UPDATE sessions SET cost_usd = ? WHERE id = ?"
+    api.app.database.write_now(lambda db: db.execute(spent, (0.1 + 0.2, session_id)))
+    assert '"cost_usd":0.3,' in http.get(f"/api/sessions/{session_id}").text
+    assert '"cost_usd":0.3,' in http.get("/api/sessions").text
+
+
 def test_accepted_messages_are_on_disk_until_a_turn_has_stored_them(api: Api, http: httpx2.Client) -> None:
     stalled = ScriptedReply("Half", pieces=2, fault=Fault(stall_after=-1))
     api.say(stalled, ScriptedReply("Done."), ScriptedReply("More."), stalled)

@@ -20,7 +20,7 @@ from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Message, TextPart, Usage, VendorReplay
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply, StreamItem
-from whet.contract.texts import is_object
+from whet.contract.texts import NOT_JSON, from_json, is_object
 from whet.late import LatePart
 from whet.log import AnswerMask, mask_keys
 from whet.store.transcript import TurnRecord
@@ -225,7 +225,10 @@ def _mask_replay(replay: VendorReplay | None) -> VendorReplay | None:
     All else may be signed or encrypted: the server compares it with what it sent."""
     if replay is None or replay.format != "chat_completions":
         return replay
-    fields = msgspec.json.decode(replay.blocks_json, type=dict[str, Any])
+    try:
+        fields = from_json(replay.blocks_json, dict[str, Any])
+    except NOT_JSON:
+        return replay  # it is not sent back
     if any(name not in _PLAIN_REASONING or not isinstance(text, str) for name, text in fields.items()):
         return replay
     masked = msgspec.json.encode({name: mask_keys(text) for name, text in fields.items()}).decode()

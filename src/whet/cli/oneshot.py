@@ -45,7 +45,7 @@ from whet.contract.events import (
 )
 from whet.contract.messages import ImagePart, Message, Usage
 from whet.contract.protocols import NobodyPresent, Person
-from whet.contract.texts import call_subject
+from whet.contract.texts import call_subject, encode_output
 from whet.log import mask, mask_keys
 from whet.store.sessions import make_title
 from whet.terminal import wording
@@ -280,7 +280,7 @@ class OneShotReport(msgspec.Struct):
     def emit(self, event: Event) -> None:
         """Handle one event."""
         if self.output == "stream-json":
-            self._write(mask_keys(msgspec.json.encode(event).decode()) + "\n")
+            self._write(mask_keys(encode_output(event).decode()) + "\n")
         match event:
             case TextDelta():
                 self._text(event.text)
@@ -318,7 +318,7 @@ class OneShotReport(msgspec.Struct):
             if not self._streams and end.text:
                 self._write(end.text if end.text.endswith("\n") else end.text + "\n")
         else:
-            self._write(mask_keys(msgspec.json.encode(self._object(end)).decode()) + "\n")
+            self._write(mask_keys(encode_output(self._object(end)).decode()) + "\n")
         if end.reason in ("failed", "refused", "crashed"):
             _say(f"error: {mask(wording.ending(end))}")
         elif end.reason != "answered":

@@ -194,6 +194,32 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
+def encode_output(value: object) -> bytes:
+    """Return the value as JSON that leaves the program, with rounded amounts."""
+    return msgspec.json.encode(round_amounts(msgspec.to_builtins(value, str_keys=True)))
+
+
+def round_amounts(value: Any) -> Any:
+    """Return the value with each amount of money in it, under a key that ends with `usd`, rounded to 10
+    significant digits: a sum of floats ends with digits that nobody has spent. The store keeps them."""
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {
+            key: round_amount(item)
+            if isinstance(item, float) and str(key).endswith("usd")
+            else round_amounts(item)
+            for key, item in items
+        }
+    if isinstance(value, list | tuple):
+        return [round_amounts(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def round_amount(usd: float) -> float:
+    """Return an amount of money as it is shown."""
+    return float(f"{usd:.10g}")
+
+
 def wrap_in_tag(tag: str, text: str) -> str:
     """Wrap text in a tag, to mark a part of a message that the person did not type. Whet does not take it for
     the person's words when it learns."""

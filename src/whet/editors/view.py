@@ -35,7 +35,7 @@ from whet.contract.events import (
     ToolStarted,
 )
 from whet.contract.messages import Message, Usage
-from whet.contract.texts import mark_as_model_question, parse_arguments
+from whet.contract.texts import mark_as_model_question, parse_arguments, round_amount
 from whet.contract.tools import tags_of
 from whet.editors import tool_calls
 from whet.editors.buffers import EditorBuffers
@@ -202,7 +202,7 @@ class EditorTurnView:
             session_update="usage_update",
             used=usage.total_tokens or usage.prompt_tokens + usage.output_tokens,
             size=window_tokens,
-            cost=None if cost_usd is None else Cost(amount=cost_usd, currency="USD"),
+            cost=None if cost_usd is None else Cost(amount=round_amount(cost_usd), currency="USD"),
         )
         self._outbox.send(self._session_id, update)
 

@@ -27,7 +27,7 @@ def hold_folders(workspace: Workspace, hold: HoldFolders | None) -> None:
     """Leave the folders that are held out of a new record, while `exclusive`; record all others that an
     earlier step left out. Without `hold` none is held. Raises as `Workspace.look`."""
     if workspace.is_unguarded:
-        workspace.drop_deferred(frozenset())
+        workspace.defer(frozenset(), are_lost=True)
         workspace.is_unguarded = False
     if hold is None or not workspace.may_defer:
         _record_others(workspace, frozenset())
@@ -65,5 +65,5 @@ def _record_others(workspace: Workspace, held: frozenset[str]) -> None:
     try:
         workspace.defer(held)
     except WorkspaceTooLarge:
-        workspace.drop_deferred(held)
+        workspace.defer(held, are_lost=True)
         raise

@@ -162,9 +162,10 @@ class Workspace:
         self._refresh()
         return self._version == 0 or bool(self.deferred)
 
-    def defer(self, folders: frozenset[str]) -> None:
+    def defer(self, folders: frozenset[str], *, are_lost: bool = False) -> None:
         """Leave only these folders unrecorded, while `exclusive`. A new record leaves them out; an older one
-        records the others as they have been since its first version. Raises as `look`."""
+        records the others as they have been since its first version, or if their first state may be lost, as
+        new at the next look. Raises as `look`."""
         self._refresh()
         if self._version == 0:
             self.deferred = folders
@@ -172,19 +173,9 @@ class Workspace:
             began_ns, remaining = time.time_ns(), self.deferred & folders
             store = partial(_store_deferred, self.file, self._tree, remaining)
             with self._open_looker(remaining) as looker:
-                look = looker.look_below(below)
+                look = looker.look_below(() if are_lost else below)
                 self._version = self._read_and_store(looker, look, began_ns, store, is_new=True)
             self.deferred = remaining
-
-    def drop_deferred(self, remaining: frozenset[str]) -> None:
-        """Leave unrecorded only the `remaining` ones of these folders, while `exclusive`: the others may be
-        changed, so that what they hold is no original. The next look takes them as new."""
-        self._refresh()
-        if self._version == 0:
-            self.deferred &= remaining
-        elif self.deferred - remaining:
-            self.deferred &= remaining
-            self._version = _store_deferred(self.file, self._tree, self.deferred, {}, (), lambda _: None)
 
     def look(self, *, short: bool = False) -> int:
         """Update the record while `exclusive`, and return the current version. A power cut may undo it until
@@ -205,11 +196,7 @@ class Workspace:
     def left_out(self) -> list[Unrecorded]:
         """Return the paths that the last look left out."""
         if self._version < 0 or self._left_out[0] != self._version:
-            rows = self.file.read_now(database.find_left_out)
-            items = [
-                Unrecorded(printable_path(path), why_left_out(state), state.size) for path, state in rows
-            ]
-            self._left_out = (self._version, items)
+            self._left_out = (self._version, self.file.read_now(_list_left_out))
         return self._left_out[1]
 
     def find_known(self, path: str) -> KnownState | None:
@@ -362,6 +349,11 @@ def describe_left_out(unrecorded: Sequence[Unrecorded]) -> str:
     names = ", ".join(f"{one.path} ({one.why})" for one in largest[:_NAMED])
     more = f" and {len(unrecorded) - _NAMED} more" if len(unrecorded) > _NAMED else ""
     return f"left out of what a rewind brings back: {names}{more}"
+
+
+def _list_left_out(connection: apsw.Connection) -> list[Unrecorded]:
+    rows = database.find_left_out(connection)
+    return [Unrecorded(printable_path(path), why_left_out(state), state.size) for path, state in rows]
 
 
 def _store_deferred(

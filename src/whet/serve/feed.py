@@ -13,16 +13,14 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence, Sized
 from typing import NamedTuple
 
-import msgspec
-
 from whet.contract.events import Event
+from whet.contract.texts import encode_output
 from whet.serve.wire import Ticker
 
 _KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
 _ALL_FEEDS, _ALL_BYTES = 1_000, 32_000_000
 _EVENT_ID = re.compile(r"([0-9a-z]{1,32})-([0-9]{1,15})")
 GAP_PIECE = b'event: gap\ndata: {"type":"gap"}\n\n'
-_encode = msgspec.json.Encoder().encode
 
 
 def name_event(event: Event) -> str:
@@ -150,7 +148,7 @@ class Feeds:
     def add(self, session_id: str, event: Event) -> None:
         """Keep an event of a session and wake the listeners."""
         feed = self.feed_of(session_id)
-        self._extend(session_id, FeedEvent(feed.newest + 1, name_event(event), _encode(event)))
+        self._extend(session_id, FeedEvent(feed.newest + 1, name_event(event), encode_output(event)))
         self._notify(session_id, event)
         if self.size_bytes > self._all_bytes:
             self._make_room(session_id)

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from whet.contract.errors import ConfigError, NotFound, QueueFull, StoreBusy, StoreError, WhetError
-from whet.contract.texts import from_foreign_json
+from whet.contract.texts import encode_output, from_foreign_json
 from whet.log import mask
 from whet.web.bodies import BodyTooLarge, CallerGone, read_with_limit
 from whet.web.line import connection_of
@@ -101,7 +101,7 @@ class JsonAnswer(Response):
     media_type = "application/json"
 
     def __init__(self, value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(encode(value), status, {"cache-control": "no-store", **(headers or {})})
+        super().__init__(encode_output(value), status, {"cache-control": "no-store", **(headers or {})})
 
 
 def speaks_messages(scope: Scope) -> bool:

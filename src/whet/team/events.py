@@ -18,6 +18,7 @@ import msgspec
 from whet.contract.errors import StoreError
 from whet.contract.events import EndReason, Event, ReasoningDelta, TextDelta, ToolProgress, TurnEnd
 from whet.contract.messages import Usage
+from whet.contract.texts import encode_output
 from whet.store import sessions, turns
 from whet.store.team import TeamDatabase
 from whet.team.notices import MAX_PAYLOAD_BYTES, NEWS, WAITING
@@ -156,7 +157,7 @@ def _values(rows: Sequence[_Waiting]) -> tuple[Any, ...]:
         [row.session_id for row in rows],
         [row.mark.id for row in rows],
         [row.mark.attempts for row in rows],
-        [GAP if row.event is None else _encode(row.event).decode() for row in rows],
+        [GAP if row.event is None else encode_output(row.event).decode() for row in rows],
         [mark.id for mark in ended],
         [mark.attempts for mark in ended],
         names if len(names) <= MAX_PAYLOAD_BYTES else "",

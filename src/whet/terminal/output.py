@@ -19,6 +19,7 @@ import msgspec
 
 from whet.clock import Clock, local_time
 from whet.contract.messages import Usage
+from whet.contract.texts import round_amounts
 from whet.log import mask
 from whet.terminal.wording import clip, columns, printable_styled
 
@@ -65,8 +66,9 @@ class Column(Generic[R]):
 
 def emit_json(value: object, *, masks: bool = True) -> None:
     """Print one JSON document and nothing else, with secrets masked unless `masks` is False."""
+    value = round_amounts(msgspec.to_builtins(value, str_keys=True))
     if masks:
-        value = _mask_texts(msgspec.to_builtins(value, str_keys=True))
+        value = _mask_texts(value)
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 

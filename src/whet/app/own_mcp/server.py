@@ -18,6 +18,7 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit, Event, ToolStarted
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
+from whet.contract.texts import round_amounts
 from whet.contract.tools import clip
 from whet.log import mask
 from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, answer_initialize, text_result
@@ -213,6 +214,7 @@ def _progress(call: RpcCall) -> Emit:
 
 
 def _structured_result(value: dict[str, Any]) -> dict[str, Any]:
+    value = round_amounts(value)
     return {**text_result(msgspec.json.encode(value).decode()), "structuredContent": value}
 
 
