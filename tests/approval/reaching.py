@@ -145,6 +145,29 @@ alembic revision -m x
 prisma generate
 npx prisma generate
 npx knex migrate:make x
+docker network connect a b
+docker network disconnect a b
+podman machine start
+podman kube play x.yaml
+docker compose convert
+docker model list
+docker buildx imagetools inspect x
+docker buildx bake
+docker service ls
+docker stack ps web
+docker system info
+psql -c 'COPY (SELECT 1) TO STDOUT'
+black deploy
+eslint deploy src
+ack delete src
+jest deploy
+playwright test delete
+tox -e publish
+mytool deploy/app.yaml
+mytool files delete
+mytool deployment
+hcloud server list
+supabase db diff
 make build
 mytool build x
 convert a.png b.png
@@ -317,7 +340,8 @@ diesel migration revert
 flyway migrate
 xtool destroy all
 foo publish
-bar cluster delete x
+hcloud server delete x
+bar -c prod delete x
 find . -type f -exec chmod 666 {} \;
 find . | xargs chmod a+w
 chmod -R u+rwX,o+w .

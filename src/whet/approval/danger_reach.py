@@ -7,6 +7,7 @@ Findings as in danger_files.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -20,6 +21,7 @@ from whet.approval.risk import CommandSetting, Diverted, Finding, Irreversible
 from whet.late import late_pattern
 from whet.shell.options import operands
 from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program, read_table
+from whet.shell.spellings import find_operands
 from whet.shell.words import Word, in_line, literal
 
 
@@ -125,14 +127,20 @@ def read_verbs() -> Mapping[str, str]:
     return {verb: action for action, verbs in table.items() for verb in verbs}
 
 
-def judge_unknown(words: Sequence[Word]) -> Iterator[Finding]:
-    """Judge an installed program that no table lists by its verb, one of its first operands. A script of the
-    workspace is the project's own."""
+def judge_unknown(words: Sequence[Word], settings: Sequence[CommandSetting]) -> Iterator[Finding]:
+    """Judge an installed program that no table lists by its verb: the first operand, unless it is the path of
+    a file or a folder. A script of the workspace is the project's own."""
     if program(words[0].text) != ProgramFacts() or "/" in words[0].text:
         return
-    verb = next((word.text for word in operands(words[1:])[:3] if word.text.lower() in read_verbs()), "")
-    if verb:
+    texts = [word.text for word in words[1:]]
+    firsts = (texts[at] for at in find_operands(texts) if at < len(texts))
+    verb = next((text for text in firsts if text.lower() in read_verbs()), "")
+    if verb and not all(_exists(verb, setting) for setting in settings):
         yield "dangerous", Irreversible(f"{words[0].text} {verb}: may change what nobody can bring back")
+
+
+def _exists(text: str, setting: CommandSetting) -> bool:
+    return setting.cwd is not None and os.path.lexists(os.path.join(setting.cwd, text))
 
 
 def verb_of(name: str, words: Sequence[Word]) -> str:
@@ -148,9 +156,13 @@ def _docker(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]
     builds = verb in ("build", "bake", "b")
     if verb == "push" or (builds and any(re.search("^--push|push=true|=registry", text) for text in texts)):
         yield "dangerous", Irreversible(f"docker {verb}: publishes to others")
-    elif verb in ("rm", "rmi", "prune", "remove", "kill") or (parts[0] == "system" and verb != "df"):
+    elif _CHANGES_SHARED.match(" ".join(parts)):
+        yield "dangerous", Irreversible(f"docker {verb}: changes things on remote machines")
+    elif verb in ("rm", "rmi", "prune", "remove", "kill") or (
+        parts[0] == "system" and verb not in ("df", "info", "events")
+    ):
         yield "dangerous", f"docker {verb}: deletes or stops containers, images or data"
-    elif verb in ("login", "logout", "bake"):
+    elif verb in ("login", "logout"):
         yield "dangerous", f"docker {verb}: publishes to others"
     elif verb == "down" and {"-v", "--volumes", "--rmi"} & set(texts):
         yield "dangerous", "docker compose down -v: deletes data"
@@ -171,10 +183,17 @@ def _mounts_outside(option: str, setting: CommandSetting) -> bool:
 
 
 _DOCKER_NOUNS = ProgramWords(
-    "container image volume network builder system compose buildx context manifest trust pod"
+    "container image volume network builder system compose buildx context manifest trust pod machine kube"
+    " model service stack node secret imagetools"
+)
+# A swarm and a registry are shared with other machines.
+_CHANGES_SHARED = late_pattern(
+    r"(?:service|stack|node|secret) (?!(?:ls|list|ps|inspect|logs|services|config)\b)"
+    r"|config (?:create|rm|remove)\b|(?:buildx )?imagetools (?!inspect\b)"
 )
 _DOCKER_VERBS = ProgramWords(
-    "attach b build commit config cp create debug df diff down du events exec export generate health"
+    "attach b bake build commit config connect convert cp create debug df diff disconnect down du events"
+    " exec export generate health"
     " healthcheck help history images import info init inspect list load logs ls mount pause play port"
     " ps pull rename restart run save sbom scan scout search show start stats stop tag top unmount"
     " unpause up update use version wait watch"

@@ -169,7 +169,7 @@ class HighRisk:
             )
             return statement_action or ("delete_data" if _is_irreversible(piece) else "")
         text = _LAUNCHER.sub("", piece.text, count=1)
-        return self._by_table((piece.text, text)) or (
+        return self._by_table((piece.text, text, *_without_options(text.split()))) or (
             _by_reason(piece, text) if _is_irreversible(piece) else ""
         )
 
@@ -199,7 +199,8 @@ def _by_reason(piece: Piece, text: str) -> str:
 
 def _without_options(words: Sequence[str]) -> list[str]:
     """Return a command in each form without the options before its subcommand."""
-    return [" ".join((words[0], *words[1 + at :])) for at in find_operands(words[1:])]
+    starts = find_operands(words[1:]) if words else ()
+    return [" ".join((words[0], *words[1 + at :])) for at in starts]
 
 
 def _parse(text: str) -> ActionRule:
