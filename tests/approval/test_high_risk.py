@@ -147,7 +147,7 @@ def test_what_may_be_irreversible_goes_to_the_service_however_it_is_written(tmp_
     write_files(tmp_path)
     commands = IRREVERSIBLE.split("\n")[1:-1]
     unasked = [command for command in commands if not name_of(tmp_path, command)]
-    assert (unasked, len(commands)) == ([], 165)
+    assert (unasked, len(commands)) == ([], 185)
     local = [action(tmp_path, "terminal", command=command).level for command in commands]
     assert local.count("normal") <= 20, "without a service, a person is asked about most of them"
 

@@ -73,7 +73,7 @@ def judge_operands(
     if facts.kinds & _LEAVES_FILES or facts.code is not None or name in FILE_RULES:
         return
     is_unknown = facts == ProgramFacts() and name not in ("source", ".")
-    for word in words:
+    for word in _without_workdir(words) if name in _CONTAINERS else words:
         for text in possible_texts(word, values):
             path = re.sub(r"^-[^=/~]*=", "", text)
             known_part = path.partition(UNKNOWN)[0]
@@ -83,6 +83,20 @@ def judge_operands(
             if is_outside or (is_unknown and re.search(rf"(?:^|/)\.{{0,2}}{UNKNOWN}", path)):
                 yield "dangerous", f"{name} may write outside the workspace: {word.plain}"
                 break
+
+
+def _without_workdir(words: Sequence[Word]) -> list[Word]:
+    """Return a command without its folder in the container: `-w /app`, `--workdir=/app`."""
+    befores = ["", *(word.text for word in words)]
+    pairs = zip(befores, words, strict=False)
+    return [
+        word
+        for before, word in pairs
+        if before not in ("-w", "--workdir") and not re.match("-w.|--workdir=", word.text)
+    ]
+
+
+_CONTAINERS = ProgramWords("docker podman nerdctl docker-compose")
 
 
 def _judge_kill(words: Sequence[Word], values: VariableValues) -> Iterator[Finding]:
