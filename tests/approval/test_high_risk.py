@@ -251,3 +251,28 @@ def test_a_path_of_the_workspace_is_no_verb_of_an_unknown_program(tmp_path: Path
     assert action(tmp_path, "terminal", command="mytool deploy").level == "normal"
     assert name_of(tmp_path, "mytool publish deploy") == "publish_package"
     assert name_of(tmp_path, "cd sub && mytool deploy") == "deploy_production"
+
+
+@pytest.mark.parametrize(
+    ("command", "is_asked"),
+    [
+        ("kubectl apply -f x.yaml --dry-run=client", False),
+        ("kubectl -n shop delete pod x --dry-run=server", False),
+        ("kubectl run x --image y --dry-run=client -o yaml", False),
+        ("helm upgrade web chart --dry-run", False),
+        ("cargo publish --dry-run", False),
+        ("npm publish --dry-run", False),
+        ("kubectl apply -f x.yaml --dry-run=none", True),
+        ("kubectl apply -f x.yaml --dry-run=client --dry-run=none", True),
+        ("kubectl exec web -- rm x --dry-run=client", True),
+        ("kubectl apply -f $X --dry-run=client", True),
+        ("kubectl annotate pod x 'a=b --dry-run=client'", True),
+        ("helm upgrade web chart -- --dry-run", True),
+        ("npm publish --dry-run --no-dry-run", True),
+        ("npm publish --dry-run false", True),
+        ("npm publish; npm publish --dry-run", True),
+    ],
+)
+def test_a_rehearsal_is_not_asked_about(tmp_path: Path, command: str, is_asked: bool) -> None:
+    assert (action(tmp_path, "terminal", command=command).level == "dangerous") == is_asked
+    assert bool(name_of(tmp_path, command)) == is_asked

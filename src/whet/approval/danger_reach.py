@@ -19,7 +19,7 @@ from whet.approval.danger_query import judge_database
 from whet.approval.possible_texts import OWN_CHILD, UNKNOWN, VariableValues, possible_texts
 from whet.approval.risk import CommandSetting, Diverted, Finding, Irreversible
 from whet.late import late_pattern
-from whet.shell.options import operands
+from whet.shell.options import before_dashes, operands
 from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program, read_table
 from whet.shell.spellings import find_operands
 from whet.shell.words import Word, in_line, literal
@@ -38,7 +38,8 @@ def judge_program(name: str, words: Sequence[Word], setting: CommandSetting) -> 
         if re.search(pattern, line) and not _asks_version(words):
             reason = f"{name}: {why}"
             yield "dangerous", Irreversible(reason) if facts.spared and why == facts.why else reason
-    yield from _judge_verbs(name, facts, words)
+    if not is_rehearsal(name, words):
+        yield from _judge_verbs(name, facts, words)
     if name.rstrip("0123456789.") == "python" and [word.text for word in words[:2]] == ["-m", "whet"]:
         yield from _judge_verbs("whet", program("whet"), words[2:])
     wipes = "wipes-disks" in facts.kinds or name.startswith("mkfs")
@@ -110,6 +111,13 @@ def _judge_kill(words: Sequence[Word], values: VariableValues) -> Iterator[Findi
 
 _LEAVES_FILES = Kinds("reads shows-files names-only pattern-then-files shell run-verbs subscripts makes-text")
 _WRITING_OPTIONS = "out|keyout|output|output-document|output-dir|directory-prefix|target-directory|directory"
+
+
+def is_rehearsal(name: str, words: Sequence[Word]) -> bool:
+    """Return whether a program only says what it would do, such as `kubectl apply --dry-run=client`."""
+    pattern = program(name).rehearsal
+    is_known = bool(pattern) and not any(word.dynamic or word.glob for word in words)
+    return is_known and re.search(pattern, in_line(before_dashes(words))) is not None
 
 
 def _asks_version(words: Sequence[Word]) -> bool:
