@@ -145,6 +145,42 @@ alembic revision -m x
 prisma generate
 npx prisma generate
 npx knex migrate:make x
+docker network connect a b
+docker run --rm -it -v "$PWD":/app -w /app node:20 npm test
+docker compose exec -w /srv web ls
+redis-cli get user:1
+gcloud run services list
+helm diff upgrade web chart
+act -j deploy
+duckdb -c 'summarize t'
+php artisan route:list
+mix test
+etcdctl get x
+rabbitmqctl list_queues
+kafka-topics --list
+pg_restore -l x.dump
+docker network disconnect a b
+podman machine start
+podman kube play x.yaml
+docker compose convert
+docker model list
+docker buildx imagetools inspect x
+docker buildx bake
+docker service ls
+docker stack ps web
+docker system info
+psql -c 'COPY (SELECT 1) TO STDOUT'
+black deploy
+eslint deploy src
+ack delete src
+jest deploy
+playwright test delete
+tox -e publish
+mytool deploy/app.yaml
+mytool files delete
+mytool deployment
+hcloud server list
+supabase db diff
 make build
 mytool build x
 convert a.png b.png
@@ -317,7 +353,28 @@ diesel migration revert
 flyway migrate
 xtool destroy all
 foo publish
-bar cluster delete x
+hcloud server delete x
+gcloud run services delete x
+npx -y vercel@latest --prod
+uvx twine upload dist/*
+redis-cli keys '*' | xargs redis-cli del
+docker stack rm web
+docker config rm x
+supabase db reset --linked
+railway down
+flux uninstall
+argocd app delete x
+kamal remove
+php artisan migrate:fresh
+mix ecto.drop
+dotnet ef database drop
+etcdctl del --prefix a
+consul kv delete -recurse x
+rabbitmqctl delete_queue x
+kafka-topics --delete --topic x
+pg_restore --clean -d prod x.dump
+echo "select 5--1; drop table users" | mysql
+bar -c prod delete x
 find . -type f -exec chmod 666 {} \;
 find . | xargs chmod a+w
 chmod -R u+rwX,o+w .

@@ -13,7 +13,12 @@ from tests.support import each
         ("docker container rm x", "dangerous", ("docker rm: deletes or stops containers, images or data",)),
         ("docker container", "normal", ()),
         ("docker system df", "normal", ()),
-        ("docker system info", "dangerous", ("docker info: deletes or stops containers, images or data",)),
+        ("docker system info", "normal", ()),
+        (
+            "docker system prune",
+            "dangerous",
+            ("docker prune: deletes or stops containers, images or data",),
+        ),
         ("docker push x", "dangerous", ("docker push: publishes to others",)),
         ("docker compose down", "normal", ()),
         ("docker compose down -v", "dangerous", ("docker compose down -v: deletes data",)),

@@ -147,7 +147,7 @@ def test_what_may_be_irreversible_goes_to_the_service_however_it_is_written(tmp_
     write_files(tmp_path)
     commands = IRREVERSIBLE.split("\n")[1:-1]
     unasked = [command for command in commands if not name_of(tmp_path, command)]
-    assert (unasked, len(commands)) == ([], 164)
+    assert (unasked, len(commands)) == ([], 185)
     local = [action(tmp_path, "terminal", command=command).level for command in commands]
     assert local.count("normal") <= 20, "without a service, a person is asked about most of them"
 
@@ -169,7 +169,18 @@ def test_everyday_commands_of_the_same_programs_are_not_asked_about(tmp_path: Pa
         ("redis-cli FlushAll", "wipe_database"),
         ("systemctl kill web", "shutdown_service"),
         ("django-admin migrate", "migrate_database"),
-        ("mytool cluster delete x", "delete_data"),
+        ("mytool delete x", "delete_data"),
+        ("mytool -c prod delete x", "delete_data"),
+        ("redis-cli del k", "delete_data"),
+        ("redis-cli -n 1 unlink k", "delete_data"),
+        ("redis-cli shutdown", "shutdown_service"),
+        ("supervisorctl restart", ""),
+        ("supervisorctl restart web", ""),
+        ("sv restart web", ""),
+        ("supervisorctl stop web", "shutdown_service"),
+        ("docker buildx imagetools create -t a b", "delete_data"),
+        ("docker config rm x", "delete_data"),
+        ("docker service scale web=0", "delete_data"),
         ("npm dist-tag add x latest", "publish_package"),
         ("npm login", ""),
         ("./tool.sh stop", ""),
@@ -231,3 +242,37 @@ def test_a_tool_without_a_verb_of_its_runner_counts(tmp_path: Path, command: str
 def test_ordinary_work_of_a_runner_is_not_asked_about(tmp_path: Path, command: str) -> None:
     assert action(tmp_path, "terminal", command=command).level == "normal"
     assert name_of(tmp_path, command) == ""
+
+
+def test_a_path_of_the_workspace_is_no_verb_of_an_unknown_program(tmp_path: Path) -> None:
+    assert name_of(tmp_path, "mytool deploy") == "deploy_production"
+    (tmp_path / "deploy").mkdir()
+    assert name_of(tmp_path, "mytool deploy") == ""
+    assert action(tmp_path, "terminal", command="mytool deploy").level == "normal"
+    assert name_of(tmp_path, "mytool publish deploy") == "publish_package"
+    assert name_of(tmp_path, "cd sub && mytool deploy") == "deploy_production"
+
+
+@pytest.mark.parametrize(
+    ("command", "is_asked"),
+    [
+        ("kubectl apply -f x.yaml --dry-run=client", False),
+        ("kubectl -n shop delete pod x --dry-run=server", False),
+        ("kubectl run x --image y --dry-run=client -o yaml", False),
+        ("helm upgrade web chart --dry-run", False),
+        ("cargo publish --dry-run", False),
+        ("npm publish --dry-run", False),
+        ("kubectl apply -f x.yaml --dry-run=none", True),
+        ("kubectl apply -f x.yaml --dry-run=client --dry-run=none", True),
+        ("kubectl exec web -- rm x --dry-run=client", True),
+        ("kubectl apply -f $X --dry-run=client", True),
+        ("kubectl annotate pod x 'a=b --dry-run=client'", True),
+        ("helm upgrade web chart -- --dry-run", True),
+        ("npm publish --dry-run --no-dry-run", True),
+        ("npm publish --dry-run false", True),
+        ("npm publish; npm publish --dry-run", True),
+    ],
+)
+def test_a_rehearsal_is_not_asked_about(tmp_path: Path, command: str, is_asked: bool) -> None:
+    assert (action(tmp_path, "terminal", command=command).level == "dangerous") == is_asked
+    assert bool(name_of(tmp_path, command)) == is_asked

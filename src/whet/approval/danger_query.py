@@ -50,7 +50,7 @@ _ENDINGS = (".sql", ".cql", ".ddl", ".js", ".mjs")
 _FLAGS = "AbBCeElnNqrsStwxXz0"
 _SCRIPTED = ProgramWords("mongo mongosh")
 _ORDINARY = late_pattern(
-    r"\(*\s*(select|with|from|show|explain|describe|desc|values|table|pragma|insert|update|create|comment|analyze|vacuum"
+    r"\(*\s*(select|with|from|show|summarize|explain|describe|desc|values|table|pragma|insert|update|create|comment|analyze|vacuum"
     r"|begin|start|commit|end|rollback|savepoint|release|set|reset|use|delete|fetch|declare|help|exit|quit|go)\b|\\[a-zA-Z?]|\.[a-z]",
     re.IGNORECASE,
 )

@@ -7,6 +7,7 @@ Findings as in danger_files.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -18,8 +19,9 @@ from whet.approval.danger_query import judge_database
 from whet.approval.possible_texts import OWN_CHILD, UNKNOWN, VariableValues, possible_texts
 from whet.approval.risk import CommandSetting, Diverted, Finding, Irreversible
 from whet.late import late_pattern
-from whet.shell.options import operands
+from whet.shell.options import before_dashes, operands
 from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program, read_table
+from whet.shell.spellings import find_operands
 from whet.shell.words import Word, in_line, literal
 
 
@@ -36,7 +38,8 @@ def judge_program(name: str, words: Sequence[Word], setting: CommandSetting) -> 
         if re.search(pattern, line) and not _asks_version(words):
             reason = f"{name}: {why}"
             yield "dangerous", Irreversible(reason) if facts.spared and why == facts.why else reason
-    yield from _judge_verbs(name, facts, words)
+    if not is_rehearsal(name, words):
+        yield from _judge_verbs(name, facts, words)
     if name.rstrip("0123456789.") == "python" and [word.text for word in words[:2]] == ["-m", "whet"]:
         yield from _judge_verbs("whet", program("whet"), words[2:])
     wipes = "wipes-disks" in facts.kinds or name.startswith("mkfs")
@@ -71,7 +74,7 @@ def judge_operands(
     if facts.kinds & _LEAVES_FILES or facts.code is not None or name in FILE_RULES:
         return
     is_unknown = facts == ProgramFacts() and name not in ("source", ".")
-    for word in words:
+    for word in _without_workdir(words) if name in _CONTAINERS else words:
         for text in possible_texts(word, values):
             path = re.sub(r"^-[^=/~]*=", "", text)
             known_part = path.partition(UNKNOWN)[0]
@@ -81,6 +84,20 @@ def judge_operands(
             if is_outside or (is_unknown and re.search(rf"(?:^|/)\.{{0,2}}{UNKNOWN}", path)):
                 yield "dangerous", f"{name} may write outside the workspace: {word.plain}"
                 break
+
+
+def _without_workdir(words: Sequence[Word]) -> list[Word]:
+    """Return a command without its folder in the container: `-w /app`, `--workdir=/app`."""
+    befores = ["", *(word.text for word in words)]
+    pairs = zip(befores, words, strict=False)
+    return [
+        word
+        for before, word in pairs
+        if before not in ("-w", "--workdir") and not re.match("-w.|--workdir=", word.text)
+    ]
+
+
+_CONTAINERS = ProgramWords("docker podman nerdctl docker-compose")
 
 
 def _judge_kill(words: Sequence[Word], values: VariableValues) -> Iterator[Finding]:
@@ -94,6 +111,13 @@ def _judge_kill(words: Sequence[Word], values: VariableValues) -> Iterator[Findi
 
 _LEAVES_FILES = Kinds("reads shows-files names-only pattern-then-files shell run-verbs subscripts makes-text")
 _WRITING_OPTIONS = "out|keyout|output|output-document|output-dir|directory-prefix|target-directory|directory"
+
+
+def is_rehearsal(name: str, words: Sequence[Word]) -> bool:
+    """Return whether a program only says what it would do, such as `kubectl apply --dry-run=client`."""
+    pattern = program(name).rehearsal
+    is_known = bool(pattern) and not any(word.dynamic or word.glob for word in words)
+    return is_known and re.search(pattern, in_line(before_dashes(words))) is not None
 
 
 def _asks_version(words: Sequence[Word]) -> bool:
@@ -125,14 +149,20 @@ def read_verbs() -> Mapping[str, str]:
     return {verb: action for action, verbs in table.items() for verb in verbs}
 
 
-def judge_unknown(words: Sequence[Word]) -> Iterator[Finding]:
-    """Judge an installed program that no table lists by its verb, one of its first operands. A script of the
-    workspace is the project's own."""
+def judge_unknown(words: Sequence[Word], settings: Sequence[CommandSetting]) -> Iterator[Finding]:
+    """Judge an installed program that no table lists by its verb: the first operand, unless it is the path of
+    a file or a folder. A script of the workspace is the project's own."""
     if program(words[0].text) != ProgramFacts() or "/" in words[0].text:
         return
-    verb = next((word.text for word in operands(words[1:])[:3] if word.text.lower() in read_verbs()), "")
-    if verb:
+    texts = [word.text for word in words[1:]]
+    firsts = (texts[at] for at in find_operands(texts) if at < len(texts))
+    verb = next((text for text in firsts if text.lower() in read_verbs()), "")
+    if verb and not all(_exists(verb, setting) for setting in settings):
         yield "dangerous", Irreversible(f"{words[0].text} {verb}: may change what nobody can bring back")
+
+
+def _exists(text: str, setting: CommandSetting) -> bool:
+    return setting.cwd is not None and os.path.lexists(os.path.join(setting.cwd, text))
 
 
 def verb_of(name: str, words: Sequence[Word]) -> str:
@@ -148,9 +178,13 @@ def _docker(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]
     builds = verb in ("build", "bake", "b")
     if verb == "push" or (builds and any(re.search("^--push|push=true|=registry", text) for text in texts)):
         yield "dangerous", Irreversible(f"docker {verb}: publishes to others")
-    elif verb in ("rm", "rmi", "prune", "remove", "kill") or (parts[0] == "system" and verb != "df"):
+    elif _CHANGES_SHARED.match(" ".join(parts)):
+        yield "dangerous", Irreversible(f"docker {verb}: changes things on remote machines")
+    elif verb in ("rm", "rmi", "prune", "remove", "kill") or (
+        parts[0] == "system" and verb not in ("df", "info", "events")
+    ):
         yield "dangerous", f"docker {verb}: deletes or stops containers, images or data"
-    elif verb in ("login", "logout", "bake"):
+    elif verb in ("login", "logout"):
         yield "dangerous", f"docker {verb}: publishes to others"
     elif verb == "down" and {"-v", "--volumes", "--rmi"} & set(texts):
         yield "dangerous", "docker compose down -v: deletes data"
@@ -171,10 +205,17 @@ def _mounts_outside(option: str, setting: CommandSetting) -> bool:
 
 
 _DOCKER_NOUNS = ProgramWords(
-    "container image volume network builder system compose buildx context manifest trust pod"
+    "container image volume network builder system compose buildx context manifest trust pod machine kube"
+    " model service stack node secret imagetools"
+)
+# A swarm and a registry are shared with other machines.
+_CHANGES_SHARED = late_pattern(
+    r"(?:service|stack|node|secret) (?!(?:ls|list|ps|inspect|logs|services|config)\b)"
+    r"|config (?:create|rm|remove)\b|(?:buildx )?imagetools (?!inspect\b)"
 )
 _DOCKER_VERBS = ProgramWords(
-    "attach b build commit config cp create debug df diff down du events exec export generate health"
+    "attach b bake build commit config connect convert cp create debug df diff disconnect down du events"
+    " exec export generate health"
     " healthcheck help history images import info init inspect list load logs ls mount pause play port"
     " ps pull rename restart run save sbom scan scout search show start stats stop tag top unmount"
     " unpause up update use version wait watch"

@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from whet.approval.actions import ActionView
-from whet.approval.danger_reach import read_verbs
+from whet.approval.danger_reach import is_rehearsal, read_verbs
 from whet.approval.patterns import PatternRule, matches, parse_rule
 from whet.approval.risk import Irreversible, Piece
 from whet.contract.errors import ConfigError
@@ -23,6 +24,10 @@ from whet.contract.forms import ACTION_RULE
 from whet.contract.tools import tags_of
 from whet.shell.programs import Phrases, program, read_table
 from whet.shell.spellings import find_operands
+from whet.shell.words import literal
+
+if TYPE_CHECKING:
+    from whet.shell.reading import ReadPart
 
 # Launchers that may precede the program that really runs.
 _LAUNCHER = re.compile(
@@ -143,7 +148,7 @@ class HighRisk:
         from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
         for part in read(action.full_text).parts:
-            if self._by_rules(action, (part.line, part.text)) == "none":
+            if self._by_rules(action, (part.line, part.text)) == "none" or _is_rehearsal(part):
                 continue
             for line in part.lines[1:]:
                 line_name = self._by_rules(action, (line,)) or self._by_table((line,))
@@ -168,8 +173,13 @@ class HighRisk:
                 (name for name, statement in _STATEMENTS if any(map(statement.search, texts))), ""
             )
             return statement_action or ("delete_data" if _is_irreversible(piece) else "")
+        if piece.level == "normal" and program(piece.program).rehearsal:
+            from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+            if any(map(_is_rehearsal, read(piece.text).parts[:1])):
+                return ""
         text = _LAUNCHER.sub("", piece.text, count=1)
-        return self._by_table((piece.text, text)) or (
+        return self._by_table((piece.text, text, *_without_options(text.split()))) or (
             _by_reason(piece, text) if _is_irreversible(piece) else ""
         )
 
@@ -180,6 +190,10 @@ class HighRisk:
             if any(matches(pattern, text) for pattern in patterns for text in texts):
                 return name
         return ""
+
+
+def _is_rehearsal(part: ReadPart) -> bool:
+    return not any(part.shapes) and is_rehearsal(part.name, [literal(text) for text in part.words[1:]])
 
 
 def _is_irreversible(piece: Piece) -> bool:
@@ -199,7 +213,8 @@ def _by_reason(piece: Piece, text: str) -> str:
 
 def _without_options(words: Sequence[str]) -> list[str]:
     """Return a command in each form without the options before its subcommand."""
-    return [" ".join((words[0], *words[1 + at :])) for at in find_operands(words[1:])]
+    starts = find_operands(words[1:]) if words else ()
+    return [" ".join((words[0], *words[1 + at :])) for at in starts]
 
 
 def _parse(text: str) -> ActionRule:

@@ -136,6 +136,7 @@ class ProgramFacts(_Strict, frozen=True):
     alone: bool = False
     spared: str | None = msgspec.field(default=None, name="except")
     why: str = ""
+    rehearsal: str = ""
     values: str = ""
     valued: ProgramWords = ProgramWords()
     output: str = ""

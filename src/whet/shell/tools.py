@@ -41,7 +41,7 @@ def find_tool(words: Sequence[Word]) -> int | None:
             if texts[at : at + len(verbs)] == list(verbs):
                 return at + len(verbs) if verbs else 0
         if runs_listed and at < len(texts) and _has_verbs(words[at + 1]):
-            is_script = re.search(r"\.\w+\Z|(?:^|/)bin/", texts[at])
+            is_script = re.search(r"\.\w+\Z|(?:^|/)bin/|(?:^|/)artisan\Z", texts[at])
             return at if is_script or not is_interpreter else None
     return None
 
