@@ -38,7 +38,8 @@ def results(program: Program, *calls: object, environ: dict[str, Any] | None = N
     assert program.server is not None
     program.server.install([does(*calls), ScriptedReply("seen")])  # type: ignore[arg-type]
     done = program.ask("go", **(environ or {}))
-    assert (done.code, done.row["text"], done.err) == (0, "seen", ""), done
+    assert (done.code, done.row["text"]) == (0, "seen"), done
+    assert done.err == "" or "denied, because nobody could answer" in done.err, done
     assert len(done.row["tool_calls"]) == len(calls)
     return [text for role, text in said(program.server.requests[-1]) if role == "tool"]
 

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
@@ -25,7 +26,6 @@ from whet.agent.session import Session, receipt_of
 from whet.app.conversations.sessions import SessionOpener
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
 from whet.cli.main import ENDING_SIGNALS, run_on_loop, write_output
-from whet.cli.pipes import is_piped, watch_reader
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.contract.errors import ConfigError, NotFound, WhetError
@@ -69,10 +69,10 @@ def run(options: ChatOptions) -> int:
     except WhetError as error:
         if options.output != "text":
             row = {"type": "result"} if options.output == "stream-json" else {}
-            row |= {"session_id": "", "text": "", "end_reason": "failed"}
-            row |= {"error": mask(error.message), "hint": mask(error.hint)}
+            row |= {"session_id": "", "text": "", "end_reason": "failed", "error": mask(error.message)}
+            line = msgspec.json.encode(row | {"hint": mask(error.hint)}).decode()
             with suppress(WhetError):
-                write_output(msgspec.json.encode(row).decode() + "\n")
+                write_output(line + "\n")
         raise
 
 
@@ -160,6 +160,14 @@ def _add_standard_input(question: str, notices: list[str]) -> str:
     return text
 
 
+def is_piped(fd: int = 0) -> bool:
+    """Return whether `fd` is a pipe, a socket or a file, so that it may hold input."""
+    with suppress(OSError):
+        mode = os.fstat(fd).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+    return False
+
+
 async def _run(
     options: ChatOptions,
     settings: Settings,
@@ -235,6 +243,8 @@ async def _answer(report: OneShotReport, message: Message, person: LinePerson | 
         person.stop = partial(stop, signal.SIGINT)
     report.stop = lambda: None if stopped_by else stop(signal.SIGPIPE)
     if report.output == "stream-json":
+        from whet.cli.pipes import watch_reader  # noqa: PLC0415 - no other output needs it
+
         watch_reader(report.stop)
     # The handlers stay until the loop closes: a signal after the answer must not leave processes behind.
     for number in (signal.SIGINT, *ENDING_SIGNALS):

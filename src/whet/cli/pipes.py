@@ -1,4 +1,4 @@
-"""Standard input and output of a one-shot that are pipes: whether input may come, whether anyone reads."""
+"""Notice that nobody reads a one-shot's output any more."""
 
 from __future__ import annotations
 
@@ -8,15 +8,6 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-
-
-def is_piped(fd: int = 0) -> bool:
-    """Return whether `fd` is a pipe, a socket or a file, so that it may hold input."""
-    try:
-        mode = os.fstat(fd).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def watch_reader(stop: Callable[[], object], fd: int = 1) -> None:
@@ -33,6 +24,5 @@ def watch_reader(stop: Callable[[], object], fd: int = 1) -> None:
     with suppress(OSError):  # it is closed, or the system can't watch it
         is_written = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
         if is_written and stat.S_ISFIFO(os.fstat(fd).st_mode):
-            loop.add_reader(
-                fd, end
-            )  # a pipe's end for writing is ready to be read only when it has no reader
+            # a pipe's end for writing is ready to be read only when it has no reader
+            loop.add_reader(fd, end)
