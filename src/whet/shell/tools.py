@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from whet.late import late_pattern
 from whet.shell.programs import by_name, program
 from whet.shell.spellings import find_operands
 from whet.shell.words import Word, literal, name_of
@@ -27,7 +28,7 @@ _PACKAGES = {
     "@railway/cli": "railway",
     "@cloudflare/wrangler": "wrangler",
 }
-_VERSION = re.compile(r"(?<=.)@[^/]*\Z|(?:\[|[=<>~!]=?).*", re.DOTALL)
+_VERSION = late_pattern(r"(?<=.)@[^/]*\Z|(?:\[|[=<>~!]=?).*", re.DOTALL)
 
 
 def find_tool(words: Sequence[Word]) -> int | None:
