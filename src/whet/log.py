@@ -81,14 +81,14 @@ class AnswerMask:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return what is certain after this piece."""
+        """Add a piece, and return the text that can be no part of a key any more."""
         text = mask_keys(self._held + piece)
         count = max((_count_begun(text, key) for key in _keys), default=0)
         self._held = text[len(text) - count :]
         return text[: len(text) - count]
 
     def finish(self) -> str:
-        """Return what was held back."""
+        """Return the text that was held back."""
         text, self._held = self._held, ""
         return text
 

@@ -52,7 +52,7 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
 
 
 def _printed_text(session: Session, open_call: OpenCall, stopped: StoppedCall) -> str:
-    """Return what a stopped call had printed, as the last part of its result text."""
+    """Return the output of a stopped call so far, as the last part of its result text."""
     printed = stopped.printed.strip("\n")
     if not printed:
         return ""
@@ -80,7 +80,7 @@ async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> Non
 
 
 async def _close_helper(session: Session, turn: TurnRecord, open_call: OpenCall) -> str:
-    """End the helper that a call waited for, and return what it did, or an empty string without a helper."""
+    """End the helper that a call waited for, and return its work so far, or an empty string without one."""
     from whet.store.helper_account import close_helper  # noqa: PLC0415 - only after a crash
 
     key, now = call_key(turn, open_call), iso(session.clock.now())

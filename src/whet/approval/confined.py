@@ -107,7 +107,7 @@ class JailGate:
         return _STOPPED if any(results) else ""
 
     def resume_jobs(self, session_id: str, call_id: str) -> None:
-        """Let continue what a call stopped."""
+        """Let the sandboxes continue that a call stopped."""
         self._confine().holds.end(session_id, call_id)
 
     async def warning(self, call: GateCall) -> str:

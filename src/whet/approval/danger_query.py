@@ -1,7 +1,8 @@
 """Judge the statements that a database client is given: on its line, as input, or in a file that it names.
 
-Statements that only read or add pass. Any other one, and a text that can't be read here, may change what
-nobody can bring back. Findings as in danger_files.
+Statements that begin with an ordinary verb pass, unless `judge_query` finds them dangerous (DELETE without
+WHERE). Any other one, and a text that can't be read here, counts as irreversible. Findings as in
+danger_files.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def judge_database(name: str, words: Sequence[Word], setting: CommandSetting) ->
 
 
 def judge_client_input(name: str, invocation: Invocation, setting: CommandSetting) -> Iterator[Finding]:
-    """Judge the text that a client reads: a here-document, or what other commands print."""
+    """Judge the text that a client reads: a here-document, or the output of other commands."""
     if invocation.stdin is not None:
         texts: list[Word] = [invocation.stdin]
     else:
@@ -180,7 +181,7 @@ def _judge_statements(
 
 
 def _find_statement(code: str) -> str:
-    """Return the first statement that is not known to only read or add, or an empty string."""
+    """Return the first statement without an ordinary verb, or an empty string."""
     for part in re.split(r";|\n(?=[^\S\n]*[\\.])|(?<=\n)(?=[^\S\n]*(?:source|go)\b)", _end_lines(code)):
         statement = part.strip()
         is_known = any(pattern.match(statement) for pattern in (_ORDINARY, _NAMED_FILE, _COPY))

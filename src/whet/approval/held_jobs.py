@@ -72,7 +72,7 @@ class HeldJobs:
 
 
 def content_of(call: GateCall) -> str:
-    """Return what a foreign tool's server says of it now, or the state of the scripts that a command runs."""
+    """Return the present description of a foreign tool, or the state of the scripts that a command runs."""
     if call.tool.content is not None:
         return call.tool.content()
     if "command" not in call.tool.tags:

@@ -201,7 +201,7 @@ def _is_irreversible(piece: Piece) -> bool:
 
 
 def _by_reason(piece: Piece, text: str) -> str:
-    """Return the riskiest action of a piece's program: nobody knows what its subcommand does."""
+    """Return the riskiest action of a piece's program, for a subcommand that no table lists."""
     text = _rename(text)
     words = text.split()
     if any(matches(pattern, line) for pattern in _read_table()["asked"] for line in _without_options(words)):

@@ -196,7 +196,7 @@ def _parts(action: ActionView) -> Iterable[ReadPart]:
 
 
 def _find_doubt(action: ActionView, kind: type[UnknownProgram | UnknownVerb]) -> str:
-    """Return why nobody can tell which program, or which git command, a command runs, or an empty string."""
+    """Return why it is unknown which program, or which git command, a command runs, or an empty string."""
     reasons = (reason for piece in action.pieces for reason in piece.reasons)
     return next((reason for reason in reasons if isinstance(reason, kind)), "")
 
@@ -205,8 +205,8 @@ def _first_possible(
     rules: Sequence[PatternRule], action: ActionView, *typed: ActionView
 ) -> tuple[PatternRule, str] | None:
     """Return the first rule about a program that the action's command may turn out to run, and why: any, if
-    nobody can tell the program, one about a git command, if nobody can tell that, else one that a word of it,
-    or of what is `typed`, may become."""
+    the program is unknown, one about a git command, if that is unknown, else one that a word of it, or of the
+    `typed` text, may become."""
     doubt = _find_doubt(action, UnknownProgram)
     if doubt and (rule := next(_program_rules(rules, action.tool), None)):
         return rule, doubt

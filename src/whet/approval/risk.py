@@ -71,8 +71,8 @@ class UnknownProgram(str):
 
 
 class Irreversible(str):
-    """A reason that a program may change what nobody can bring back: at another machine, in a database or a
-    service."""
+    """A reason that a program may make a change that can't be undone: at another machine, in a database or
+    a service."""
 
     __slots__ = ()
 

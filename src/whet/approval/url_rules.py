@@ -13,7 +13,7 @@ _TOOLS = tuple(name for name, tags in BUILT_IN.items() if "url" in tags)
 
 
 class UrlRules:
-    """The rules of one configuration. Only deny and ask rules count: nobody is asked here."""
+    """The rules of one configuration. Only deny and ask rules count, and both refuse: it asks nobody."""
 
     def __init__(self, settings: ApprovalSettings) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Notice that nobody reads a one-shot's output any more."""
+"""Notice that the reader of a one-shot's output has left."""
 
 from __future__ import annotations
 

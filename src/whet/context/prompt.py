@@ -96,26 +96,21 @@ def project_instructions(workspace: Path, find_rule: FindRule = allow_every_file
 
     The files above the workspace, up to its repository's root, come first.
     """
-    return "\n\n".join(section for _, section in _list_sections(workspace, find_rule))
+    return "\n\n".join(section for _, section in list_instruction_sections(workspace, find_rule))
 
 
-def has_instructions(workspace: Path, find_rule: FindRule = allow_every_file) -> bool:
-    """Return whether a prompt for this folder has the project's instructions."""
-    return bool(_list_sections(workspace, find_rule))
-
-
-def changed_notice(workspace: Path, last_prompt: str, find_rule: FindRule = allow_every_file) -> str:
+def changed_notice(sections: Iterable[tuple[str, str]], last_prompt: str) -> str:
     """Return the line for the person about instructions that the prompt of the folder's last session did not
-    have, or an empty string. A command may have written them; without a session, `last_prompt` is empty."""
-    sections = _list_sections(workspace, find_rule) if last_prompt else []
+    have, or an empty string. A command may have written them. Without a last session, `last_prompt` is empty.
+    """
     labels = [label for label, section in sections if section not in last_prompt]
-    if not labels:
+    if not labels or not last_prompt:
         return ""
     have = "has" if len(labels) == 1 else "have"
     return f"{' and '.join(labels)} {have} changed since the last session here: read what Whet is told to do"
 
 
-def _list_sections(workspace: Path, find_rule: FindRule) -> list[tuple[str, str]]:
+def list_instruction_sections(workspace: Path, find_rule: FindRule) -> list[tuple[str, str]]:
     """Return the name of each instruction file, and its part of the prompt."""
     return [
         (label, f"The project's instructions ({label}):\n{clip(text, cap)}")

@@ -201,7 +201,7 @@ def encode_output(value: object) -> bytes:
 
 def round_amounts(value: Any) -> Any:
     """Return the value with each amount of money in it, under a key that ends with `usd`, rounded to 10
-    significant digits: a sum of floats ends with digits that nobody has spent. The store keeps them."""
+    significant digits: a sum of floats ends with digits of rounding. The store keeps them."""
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return {

@@ -109,7 +109,7 @@ def find_files(workspace: Path, commands: list[str]) -> set[Path]:
 
 
 def _without_variable(word: str) -> tuple[str, ...]:
-    """Return a word, and what it is without the variable or substitution that it may begin with."""
+    """Return a word, and the word without the variable or substitution at its beginning."""
     return (word, word.partition("/")[2]) if "/" in word and not word.startswith(".") else (word,)
 
 

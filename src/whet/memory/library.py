@@ -195,7 +195,7 @@ def _read(folder: Path, source: str) -> SkillInfo | None:
 
 
 def _list_entries(folder: Path) -> list[Path]:
-    """Return what a folder holds, without hidden entries; nothing of one that is missing or can't be read."""
+    """Return the entries of a folder that aren't hidden; none if it is missing or can't be read."""
     try:
         return [folder / name for name in os.listdir(folder) if name[0] != "."]
     except OSError:
@@ -203,7 +203,7 @@ def _list_entries(folder: Path) -> list[Path]:
 
 
 def _list_paths(top: Path) -> Iterator[Path]:
-    """Yield what a project's folder of skills holds, then what the folders of skills in it hold."""
+    """Yield the entries of a project's folder of skills, then those of the folders of skills in it."""
     own = _list_entries(top)
     yield from own
     for group in own:

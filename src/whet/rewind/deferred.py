@@ -40,7 +40,7 @@ def record_deferred(workspace: Workspace, held: frozenset[str]) -> None:
     """Record the folders that were left out, but for those that are `held`: a command may write there next.
 
     If they have too many files to record, the command writes all the same, and the next look raises the
-    error. Raises ToolError if they can't be recorded now: the command must not write, for what it leaves
+    error. Raises ToolError if they can't be recorded now: the command must not write, for its result
     would be stored as the original."""
     if not workspace.deferred - held:
         return
@@ -60,8 +60,8 @@ def record_deferred(workspace: Workspace, held: frozenset[str]) -> None:
 
 
 def _record_others(workspace: Workspace, held: frozenset[str]) -> None:
-    """Record the folders that were left out, but for those that are `held`. What is too large stays
-    unrecorded, and later looks take it as something new."""
+    """Record the folders that were left out, but for those that are `held`. Folders that are too
+    large stay unrecorded, and later looks take them as new."""
     try:
         workspace.defer(held)
     except WorkspaceTooLarge:

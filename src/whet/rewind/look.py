@@ -226,7 +226,7 @@ class Looker:
 def open_looker(
     root: str, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
 ) -> Generator[Looker]:
-    """Open a workspace for a look, and what the look unlocks until then. Raises NotFound."""
+    """Open a workspace for a look, and lock again at its end the folders that it unlocks. Raises NotFound."""
     try:
         root_fd = open_root(root)
     except OSError as error:

@@ -235,7 +235,7 @@ class Workspace:
     def _read_and_store(
         self, looker: Looker, look: Look, began_ns: int, store: _Store, *, is_new: bool
     ) -> int:
-        """Read what a look lists, and store it. Files that `is_new` lists are linked if there are many."""
+        """Read the files that a look lists, and store them. If `is_new`, many files are linked."""
         budget_bytes = self._budget()
         linked = None
         if is_new and _is_large(look) and _has_links(look) and self._guards_links():

@@ -27,8 +27,8 @@ _MAX_NAMED = 1_000
 def begin_step(
     workspace: Workspace, session: str, turn: int, step: int, hold: HoldFolders | None = None
 ) -> tuple[int, RewindResult | None]:
-    """Record the workspace before a step. `hold` returns the folders that nothing in it
-    writes before the record has them.
+    """Record the workspace before a step. `hold` returns folders that are recorded later, before a command
+    writes there.
 
     Returns the record's number, and the result of an interrupted rewind that was finished first, or None. If
     it fails, the step runs unrecorded.

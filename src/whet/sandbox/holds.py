@@ -1,7 +1,7 @@
 """The calls for whose time their session's sandboxes stop: those that a person decides on to run outside.
 
 Nothing waits for a stopped sandbox: a new command there lets it continue, and the call that was decided on is
-refused then. Other sessions go on: their work must not wait for an answer that somebody may never give.
+refused then. Other sessions go on: their work must not wait for an answer that may never come.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class _Hold(msgspec.Struct):
-    """What a call in a workspace stops: each sandbox, with the number of commands that had started there."""
+    """The sandboxes that a call stops, each with the number of commands that had started there."""
 
     workspace: str
     jails: list[tuple[Jail, int]]
     is_whole: bool = True
 
     def minds(self, policy: SandboxPolicy) -> bool:
-        """Return whether a command with this policy may change what the call uses: those that only read have
+        """Return whether a command with this policy may change files of the call: those that only read have
         a folder of their own for a workspace."""
         return bool(policy.write) or os.path.realpath(policy.workspace) == self.workspace
 

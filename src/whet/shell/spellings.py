@@ -47,11 +47,10 @@ def may_match(pattern: str, words: Sequence[str], shapes: Sequence[str]) -> bool
     )
 
 
-def find_operands(words: Sequence[str], most: int = 40) -> list[int]:
-    """Return where the words go on after none, or all, of the options at their beginning. An option may take
-    the next word."""
+def find_operands(words: Sequence[str], max_count: int = 40) -> list[int]:
+    """Return each position at which the operands may begin, because an option may take the next word."""
     positions, states = {0}, [0]
-    while states and len(positions) < most:
+    while states and len(positions) < max_count:
         at = states.pop()
         if words[at : at + 1] and words[at].startswith("-"):
             following = {at + 1, at + 2} - positions

@@ -10,7 +10,7 @@ from whet.shell.programs import by_name, program
 from whet.shell.spellings import find_operands
 from whet.shell.words import Word, literal, name_of
 
-# The words after which a runner's tool stands.
+# The words that come before a runner's tool.
 _RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = by_name(
     {
         "npx bunx pnpx uvx": ((),),

@@ -181,7 +181,7 @@ def command_output(result: str) -> str:
 
 
 def unanswered(subjects: Collection[str]) -> str:
-    """Return the line about calls that were denied because nobody could be asked."""
+    """Return the line about calls that were denied because there was no person to ask."""
     calls = plural(len(subjects), "call")
     names = clip(printable("; ".join(subjects)), 200)
     return f"{calls} denied, because nobody could answer: {names} (--yes allows what is not dangerous)"

@@ -41,12 +41,12 @@ class Confined:
         """Raise ToolError if other commands ran since a person decided that this one may run outside."""
         if not self._confinement.holds.is_whole(self._ctx.session_id, self._ctx.call_id):
             raise ToolError(
-                "another command ran since this one was decided on, and may have changed what it uses",
+                "another command ran since this one was decided on, and may have changed its files",
                 hint="call it again, alone",
             )
 
     def release(self) -> None:
-        """Let continue what was stopped for the time of this call."""
+        """Let the sandboxes continue that were stopped for this call."""
         self._confinement.holds.end(self._ctx.session_id, self._ctx.call_id)
 
     def explain_failure(self, spec: ProcessSpec, output: ToolOutput) -> ToolOutput:

@@ -121,7 +121,7 @@ def keep_last_newline(text: str, old: str) -> str:
 
 
 def describe_form_changes(text: str, old: str, encoding: Encoding) -> str:
-    """Return a note on which encoding and line endings a rewritten file keeps, and on what it changes."""
+    """Return a note on which encoding and line endings a rewritten file keeps, and which it changes."""
     before, after = set(_ENDING.findall(old)), set(_ENDING.findall(text))
     kept = [encoding.note.removeprefix("not UTF-8, read as ")] if encoding.note else []
     is_unified = len(before) > len(after) > 0

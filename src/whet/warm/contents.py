@@ -1,8 +1,8 @@
-"""Decide by the recorded contents of files what a call did: whether it brought them back to what they were
-before an earlier call, and whether a command that ran again changed what the first run had left alone.
+"""Judge calls by the recorded contents of files: whether a call brought files back to their contents before
+an earlier call, and whether a command that ran again changed a file that its first run had not.
 
-The contents are the hashes that the record of the workspace took before and after each step. What a command
-is called, and what it prints, decides nothing here.
+The contents are the hashes that the record of the workspace took before and after each step. A command's
+name and output decide nothing here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_returned(new: StoredCall, earlier: Iterable[StoredCall]) -> Iterator[St
     """Yield the calls whose files all have their former contents again after `new`. `earlier`: newest first.
 
     A file that was created, named by a call between and removed was a tool of the work: its creation is not
-    undone. Nor is what a program does in passing within a turn: it removes files and makes them again
+    undone. Nor are steps that a program takes in passing within a turn: it removes files and makes them again
     (`make clean; make`), or goes to another state of the folder, where calls only read, and back (`git
     checkout`).
     """

@@ -99,8 +99,8 @@ def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, 
     is_swap = len(gone) == len(new) == 1
     if is_swap and _is_option_value(command, *gone) and gone <= set(named):
         return "it named an option's value, and the next try had another"
-    most = _MAX_MESSAGE_LINES if is_part else 1
-    if text.strip().count("\n") >= most or not (is_part or (is_swap and len(before) == len(after))):
+    max_lines = _MAX_MESSAGE_LINES if is_part else 1
+    if text.strip().count("\n") >= max_lines or not (is_part or (is_swap and len(before) == len(after))):
         return ""
     if is_part and any(_is_value(word) for word in new):
         return "it ended with a message, and the next try with more to go on did the work"

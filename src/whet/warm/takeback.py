@@ -76,7 +76,7 @@ def replaces_text(before: Arguments, after: Arguments) -> bool:
     is_respaced = raw in gone and raw not in put
     if not wrote:
         return False
-    # A part of what was written, and of what was not there before, goes away again.
+    # A part of the written text that was not there before goes away again.
     is_part_gone = bool(gone.strip()) and gone in raw and gone not in str(before.get("old_string") or "")
     return (wrote in gone and (wrote not in put or is_respaced)) or (is_part_gone and gone not in put)
 

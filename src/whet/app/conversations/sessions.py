@@ -29,7 +29,7 @@ from whet.app.parts import add_remote_tools
 from whet.context.prompt import (
     changed_notice,
     cut_notice,
-    has_instructions,
+    list_instruction_sections,
     protected_notice,
     system_prompt,
 )
@@ -87,7 +87,7 @@ class SessionOpener:
         tools |= code_tools(services, workspace)
         find_rule = rule_finder(services, workspace)
         last_prompt = ""
-        if has_instructions(workspace, find_rule):
+        if instructions := list_instruction_sections(workspace, find_rule):
             last_prompt = await services.database.read(lambda db: _read_last_prompt(db, str(workspace)))
         learned = await self.outcomes.start(tools.values(), principal.profile, str(workspace))
         start = SessionStart(
@@ -101,7 +101,7 @@ class SessionOpener:
             notices=[
                 line
                 for line in (
-                    changed_notice(workspace, last_prompt, find_rule),
+                    changed_notice(instructions, last_prompt),
                     cut_notice(workspace, find_rule),
                     protected_notice(workspace, find_rule),
                     learned.part.limit_notice,
