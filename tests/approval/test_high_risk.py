@@ -244,11 +244,12 @@ def test_ordinary_work_of_a_runner_is_not_asked_about(tmp_path: Path, command: s
     assert name_of(tmp_path, command) == ""
 
 
-def test_a_path_of_the_workspace_is_no_verb_of_an_unknown_program(tmp_path: Path) -> None:
-    assert name_of(tmp_path, "mytool deploy") == "deploy_production"
+def test_a_folder_with_the_name_of_a_verb_hides_no_verb_of_an_unknown_program(tmp_path: Path) -> None:
     (tmp_path / "deploy").mkdir()
-    assert name_of(tmp_path, "mytool deploy") == ""
-    assert action(tmp_path, "terminal", command="mytool deploy").level == "normal"
+    assert name_of(tmp_path, "mytool deploy") == "deploy_production"
+    assert name_of(tmp_path, "touch delete; mytool delete prod") == "delete_data"
+    assert name_of(tmp_path, "mytool ./deploy") == ""
+    assert action(tmp_path, "terminal", command="mytool ./deploy").level == "normal"
     assert name_of(tmp_path, "mytool publish deploy") == "publish_package"
     assert name_of(tmp_path, "cd sub && mytool deploy") == "deploy_production"
 

@@ -7,7 +7,6 @@ Findings as in danger_files.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -149,20 +148,16 @@ def read_verbs() -> Mapping[str, str]:
     return {verb: action for action, verbs in table.items() for verb in verbs}
 
 
-def judge_unknown(words: Sequence[Word], settings: Sequence[CommandSetting]) -> Iterator[Finding]:
-    """Judge an installed program that no table lists by its verb: the first operand, unless it is the path of
-    a file or a folder. A script of the workspace is the project's own."""
+def judge_unknown(words: Sequence[Word]) -> Iterator[Finding]:
+    """Judge an installed program that no table lists by its verb: the first operand. `./deploy` is a path;
+    `deploy` is a verb even if a folder has that name, since the agent could have made the folder. A script
+    of the workspace is the project's own."""
     if program(words[0].text) != ProgramFacts() or "/" in words[0].text:
         return
     texts = [word.text for word in words[1:]]
     firsts = (texts[at] for at in find_operands(texts) if at < len(texts))
-    verb = next((text for text in firsts if text.lower() in read_verbs()), "")
-    if verb and not all(_exists(verb, setting) for setting in settings):
+    if verb := next((text for text in firsts if text.lower() in read_verbs()), ""):
         yield "dangerous", Irreversible(f"{words[0].text} {verb}: may change what nobody can bring back")
-
-
-def _exists(text: str, setting: CommandSetting) -> bool:
-    return setting.cwd is not None and os.path.lexists(os.path.join(setting.cwd, text))
 
 
 def verb_of(name: str, words: Sequence[Word]) -> str:

@@ -265,7 +265,7 @@ class _Judge:
             self.needs.add_command(name, arguments, setting, reads=reads)
             yield from self.exposure.judge_shown_files(name, arguments, setting)
             yield from self.exposure.judge_download(name, words, setting)
-        yield from judge_unknown(words, self.settings_in(invocation.folders))
+        yield from judge_unknown(words)
         yield from (*_judge_location(words, self.scope), *self.exposure.judge_addresses(name, arguments))
         yield from _judge_names(name, arguments)
         if "shell" in kinds and inside is not None and inside.fed:
