@@ -56,31 +56,31 @@ def measured(folder: Path, files: int, runs: int) -> dict[str, float]:
     root, home = folder / "work", folder / "home"
     make_tree(root, files)
     clock, turns = SystemClock(), count(2)
-    made = Workspace(root, home, RecordLimits(), clock)
+    workspace = Workspace(root, home, RecordLimits(), clock)
     found: dict[str, float] = {}
 
     def step(turn: int, number: int) -> None:
-        end_step(made, begin_step(made, "s", turn, number)[0])
+        end_step(workspace, begin_step(workspace, "s", turn, number)[0])
 
     def whole() -> None:
-        with made.exclusive():
-            made.look()
+        with workspace.exclusive():
+            workspace.scan()
 
     found["first"] = cpu_ms(lambda: step(1, 1))
     found["turn"] = median([cpu_ms(lambda: step(next(turns), 1)) for _ in range(runs)])
     found["step"] = median([cpu_ms(lambda n=n: step(1_000_000, n)) for n in range(1, runs + 2)][1:])
     found["whole"] = median([cpu_ms(whole) for _ in range(runs)])
-    made.close()
-    made = Workspace(root, home, RecordLimits(), clock)
+    workspace.close()
+    workspace = Workspace(root, home, RecordLimits(), clock)
     found["process"] = cpu_ms(lambda: step(2_000_000, 1))
-    record = begin_step(made, "s", 3_000_000, 1)[0]
+    record = begin_step(workspace, "s", 3_000_000, 1)[0]
     for path in list(root.rglob("*.py"))[: files // 10]:
         path.unlink()
-    end_step(made, record)
+    end_step(workspace, record)
     back = Record(0, "s", 3_000_000, 1, "rewind", 0, 0, 0)
-    found["restore"] = cpu_ms(lambda: take_back(made, record, back, Scope({"s"})))
+    found["restore"] = cpu_ms(lambda: take_back(workspace, record, back, Scope({"s"})))
     assert sum(1 for _ in root.rglob("*.py")) == files
-    made.close()
+    workspace.close()
     git = ["git", f"--git-dir={folder / 'shadow'}", f"--work-tree={root}"]
     subprocess.run(["git", "init", "-q", "--bare", str(folder / "shadow")], check=True)
     found["git first"] = cpu_ms(lambda: subprocess.run([*git, "add", "-A"], check=True))
@@ -116,7 +116,7 @@ def run(runs: int, full: bool) -> list[Row]:
                     f" (git add -A: {found['git first']:,.0f} ms);"
                     f" the first step of a new process {found['process']:.0f} ms;"
                     f" a rewind of {files // 10:,} deleted files {found['restore']:,.0f} ms",
-                    f"a look at every file, as the first of a process is and one every ten minutes,"
+                    f"a scan of every file, as the first of a process is and one every ten minutes,"
                     f" {found['whole']:.0f} ms; every other one is where the kernel heard of changes",
                 ],
             )

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tests.rewind.test_destruction import BACK
-from tests.rewind.trees import workspace
+from tests.rewind.trees import open_workspace
 from whet.rewind.contents import Contents
 from whet.rewind.folders import open_root
 from whet.rewind.planning import Change
@@ -21,30 +21,30 @@ from whet.rewind.steps import begin_step, end_step
 from whet.rewind.taking_back import Scope, find_changed_files, plan_rewind, take_back
 
 
-def step(made: Workspace, command: str, *, number: int = 1) -> int:
+def step(workspace: Workspace, command: str, *, number: int = 1) -> int:
     """Run a command as a recorded step of session "s"."""
-    record, _ = begin_step(made, "s", 1, number)
-    subprocess.run(["bash", "-c", command], cwd=made.root, check=True)
-    end_step(made, record)
+    record, _ = begin_step(workspace, "s", 1, number)
+    subprocess.run(["bash", "-c", command], cwd=workspace.root, check=True)
+    end_step(workspace, record)
     return record
 
 
-def carried_out(made: Workspace, changes: list[Change]) -> RestoreResult:
+def carried_out(workspace: Workspace, changes: list[Change]) -> RestoreResult:
     """Carry a plan out as whoever comes after a kill does."""
-    with made.exclusive():
-        made.look()
-        return Restorer(made, 1, {}).restore(changes)
+    with workspace.exclusive():
+        workspace.scan()
+        return Restorer(workspace, 1, {}).restore(changes)
 
 
 def test_what_somebody_changed_after_the_plan_is_left_and_named(tmp_path: Path) -> None:
-    made, root = workspace(tmp_path), tmp_path / "work"
+    workspace, root = open_workspace(tmp_path), tmp_path / "work"
     for name in ("theirs", "ours", "done"):
         (root / name).write_text("old")
-    first = step(made, "echo new > theirs; echo new > ours; echo new > done")
-    changes = list(plan_rewind(made, first, "s", Scope({"s"})).changes)
+    first = step(workspace, "echo new > theirs; echo new > ours; echo new > done")
+    changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
     (root / "theirs").write_text("a later edit")
     (root / "done").write_text("old")
-    done = carried_out(made, changes)
+    done = carried_out(workspace, changes)
     assert done.failed == {"theirs": "changed while the rewind was under way"}
     assert [(root / name).read_text() for name in ("theirs", "ours", "done")] == [
         "a later edit",
@@ -55,60 +55,60 @@ def test_what_somebody_changed_after_the_plan_is_left_and_named(tmp_path: Path) 
 
 
 def test_a_file_that_gives_way_to_a_folder_may_be_gone_already(tmp_path: Path) -> None:
-    made, root = workspace(tmp_path), tmp_path / "work"
+    workspace, root = open_workspace(tmp_path), tmp_path / "work"
     (root / "was-file").write_text("text")
     (root / "was-folder").mkdir()
     (root / "was-folder" / "inside").write_text("inside")
-    first = step(made, "rm was-file; mkdir was-file; rm -r was-folder; echo now > was-folder")
-    changes = list(plan_rewind(made, first, "s", Scope({"s"})).changes)
+    first = step(workspace, "rm was-file; mkdir was-file; rm -r was-folder; echo now > was-folder")
+    changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
     (root / "was-file").rmdir()
     (root / "was-folder").unlink()
-    assert not carried_out(made, changes).failed
+    assert not carried_out(workspace, changes).failed
     assert (root / "was-file").read_text() == "text"
     assert (root / "was-folder" / "inside").read_text() == "inside"
 
 
 def test_a_file_that_somebody_removed_after_the_plan_is_not_made_again(tmp_path: Path) -> None:
-    made, root = workspace(tmp_path), tmp_path / "work"
+    workspace, root = open_workspace(tmp_path), tmp_path / "work"
     (root / "f").write_text("old")
-    first = step(made, "echo new > f")
-    changes = list(plan_rewind(made, first, "s", Scope({"s"})).changes)
+    first = step(workspace, "echo new > f")
+    changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
     (root / "f").unlink()
-    assert carried_out(made, changes).failed == {"f": "changed while the rewind was under way"}
+    assert carried_out(workspace, changes).failed == {"f": "changed while the rewind was under way"}
     assert not (root / "f").exists()
 
 
 def test_only_what_keeps_a_later_edit_is_called_merged(tmp_path: Path) -> None:
-    made, root = workspace(tmp_path), tmp_path / "work"
+    workspace, root = open_workspace(tmp_path), tmp_path / "work"
     lines = "".join(f"line {n}\n" for n in range(30))
     (root / "both").write_text(lines)
     (root / "alone").write_text("old")
-    first = step(made, "sed -i 's/line 3$/LINE 3/' both; echo new > alone")
+    first = step(workspace, "sed -i 's/line 3$/LINE 3/' both; echo new > alone")
     (root / "both").write_text((root / "both").read_text().replace("line 25", "a later edit"))
-    done = take_back(made, first, BACK, Scope({"s"}))
+    done = take_back(workspace, first, BACK, Scope({"s"}))
     assert {one.path: one.merged for one in done.changes} == {"both": True, "alone": False}
     assert (root / "both").read_text() == lines.replace("line 25", "a later edit")
 
 
 def test_what_changed_since_a_step_names_files_and_no_folders(tmp_path: Path) -> None:
-    made, root = workspace(tmp_path), tmp_path / "work"
-    step(made, "mkdir d; echo 1 > f; echo 1 > same")
+    workspace, root = open_workspace(tmp_path), tmp_path / "work"
+    step(workspace, "mkdir d; echo 1 > f; echo 1 > same")
     (root / "f").write_text("2")
     (root / "d" / "new").write_text("1")
     (root / "d").chmod(0o700)
     (root / "e").mkdir()
-    assert find_changed_files(made, "s", {(1, 1), (1, 2)}) == {(1, 1): ["d/new", "f"]}
+    assert find_changed_files(workspace, "s", {(1, 1), (1, 2)}) == {(1, 1): ["d/new", "f"]}
 
 
 def test_a_file_that_became_a_link_before_it_was_read_is_left_out(tmp_path: Path) -> None:
-    made, root = workspace(tmp_path), tmp_path / "work"
+    workspace, root = open_workspace(tmp_path), tmp_path / "work"
     (root / "f").write_text("1")
     seen = (root / "f").stat()
     (root / "f").unlink()
     (root / "f").symlink_to("/etc/hostname")
-    root_fd = open_root(made.root)
+    root_fd = open_root(workspace.root)
     try:
-        found = Contents(made.file, root_fd, time.time_ns(), 1_000).read("f", seen, 1_000, None)
+        found = Contents(workspace.file, root_fd, time.time_ns(), 1_000).read("f", seen, 1_000, None)
     finally:
         os.close(root_fd)
     assert found is not None and found.state.kind == "left_out"
@@ -117,14 +117,14 @@ def test_a_file_that_became_a_link_before_it_was_read_is_left_out(tmp_path: Path
 
 def test_no_mode_is_set_through_a_link_that_takes_a_files_place(tmp_path: Path) -> None:
     """The link is put there at the last moment: as the mode of the name is about to be set."""
-    made, root, outside = workspace(tmp_path), tmp_path / "work", tmp_path / "theirs"
+    workspace, root, outside = open_workspace(tmp_path), tmp_path / "work", tmp_path / "theirs"
     file = root / "run.sh"
     file.write_text("text")
     outside.write_text("")
     for path in (file, outside):
         path.chmod(0o600)
-    first = step(made, "chmod 755 run.sh")
-    changes = list(plan_rewind(made, first, "s", Scope({"s"})).changes)
+    first = step(workspace, "chmod 755 run.sh")
+    changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
     swapped: list[str] = []
 
     def swap(event: str, given: tuple[object, ...]) -> None:
@@ -137,6 +137,6 @@ def test_no_mode_is_set_through_a_link_that_takes_a_files_place(tmp_path: Path) 
 
     outside.chmod(0o640)
     sys.addaudithook(swap)
-    done = carried_out(made, changes)
+    done = carried_out(workspace, changes)
     assert swapped and done.paths == 0 and set(done.failed) == {"run.sh"}
     assert stat.S_IMODE(outside.stat().st_mode) == 0o640

@@ -87,7 +87,7 @@ def test_recording_a_held_folder_later_is_no_change_of_a_step(tmp_path: Path) ->
     sandbox.write("modules")
     assert end_step(workspace, record) == []
     with workspace.exclusive():
-        version = workspace.look()
+        version = workspace.scan()
     changed = workspace.file.read_now(lambda db: database.find_changed_paths(db, 0, version))
     assert {path.split("/")[0] for path in changed} == {"env", "twin.py"}
     workspace.close()
@@ -150,7 +150,7 @@ def test_a_folder_that_could_not_be_recorded_is_an_error_of_the_step(tmp_path: P
         end_step(workspace, record)
     assert originals(workspace) == ["env", "twin.py"], "it may be changed by now"
     with workspace.exclusive():
-        workspace.look()
+        workspace.scan()
     assert "/modules" in recorded(workspace) and originals(workspace) == ["env", "twin.py"]
     workspace.close()
 
@@ -225,7 +225,7 @@ def test_a_forgotten_record_leaves_nothing_out(tmp_path: Path) -> None:
     end_step(workspace, begin_step(workspace, "s", 1, 1, Holding().hold)[0])
     with workspace.exclusive():
         forget_sessions(workspace.file, ["s"])
-        workspace.look()
+        workspace.scan()
     assert "env/lib/site" in recorded(workspace)
     workspace.close()
 

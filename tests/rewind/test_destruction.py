@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rewind.trees import fill, fingerprint, script, unlock, workspace
+from tests.rewind.trees import fill, fingerprint, open_workspace, script, unlock
 from tests.tools.running import call, context, find_tool
 from whet.rewind.database import Record
 from whet.rewind.steps import begin_step, end_step
@@ -26,7 +26,7 @@ BACK = Record(0, "s", 1, 1, "rewind", 0, 0, 0)
 def destroy_and_take_back(folder: Path, seed: int) -> None:
     rng = random.Random(seed)
     folder.mkdir()
-    made = workspace(folder)
+    workspace = open_workspace(folder)
     root = folder / "work"
     fill(root, rng)
     states = [fingerprint(root)]
@@ -35,21 +35,21 @@ def destroy_and_take_back(folder: Path, seed: int) -> None:
     terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
     try:
         for step in range(1, rng.randrange(2, 5)):
-            firsts.append(begin_step(made, "s", 1, step)[0])
+            firsts.append(begin_step(workspace, "s", 1, step)[0])
             asyncio.run(call(terminal, context(root), command="bash -c " + _quoted(script(rng))))
-            end_step(made, firsts[-1])
+            end_step(workspace, firsts[-1])
             states.append(fingerprint(root))
         chosen = rng.randrange(len(firsts))
-        done = take_back(made, firsts[chosen], BACK, Scope({"s"}))
+        done = take_back(workspace, firsts[chosen], BACK, Scope({"s"}))
         assert not done.conflicts and not done.failed, (seed, done)
         assert fingerprint(root) == states[chosen], f"seed {seed}: not what it was"
         if done.record:
-            again = take_back(made, done.record, BACK, Scope({"s"}))
+            again = take_back(workspace, done.record, BACK, Scope({"s"}))
             assert not again.conflicts and not again.failed, (seed, again)
         assert fingerprint(root) == states[-1], f"seed {seed}: not what it became"
     finally:
         processes.close()
-        made.close()
+        workspace.close()
         unlock(folder)
 
 

@@ -13,101 +13,101 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.test_destruction import BACK
-from tests.rewind.trees import fingerprint, workspace
+from tests.rewind.trees import fingerprint, open_workspace
 from whet.clock import SystemClock
 from whet.contract.errors import StoreError
 from whet.rewind import database
-from whet.rewind.look import WorkspaceTooLarge
 from whet.rewind.planning import AT_ONCE, UNRECORDED_NOW, UNRECORDED_THEN
 from whet.rewind.pruning import forget_sessions, prune
 from whet.rewind.recorder import Workspace, describe_left_out
+from whet.rewind.scan import WorkspaceTooLarge
 from whet.rewind.states import RecordLimits
 from whet.rewind.steps import begin_step, end_step
 from whet.rewind.taking_back import Scope, take_back
 
 
-def step(made: Workspace, command: str, *, session: str = "s", number: int = 1) -> int:
-    record, _ = begin_step(made, session, 1, number)
-    subprocess.run(["bash", "-c", command], cwd=made.root, check=True)
-    end_step(made, record)
+def step(workspace: Workspace, command: str, *, session: str = "s", number: int = 1) -> int:
+    record, _ = begin_step(workspace, session, 1, number)
+    subprocess.run(["bash", "-c", command], cwd=workspace.root, check=True)
+    end_step(workspace, record)
     return record
 
 
 def test_a_step_that_changes_nothing_writes_few_bytes(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
-    step(made, "true")
+    workspace = open_workspace(tmp_path)
+    step(workspace, "true")
     log = next((tmp_path / "home" / "rewind").glob("*/files.db-wal"))
     before = log.stat().st_size
-    step(made, "true", number=2)
+    step(workspace, "true", number=2)
     assert 0 < log.stat().st_size - before < 8_000
-    made.close()
+    workspace.close()
 
 
-def test_the_first_look_at_a_large_workspace_writes_its_contents_once(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+def test_the_first_scan_of_a_large_workspace_writes_its_contents_once(tmp_path: Path) -> None:
+    workspace = open_workspace(tmp_path)
     for number in range(12):
         (tmp_path / "work" / f"f{number}").write_bytes(os.urandom(1_000_000))
-    first, _ = begin_step(made, "s", 1, 1)
+    first, _ = begin_step(workspace, "s", 1, 1)
     folder = next((tmp_path / "home" / "rewind").iterdir())
     assert (folder / "files.db").stat().st_size > 12_000_000
     assert (folder / "files.db-wal").stat().st_size < 100_000
     (tmp_path / "work" / "f3").unlink()
-    end_step(made, first)
-    assert not take_back(made, first, BACK, Scope({"s"})).failed
+    end_step(workspace, first)
+    assert not take_back(workspace, first, BACK, Scope({"s"})).failed
     assert (tmp_path / "work" / "f3").stat().st_size == 1_000_000
-    made.close()
+    workspace.close()
 
 
 def test_what_is_too_large_is_named_and_left_alone(tmp_path: Path) -> None:
-    made = workspace(tmp_path, RecordLimits(file_bytes=1_000))
+    workspace = open_workspace(tmp_path, RecordLimits(file_bytes=1_000))
     root = tmp_path / "work"
     (root / "large").write_bytes(b"x" * 2_000)
     (root / "small").write_bytes(b"x")
-    first = step(made, "echo y >> large; echo y > small; head -c 3000 /dev/zero > new")
-    assert "large (too large)" in describe_left_out(made.left_out())
-    done = take_back(made, first, BACK, Scope({"s"}))
+    first = step(workspace, "echo y >> large; echo y > small; head -c 3000 /dev/zero > new")
+    assert "large (too large)" in describe_left_out(workspace.left_out())
+    done = take_back(workspace, first, BACK, Scope({"s"}))
     assert {one.path: one.why for one in done.conflicts} == {"large": UNRECORDED_THEN, "new": UNRECORDED_NOW}
     assert (root / "small").read_bytes() == b"x" and (root / "new").exists()
-    again = take_back(made, first, BACK, Scope({"s"}, force=True))
+    again = take_back(workspace, first, BACK, Scope({"s"}, force=True))
     assert not (root / "new").exists() and [one.path for one in again.conflicts] == ["large"]
 
 
 def test_with_little_room_the_largest_files_are_left_out(tmp_path: Path) -> None:
-    made = workspace(tmp_path, RecordLimits(total_bytes=400_000))
+    workspace = open_workspace(tmp_path, RecordLimits(total_bytes=400_000))
     root = tmp_path / "work"
     for name, size in (("a-large", 900_000), ("b-small", 90_000), ("c", 1_000)):
         (root / name).write_bytes(os.urandom(size))
-    begin_step(made, "s", 1, 1)
-    assert [one.path for one in made.left_out()] == ["a-large"]
+    begin_step(workspace, "s", 1, 1)
+    assert [one.path for one in workspace.left_out()] == ["a-large"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("total_bytes", [2_000_000_000, 1_500_000])
 def test_many_contents_are_packed_side_by_side_and_come_back(tmp_path: Path, total_bytes: int) -> None:
     """Packed, six megabytes take less than one: they fit where they would not as they are."""
-    made = workspace(tmp_path, RecordLimits(total_bytes=total_bytes))
+    workspace = open_workspace(tmp_path, RecordLimits(total_bytes=total_bytes))
     root = tmp_path / "work"
     for number in range(300):
         (root / f"d{number % 7}").mkdir(exist_ok=True)
         (root / f"d{number % 7}" / f"f{number}").write_text(f"{number} of 300\n" * (number * 10))
     before = fingerprint(root)
-    record = step(made, "rm -r d*")
-    assert describe_left_out(made.left_out()) == ""
-    take_back(made, record, BACK, Scope({"s"}))
+    record = step(workspace, "rm -r d*")
+    assert describe_left_out(workspace.left_out()) == ""
+    take_back(workspace, record, BACK, Scope({"s"}))
     assert fingerprint(root) == before
-    made.close()
+    workspace.close()
 
 
 def test_a_workspace_with_too_many_files_is_refused(tmp_path: Path) -> None:
-    made = workspace(tmp_path, RecordLimits(paths=5))
+    workspace = open_workspace(tmp_path, RecordLimits(paths=5))
     for index in range(6):
         (tmp_path / "work" / str(index)).touch()
     with pytest.raises(WorkspaceTooLarge, match="more than 5"):
-        begin_step(made, "s", 1, 1)
+        begin_step(workspace, "s", 1, 1)
 
 
 def test_pipes_and_sockets_are_named_and_left_alone(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     os.mkfifo(root / "pipe")
     (root / "f").write_text("1")
@@ -118,9 +118,9 @@ def test_pipes_and_sockets_are_named_and_left_alone(tmp_path: Path) -> None:
             one.bind("sock")
         finally:
             os.chdir(here)
-        first = step(made, "echo 2 > f; mkfifo other")
-        assert sorted(item.path for item in made.left_out()) == ["other", "pipe", "sock"]
-        done = take_back(made, first, BACK, Scope({"s"}))
+        first = step(workspace, "echo 2 > f; mkfifo other")
+        assert sorted(item.path for item in workspace.left_out()) == ["other", "pipe", "sock"]
+        done = take_back(workspace, first, BACK, Scope({"s"}))
     assert (root / "f").read_text() == "1" and (root / "pipe").exists()
     assert [one.path for one in done.conflicts] == ["other"]
 
@@ -129,41 +129,41 @@ def test_whets_home_is_no_part_of_a_workspace_around_it(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "secret").write_text("x")
     (tmp_path / "f").write_text("1")
-    made = Workspace(tmp_path, tmp_path / "own", RecordLimits(), SystemClock())
-    first = step(made, "echo 2 > f; echo y > own/secret")
-    assert made.file.read_now(lambda db: database.find_changed_paths(db, 0, database.read_version(db))) == {
-        "f"
-    }
-    take_back(made, first, BACK, Scope({"s"}))
+    workspace = Workspace(tmp_path, tmp_path / "own", RecordLimits(), SystemClock())
+    first = step(workspace, "echo 2 > f; echo y > own/secret")
+    assert workspace.file.read_now(
+        lambda db: database.find_changed_paths(db, 0, database.read_version(db))
+    ) == {"f"}
+    take_back(workspace, first, BACK, Scope({"s"}))
     assert (tmp_path / "f").read_text() == "1" and (tmp_path / "own" / "secret").read_text() == "y\n"
 
 
 def test_a_change_that_keeps_size_and_time_is_seen(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     path = tmp_path / "work" / "f"
     path.write_text("aaaa")
     os.utime(path, ns=(1, 1))
-    first = step(made, "printf bbbb > f; touch -d @0 f")
-    step(made, "printf cccc > f; touch -d @0 f", number=2)
-    take_back(made, first, BACK, Scope({"s"}))
+    first = step(workspace, "printf bbbb > f; touch -d @0 f")
+    step(workspace, "printf cccc > f; touch -d @0 f", number=2)
+    take_back(workspace, first, BACK, Scope({"s"}))
     assert path.read_text() == "aaaa"
 
 
 def test_changes_within_one_tick_of_the_clock_are_all_seen(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     path = tmp_path / "work" / "f"
     for number in range(1, 40):
-        record, _ = begin_step(made, "s", 1, number)
+        record, _ = begin_step(workspace, "s", 1, number)
         path.write_text(f"{number:04}")
-        end_step(made, record)
-    records = made.file.read_now(lambda db: database.list_records(db, "s"))
+        end_step(workspace, record)
+    records = workspace.file.read_now(lambda db: database.list_records(db, "s"))
     assert all(one.after == one.before + 1 for one in records)
-    take_back(made, records[20].id, BACK, Scope({"s"}))
+    take_back(workspace, records[20].id, BACK, Scope({"s"}))
     assert path.read_text() == "0020"
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again_later(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     path = tmp_path / "work" / "log"
     path.write_bytes(b"x" * 9_000_000)
     stop = threading.Event()
@@ -176,163 +176,163 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_later(tmp_path: Path
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        begin_step(made, "s", 1, 1)
+        begin_step(workspace, "s", 1, 1)
     finally:
         stop.set()
         writer.join()
-    known = made.find_known("log")
+    known = workspace.find_known("log")
     assert known is not None and known.stamp is None
-    with made.exclusive():
-        made.look()
-    known = made.find_known("log")
+    with workspace.exclusive():
+        workspace.scan()
+    known = workspace.find_known("log")
     assert known is not None and known.state.size == path.stat().st_size
 
 
 def test_large_files_are_stored_in_parts_and_come_back(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     path = tmp_path / "work" / "large"
     data = os.urandom(8_000_000) + b"end"
     path.write_bytes(data)
-    first = step(made, "truncate -s 10 large")
-    take_back(made, first, BACK, Scope({"s"}))
+    first = step(workspace, "truncate -s 10 large")
+    take_back(workspace, first, BACK, Scope({"s"}))
     assert path.read_bytes() == data
 
 
 @pytest.mark.slow
 def test_large_files_that_differ_in_one_part_are_told_apart(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     data = os.urandom(8_000_000)
     for name in ("one", "two"):
         (root / name).write_bytes(data + name.encode())
-    first = step(made, "truncate -s 9 one two")
-    take_back(made, first, BACK, Scope({"s"}))
+    first = step(workspace, "truncate -s 9 one two")
+    take_back(workspace, first, BACK, Scope({"s"}))
     assert [(root / name).read_bytes() == data + name.encode() for name in ("one", "two")] == [True, True]
 
 
 def test_a_file_that_rests_is_not_read_again(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     (tmp_path / "work" / "f").write_text("1")
-    begin_step(made, "s", 1, 1)
+    begin_step(workspace, "s", 1, 1)
     until_s = time.monotonic() + 60
-    while (known := made.find_known("f")) is None or known.stamp is None:  # it is too new to be sure of
+    while (known := workspace.find_known("f")) is None or known.stamp is None:  # it is too new to be sure of
         assert time.monotonic() < until_s
-        with made.exclusive():
-            made.look()
+        with workspace.exclusive():
+            workspace.scan()
 
 
 def test_while_one_records_nobody_else_can(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
-    begin_step(made, "s", 1, 1)
+    workspace = open_workspace(tmp_path)
+    begin_step(workspace, "s", 1, 1)
     with next((tmp_path / "home").glob("rewind/*/lock")).open() as other:
-        with made.exclusive(), pytest.raises(BlockingIOError):
+        with workspace.exclusive(), pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_another_session_at_the_same_time_is_a_conflict(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
-    mine, _ = begin_step(made, "s", 1, 1)
-    step(made, "echo theirs > both; echo theirs > theirs", session="other")
+    mine, _ = begin_step(workspace, "s", 1, 1)
+    step(workspace, "echo theirs > both; echo theirs > theirs", session="other")
     (root / "mine").write_text("mine")
-    end_step(made, mine)
-    done = take_back(made, mine, BACK, Scope({"s"}))
+    end_step(workspace, mine)
+    done = take_back(workspace, mine, BACK, Scope({"s"}))
     assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE, "theirs": AT_ONCE}
     assert not (root / "mine").exists() and (root / "theirs").exists()
 
 
 def test_what_tools_of_another_session_edited_meanwhile_is_theirs(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
-    mine, _ = begin_step(made, "s", 1, 1)
-    step(made, "mkdir d; echo 1 > d/theirs; echo 1 > both", session="other", number=1)
-    step(made, "echo 2 >> d/theirs", session="other", number=2)
+    mine, _ = begin_step(workspace, "s", 1, 1)
+    step(workspace, "mkdir d; echo 1 > d/theirs; echo 1 > both", session="other", number=1)
+    step(workspace, "echo 2 >> d/theirs", session="other", number=2)
     (root / "both").write_text("mine")
     (root / "mine").write_text("mine")
-    end_step(made, mine)
+    end_step(workspace, mine)
     edited = {("other", 1, 1): {"d", "d/theirs", "both"}, ("other", 1, 2): {"d", "d/theirs"}}
-    done = take_back(made, mine, BACK, Scope({"s"}, edited=edited))
+    done = take_back(workspace, mine, BACK, Scope({"s"}, edited=edited))
     assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE}
     assert not (root / "mine").exists() and (root / "d" / "theirs").read_text() == "1\n2\n"
 
-    first = made.file.read_now(lambda db: database.list_records(db, "other"))[0].id
+    first = workspace.file.read_now(lambda db: database.list_records(db, "other"))[0].id
     new = database.Record(0, "other", 0, 0, "rewind", 0, 0, 0)
-    done = take_back(made, first, new, Scope({"other"}, edited=edited))
+    done = take_back(workspace, first, new, Scope({"other"}, edited=edited))
     assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE}
     assert not (root / "d").exists() and (root / "both").read_text() == "mine"
 
 
 def test_a_session_takes_back_only_its_own(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
-    first = step(made, "echo 1 > mine")
-    step(made, "echo 1 > theirs", session="other")
-    step(made, "echo 2 >> mine", number=2)
-    take_back(made, first, BACK, Scope({"s"}))
+    first = step(workspace, "echo 1 > mine")
+    step(workspace, "echo 1 > theirs", session="other")
+    step(workspace, "echo 2 >> mine", number=2)
+    take_back(workspace, first, BACK, Scope({"s"}))
     assert [path.name for path in root.iterdir()] == ["theirs"]
 
 
 @pytest.mark.slow
 def test_git_commands_are_taken_back_with_their_repository(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     git = "git -c user.name=x -c user.email=x@example.com -c gc.auto=0"
     set_up = f"git init -q . && echo 1 > f && {git} add f && {git} commit -qm one && echo 2 > f"
     set_up += f" && {git} commit -qam two"
     subprocess.run(
         ["bash", "-c", set_up + " && mkdir in && cd in && git init -q . && echo 3 > g"],
-        cwd=made.root,
+        cwd=workspace.root,
         check=True,
     )
     before = fingerprint(tmp_path / "work")
     destroy = f"{git} reset -q --hard HEAD~1; {git} reflog expire --expire=now --all"
-    first = step(made, f"{destroy}; {git} gc -q --prune=now; rm -rf in/.git")
-    take_back(made, first, BACK, Scope({"s"}))
+    first = step(workspace, f"{destroy}; {git} gc -q --prune=now; rm -rf in/.git")
+    take_back(workspace, first, BACK, Scope({"s"}))
     assert fingerprint(tmp_path / "work") == before
     said = subprocess.run(
-        ["git", "log", "--format=%s"], cwd=made.root, capture_output=True, text=True, check=True
+        ["git", "log", "--format=%s"], cwd=workspace.root, capture_output=True, text=True, check=True
     )
     assert said.stdout.split() == ["two", "one"]
 
 
 def test_no_link_leads_a_rewind_out_of_the_workspace(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "work" / "d").mkdir()
     (tmp_path / "work" / "d" / "f").write_text("1")
-    first = step(made, "rm d/f")
+    first = step(workspace, "rm d/f")
     (tmp_path / "work" / "d").rmdir()
     (tmp_path / "work" / "d").symlink_to(outside)
-    take_back(made, first, BACK, Scope({"s"}, force=True))
+    take_back(workspace, first, BACK, Scope({"s"}, force=True))
     assert list(outside.iterdir()) == []
 
 
 def test_old_records_go_and_what_only_they_held(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     (tmp_path / "work" / "f").write_bytes(os.urandom(100_000))
-    step(made, "head -c 100000 /dev/urandom > f")
-    step(made, "head -c 100000 /dev/urandom > f", number=2)
+    step(workspace, "head -c 100000 /dev/urandom > f")
+    step(workspace, "head -c 100000 /dev/urandom > f", number=2)
 
     def blobs() -> int:
-        return made.file.read_now(lambda db: db.execute("SELECT count(*) FROM blobs").fetchall()[0][0])
+        return workspace.file.read_now(lambda db: db.execute("SELECT count(*) FROM blobs").fetchall()[0][0])
 
     assert blobs() == 3
-    assert prune(made.file, RecordLimits(), made.clock.unix_ms()) == 0
-    assert prune(made.file, RecordLimits(days=1), made.clock.unix_ms() + 2 * 86_400_000) == 2
+    assert prune(workspace.file, RecordLimits(), workspace.clock.unix_ms()) == 0
+    assert prune(workspace.file, RecordLimits(days=1), workspace.clock.unix_ms() + 2 * 86_400_000) == 2
     assert blobs() == 1
-    step(made, "echo 1 > g", session="gone")
-    assert forget_sessions(made.file, ["gone"]) == 1
+    step(workspace, "echo 1 > g", session="gone")
+    assert forget_sessions(workspace.file, ["gone"]) == 1
 
 
 def test_a_full_record_loses_its_oldest_steps_until_there_is_room(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     for number in range(8):
-        step(made, "head -c 100000 /dev/urandom > f", number=number)
-    newest = made.file.read_now(lambda db: database.list_records(db, "s"))[-1]
-    assert prune(made.file, RecordLimits(total_bytes=600_000), made.clock.unix_ms()) > 0
-    assert made.file.read_now(database.used_bytes) <= 420_000
-    assert made.file.read_now(lambda db: database.list_records(db, "s"))[-1] == newest
+        step(workspace, "head -c 100000 /dev/urandom > f", number=number)
+    newest = workspace.file.read_now(lambda db: database.list_records(db, "s"))[-1]
+    assert prune(workspace.file, RecordLimits(total_bytes=600_000), workspace.clock.unix_ms()) > 0
+    assert workspace.file.read_now(database.used_bytes) <= 420_000
+    assert workspace.file.read_now(lambda db: database.list_records(db, "s"))[-1] == newest
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
@@ -344,10 +344,10 @@ def test_a_full_disk_is_said_and_changes_nothing(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip("no file system can be mounted here")
     try:
-        made = workspace(tmp_path)
+        workspace = open_workspace(tmp_path)
         (tmp_path / "work" / "f").write_bytes(os.urandom(3_000_000))
         with pytest.raises((StoreError, OSError)):
-            begin_step(made, "s", 1, 1)
-        made.close()
+            begin_step(workspace, "s", 1, 1)
+        workspace.close()
     finally:
         subprocess.run(["umount", str(tmp_path / "home")], check=True)

@@ -54,52 +54,54 @@ def kept(folder: Path) -> Sequence[Path]:
     return sorted((folder / "home").rglob("linked/*"))
 
 
-def back(made: Workspace, record: int) -> RewindResult:
-    return take_back(made, record, database.Record(0, "s", 0, 0, "rewind", 0, 0, 0), Scope({"s"}, force=True))
+def back(workspace: Workspace, record: int) -> RewindResult:
+    return take_back(
+        workspace, record, database.Record(0, "s", 0, 0, "rewind", 0, 0, 0), Scope({"s"}, force=True)
+    )
 
 
 def test_deleted_files_of_a_cache_come_back_although_none_was_copied(tmp_path: Path) -> None:
     cache = cached_tree(tmp_path)
-    made = guarded(tmp_path)
+    workspace = guarded(tmp_path)
     before = fingerprint(tmp_path / "work")
-    record = step(made, "rm -r lib own")
+    record = step(workspace, "rm -r lib own")
     assert size_of(tmp_path / "home") < _BYTES
     assert [os.path.samefile(path, link) for path in cache for link in kept(tmp_path)].count(True) == _FILES
     for path in cache:
         path.unlink()
-    assert back(made, record).failed == {}
+    assert back(workspace, record).failed == {}
     assert fingerprint(tmp_path / "work") == before
-    made.close()
+    workspace.close()
 
 
 def test_a_file_whose_kept_content_was_written_outside_is_named_and_left(tmp_path: Path) -> None:
     cache = cached_tree(tmp_path)
-    made = guarded(tmp_path)
-    record = step(made, "rm -r lib")
+    workspace = guarded(tmp_path)
+    record = step(workspace, "rm -r lib")
     with cache[2].open("r+b") as file:
         file.write(b"another program")
-    assert back(made, record).failed == {"lib/f2": "its recorded content is gone"}
+    assert back(workspace, record).failed == {"lib/f2": "its recorded content is gone"}
     assert [path.name for path in sorted((tmp_path / "work/lib").iterdir())] == ["f0", "f1", "f3", "f4", "f5"]
-    made.close()
+    workspace.close()
 
 
 def test_links_end_with_the_session_that_needed_them(tmp_path: Path) -> None:
     cache = cached_tree(tmp_path)
-    made = guarded(tmp_path)
-    step(made, "rm -r lib")
+    workspace = guarded(tmp_path)
+    step(workspace, "rm -r lib")
     assert len(kept(tmp_path)) == _FILES
-    with made.exclusive():
-        assert forget_sessions(made.file, ["s"]) == 1
+    with workspace.exclusive():
+        assert forget_sessions(workspace.file, ["s"]) == 1
     assert list(kept(tmp_path)) == []
     assert {path.stat().st_nlink for path in cache} == {1}
-    made.close()
+    workspace.close()
 
 
-def test_a_look_that_was_cut_off_leaves_nothing_that_stops_the_next(tmp_path: Path) -> None:
+def test_a_scan_that_was_cut_off_leaves_nothing_that_stops_the_next(tmp_path: Path) -> None:
     cached_tree(tmp_path)
-    made = guarded(tmp_path)
-    first = step(made, "true")
-    made.close()
+    workspace = guarded(tmp_path)
+    first = step(workspace, "true")
+    workspace.close()
     next((tmp_path / "home").rglob("files.db")).unlink()
     again = guarded(tmp_path)
     record = step(again, "rm -r lib")
@@ -110,18 +112,18 @@ def test_a_look_that_was_cut_off_leaves_nothing_that_stops_the_next(tmp_path: Pa
 
 def test_without_a_sandbox_contents_are_copied(tmp_path: Path) -> None:
     cache = cached_tree(tmp_path)
-    made = Workspace(tmp_path / "work", tmp_path / "home", RecordLimits(), SystemClock())
-    record = step(made, f"echo more >> lib/f1; cat lib/f1 | cmp - {cache[1]}")
+    workspace = Workspace(tmp_path / "work", tmp_path / "home", RecordLimits(), SystemClock())
+    record = step(workspace, f"echo more >> lib/f1; cat lib/f1 | cmp - {cache[1]}")
     assert kept(tmp_path) == []
-    assert back(made, record).failed == {}
+    assert back(workspace, record).failed == {}
     assert (tmp_path / "work/lib/f1").stat().st_size == _BYTES
-    made.close()
+    workspace.close()
 
 
 def test_links_of_a_new_record_are_no_changes_to_look_for(tmp_path: Path) -> None:
     cached_tree(tmp_path)
-    made = guarded(tmp_path)
-    number, _ = begin_step(made, "s", 1, 1)
+    workspace = guarded(tmp_path)
+    number, _ = begin_step(workspace, "s", 1, 1)
     assert len(kept(tmp_path)) == _FILES
     listed: list[object] = []
     is_counted = True
@@ -131,15 +133,17 @@ def test_links_of_a_new_record_are_no_changes_to_look_for(tmp_path: Path) -> Non
             listed.append(event)
 
     sys.addaudithook(note)  # stays for good
-    assert end_step(made, number) == []
+    assert end_step(workspace, number) == []
     is_counted = False
     assert not listed
     with (tmp_path / "cache" / "f1").open("r+b") as file:
         file.write(b"another program")
-    number, _ = begin_step(made, "s", 1, 2)
-    changed = made.file.read_now(lambda db: database.find_changed_paths(db, 1, database.read_version(db)))
+    number, _ = begin_step(workspace, "s", 1, 2)
+    changed = workspace.file.read_now(
+        lambda db: database.find_changed_paths(db, 1, database.read_version(db))
+    )
     assert changed == {"lib/f1"}
-    made.close()
+    workspace.close()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.test_destruction import BACK
-from tests.rewind.trees import fill, fingerprint, unlock, workspace
+from tests.rewind.trees import fill, fingerprint, open_workspace, unlock
 from whet.rewind import database
 from whet.rewind.steps import begin_step, end_step
 from whet.rewind.taking_back import Scope, finish_interrupted, take_back
@@ -65,50 +65,53 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
     rng = random.Random(seed)
     folder.mkdir()
     root = folder / "work"
-    workspace(folder)
+    open_workspace(folder)
     fill(root, rng)
     before = fingerprint(root)
 
     def record() -> None:
-        made = workspace(folder)
-        begin_step(made, "s", 1, 1)
+        workspace = open_workspace(folder)
+        begin_step(workspace, "s", 1, 1)
 
     def restore() -> None:
-        made = workspace(folder)
+        workspace = open_workspace(folder)
         take_back(
-            made, made.file.read_now(lambda db: database.list_records(db, "s"))[0].id, BACK, Scope({"s"})
+            workspace,
+            workspace.file.read_now(lambda db: database.list_records(db, "s"))[0].id,
+            BACK,
+            Scope({"s"}),
         )
 
     try:
         if not while_restoring:
             killed(record, rng.uniform(0.002, 0.12))
-        made = workspace(folder)
-        first, _ = begin_step(made, "s", 1, 1)
+        workspace = open_workspace(folder)
+        first, _ = begin_step(workspace, "s", 1, 1)
         back_first = rng.choice(wreck(root, rng))
         wrecked = fingerprint(root)
         if not while_restoring:
-            made.close()
-            killed(lambda: end_step(workspace(folder), first), rng.uniform(0.002, 0.06))
-            made = workspace(folder)
+            workspace.close()
+            killed(lambda: end_step(open_workspace(folder), first), rng.uniform(0.002, 0.06))
+            workspace = open_workspace(folder)
             assert fingerprint(root) == wrecked
-            take_back(made, first, BACK, Scope({"s"}))
+            take_back(workspace, first, BACK, Scope({"s"}))
             assert fingerprint(root) == before, f"seed {seed}"
-            made.close()
+            workspace.close()
             return True
-        end_step(made, first)
-        made.close()
+        end_step(workspace, first)
+        workspace.close()
         killed_once(back_first.exists, restore)
-        made = workspace(folder)
+        workspace = open_workspace(folder)
         mid = fingerprint(root)
-        finished = finish_interrupted(made)
+        finished = finish_interrupted(workspace)
         now = fingerprint(root)
         assert now == (before if finished else mid), f"seed {seed}"
         assert now in (before, wrecked), f"seed {seed}: half done"
         if finished:
             assert not finished.failed, f"seed {seed}: {finished.failed}"
-            take_back(made, finished.record, BACK, Scope({"s"}))
+            take_back(workspace, finished.record, BACK, Scope({"s"}))
             assert fingerprint(root) == wrecked, f"seed {seed}: not taken back"
-        made.close()
+        workspace.close()
         return finished is not None
     finally:
         unlock(folder)
@@ -125,7 +128,7 @@ def test_a_kill_leaves_nothing_half_done(tmp_path: Path, seed: int, *, while_res
 @pytest.mark.parametrize("at", range(4))
 def test_a_kill_while_a_new_record_is_filled_leaves_it_usable(tmp_path: Path, at: int) -> None:
     rng = random.Random(at)
-    workspace(tmp_path)
+    open_workspace(tmp_path)
     for number in range(40):
         (tmp_path / "work" / f"f{number}").write_bytes(rng.randbytes(1_000_000))
     before = fingerprint(tmp_path / "work")
@@ -134,14 +137,14 @@ def test_a_kill_while_a_new_record_is_filled_leaves_it_usable(tmp_path: Path, at
         files = list((tmp_path / "home").glob("rewind/*/files.db"))
         return bool(files) and files[0].stat().st_size > at * 10_000_000
 
-    killed_once(is_so, lambda: begin_step(workspace(tmp_path), "s", 1, 1))
-    made = workspace(tmp_path)
-    first, _ = begin_step(made, "s", 1, 1)
+    killed_once(is_so, lambda: begin_step(open_workspace(tmp_path), "s", 1, 1))
+    workspace = open_workspace(tmp_path)
+    first, _ = begin_step(workspace, "s", 1, 1)
     wreck(tmp_path / "work", rng)
-    end_step(made, first)
-    take_back(made, first, BACK, Scope({"s"}))
+    end_step(workspace, first)
+    take_back(workspace, first, BACK, Scope({"s"}))
     assert fingerprint(tmp_path / "work") == before
-    made.close()
+    workspace.close()
 
 
 @pytest.mark.soak

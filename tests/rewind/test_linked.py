@@ -1,4 +1,4 @@
-"""Files with several names, as package managers make them: looked at only when they change, by any name."""
+"""Files with several names, as package managers make them: scanned only when they change, by any name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.rewind.trees import workspace
+from tests.rewind.trees import open_workspace
 from whet.contract.errors import NotFound
 from whet.rewind.recorder import Workspace
 from whet.rewind.steps import begin_step, end_step
@@ -45,8 +45,8 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return folders
 
 
-def size_of(made: Workspace, path: str) -> int:
-    known = made.find_known(path)
+def size_of(workspace: Workspace, path: str) -> int:
+    known = workspace.find_known(path)
     if known is None:
         raise NotFound(path)
     return known.state.size
@@ -56,75 +56,75 @@ def test_a_step_that_changes_nothing_lists_no_folder_of_linked_files(
     tmp_path: Path, listed: list[object]
 ) -> None:
     link_tree(tmp_path)
-    made = workspace(tmp_path)
-    end_step(made, begin_step(made, "s", 1, 1)[0])
+    workspace = open_workspace(tmp_path)
+    end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
     listed.clear()
-    assert end_step(made, begin_step(made, "s", 1, 2)[0]) == []
+    assert end_step(workspace, begin_step(workspace, "s", 1, 2)[0]) == []
     assert listed == []
-    made.close()
+    workspace.close()
 
 
 def test_a_step_that_writes_through_a_name_outside_is_recorded(tmp_path: Path) -> None:
     cache = link_tree(tmp_path)
-    made = workspace(tmp_path)
-    end_step(made, begin_step(made, "s", 1, 1)[0])
+    workspace = open_workspace(tmp_path)
+    end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
     for number in (2, 3):
-        record, _ = begin_step(made, "s", 1, number)
+        record, _ = begin_step(workspace, "s", 1, number)
         with (cache / "f5").open("a") as file:
             file.write("more")
-        assert [(file.path, file.added, file.removed) for file in end_step(made, record)] == [
+        assert [(file.path, file.added, file.removed) for file in end_step(workspace, record)] == [
             ("lib1/f5", 1, 1)
         ]
-    made.close()
+    workspace.close()
 
 
 def test_a_step_that_removes_the_name_through_which_it_wrote_is_recorded(tmp_path: Path) -> None:
     link_tree(tmp_path)
     (tmp_path / "cache" / "f5").unlink()
     os.link(tmp_path / "work/lib1/f5", tmp_path / "work/lib2/second")
-    made = workspace(tmp_path)
-    end_step(made, begin_step(made, "s", 1, 1)[0])
-    record, _ = begin_step(made, "s", 1, 2)
+    workspace = open_workspace(tmp_path)
+    end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
+    record, _ = begin_step(workspace, "s", 1, 2)
     (tmp_path / "work/lib2/second").write_text("more")
     (tmp_path / "work/lib2/second").unlink()
-    assert {file.path for file in end_step(made, record)} == {"lib1/f5", "lib2/second"}
-    made.close()
+    assert {file.path for file in end_step(workspace, record)} == {"lib1/f5", "lib2/second"}
+    workspace.close()
 
 
 def test_a_file_that_loses_its_other_name_is_still_followed(tmp_path: Path) -> None:
     cache = link_tree(tmp_path)
-    made = workspace(tmp_path)
-    end_step(made, begin_step(made, "s", 1, 1)[0])
+    workspace = open_workspace(tmp_path)
+    end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
     (cache / "f5").unlink()
     (cache / "f6").replace(cache / "renamed")
-    end_step(made, begin_step(made, "s", 1, 2)[0])
-    record, _ = begin_step(made, "s", 1, 3)
+    end_step(workspace, begin_step(workspace, "s", 1, 2)[0])
+    record, _ = begin_step(workspace, "s", 1, 3)
     (tmp_path / "work/lib1/f5").write_text("more")
     (cache / "renamed").write_text("more")
-    assert {file.path for file in end_step(made, record)} == {"lib1/f5", "lib2/f6"}
-    made.close()
+    assert {file.path for file in end_step(workspace, record)} == {"lib1/f5", "lib2/f6"}
+    workspace.close()
 
 
 LIMITED = """
 import os, pathlib, sys
 from tests.rewind.test_linked import link_tree, size_of
-from tests.rewind.trees import workspace
+from tests.rewind.trees import open_workspace
 
 folder = pathlib.Path(sys.argv[1])
 cache = link_tree(folder)
-made = workspace(folder)
-with made.exclusive():
-    made.look()
+workspace = open_workspace(folder)
+with workspace.exclusive():
+    workspace.scan()
     for number in range(12):
         (cache / f"f{number}").write_text("more")
-    made.look(short=True)
-assert all(size_of(made, f"lib{number % 4}/f{number}") == 4 for number in range(12))
+    workspace.scan(short=True)
+assert all(size_of(workspace, f"lib{number % 4}/f{number}") == 4 for number in range(12))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("watches", [3, 16, 100])
-def test_files_that_can_not_be_watched_are_looked_at(tmp_path: Path, watches: int) -> None:
+def test_files_that_can_not_be_watched_are_scanned(tmp_path: Path, watches: int) -> None:
     """With a limit for no more than the folders, for some of the files, and for all."""
     limit = f"echo {watches} > /proc/sys/user/max_inotify_watches"
     program = ["unshare", "--user", "--map-root-user", "sh", "-c", f'{limit} && exec "$@"', "sh"]

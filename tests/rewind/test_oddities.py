@@ -11,7 +11,7 @@ import pytest
 
 from tests.rewind.test_destruction import BACK
 from tests.rewind.test_edges import step
-from tests.rewind.trees import fingerprint, workspace
+from tests.rewind.trees import fingerprint, open_workspace
 from tests.tools.test_form import FORMS, TEXTS, make_bytes
 from whet.rewind import database
 from whet.rewind.differences import FileDiff, list_differences
@@ -68,45 +68,45 @@ _CHANGES = {
 @pytest.mark.parametrize("kind", _CHANGES)
 def test_an_odd_tree_is_what_it_was(tmp_path: Path, kind: str) -> None:
     before, change = _CHANGES[kind]
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     subprocess.run(["bash", "-c", before], cwd=root, check=True, capture_output=True)
     was = fingerprint(root)
-    first = step(made, change)
+    first = step(workspace, change)
     assert fingerprint(root) != was
-    done = take_back(made, first, BACK, Scope({"s"}))
+    done = take_back(workspace, first, BACK, Scope({"s"}))
     assert not done.conflicts and not done.failed and fingerprint(root) == was
-    made.close()
+    workspace.close()
 
 
 def test_a_pipe_that_comes_or_goes_is_named_and_left(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     (root / "file").write_text("a\n")
     os.mkfifo(root / "pipe")
-    first = step(made, "rm pipe file; echo b > pipe; mkfifo file; echo c > new")
-    assert "file (a named pipe)" in describe_left_out(made.left_out())
-    done = take_back(made, first, BACK, Scope({"s"}))
+    first = step(workspace, "rm pipe file; echo b > pipe; mkfifo file; echo c > new")
+    assert "file (a named pipe)" in describe_left_out(workspace.left_out())
+    done = take_back(workspace, first, BACK, Scope({"s"}))
     assert {one.path: one.why for one in done.conflicts} == {"pipe": UNRECORDED_THEN, "file": UNRECORDED_NOW}
     assert (root / "pipe").read_text() == "b\n" and not (root / "new").exists()
-    made.close()
+    workspace.close()
 
 
 def test_a_file_of_a_gigabyte_is_named_and_not_read(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     os.truncate(os.open(root / "big", os.O_CREAT | os.O_WRONLY), 1 << 30)
     (root / "small").write_text("a\n")
-    first = step(made, "echo b > small")
-    assert describe_left_out(made.left_out()).endswith("big (too large)")
-    assert not take_back(made, first, BACK, Scope({"s"})).conflicts
+    first = step(workspace, "echo b > small")
+    assert describe_left_out(workspace.left_out()).endswith("big (too large)")
+    assert not take_back(workspace, first, BACK, Scope({"s"})).conflicts
     assert (root / "small").read_text() == "a\n" and (root / "big").stat().st_size == 1 << 30
-    made.close()
+    workspace.close()
 
 
 @pytest.mark.slow
 def test_a_submodule_and_its_repository_come_back(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     root = tmp_path / "work"
@@ -120,28 +120,28 @@ def test_a_submodule_and_its_repository_come_back(tmp_path: Path) -> None:
         f"exec >/dev/null; (cd sub; echo c >> a; {_GIT} commit -qam c); {_GIT} add sub; {_GIT} commit -qm d;"
         f" {_GIT} submodule deinit -qf sub; rm -rf .git/modules/sub"
     )
-    done = take_back(made, step(made, change), BACK, Scope({"s"}))
+    done = take_back(workspace, step(workspace, change), BACK, Scope({"s"}))
     assert not done.conflicts and fingerprint(root) == was
-    made.close()
+    workspace.close()
 
 
 def test_of_a_repository_around_the_workspace_only_the_workspace_comes_back(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     (root / "f").write_text("a\n")
     around = f"cd ..; {_GIT} init -q .; {_GIT} add work; {_GIT} commit -qm a"
     subprocess.run(["bash", "-ec", around], cwd=root, check=True, capture_output=True)
-    done = take_back(made, step(made, f"echo b > f; {_GIT} commit -qam b"), BACK, Scope({"s"}))
+    done = take_back(workspace, step(workspace, f"echo b > f; {_GIT} commit -qam b"), BACK, Scope({"s"}))
     assert not done.conflicts and (root / "f").read_text() == "a\n"
     status = subprocess.run(
         ["git", "status", "--short"], cwd=root, capture_output=True, text=True, check=True
     )
     assert status.stdout.split() == ["M", "f", "??", "../home/"]  # the commit stands: it lies outside
-    made.close()
+    workspace.close()
 
 
 def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     (root / "mine").write_text("was mine\n")
     (root / "theirs").write_text("0\n")
@@ -157,16 +157,16 @@ def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(t
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        firsts = [step(made, f"echo {number} > mine", number=number) for number in range(1, 6)]
+        firsts = [step(workspace, f"echo {number} > mine", number=number) for number in range(1, 6)]
         assert last[0] > 5
-        done = take_back(made, firsts[0], BACK, Scope({"s"}))
+        done = take_back(workspace, firsts[0], BACK, Scope({"s"}))
     finally:
         stop.set()
         thread.join()
     assert (root / "mine").read_text() == "was mine\n"
     assert "mine" not in {one.path for one in done.conflicts}
     assert (root / "theirs").read_text().removesuffix("\n").isdecimal()
-    made.close()
+    workspace.close()
 
 
 def _diff(record: Workspace) -> list[FileDiff]:
@@ -176,7 +176,7 @@ def _diff(record: Workspace) -> list[FileDiff]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_files_of_every_form_are_shown_in_a_diff_and_come_back(tmp_path: Path) -> None:
-    record = workspace(tmp_path)
+    record = open_workspace(tmp_path)
     root = tmp_path / "work"
     for number, form in enumerate(FORMS):
         (root / f"{number}.txt").write_bytes(make_bytes(*form))
@@ -206,7 +206,7 @@ def test_files_of_every_form_are_shown_in_a_diff_and_come_back(tmp_path: Path) -
 def test_a_diff_of_a_long_file_of_like_lines_shows_the_new_line_alone(
     tmp_path: Path, line: int, header: str
 ) -> None:
-    record = workspace(tmp_path)
+    record = open_workspace(tmp_path)
     (tmp_path / "work" / "f").write_text("same\nother\n" * 400)
     step(record, f"sed -i '{line}a new' f")
     [diff] = _diff(record)
@@ -215,7 +215,7 @@ def test_a_diff_of_a_long_file_of_like_lines_shows_the_new_line_alone(
 
 
 def test_a_diff_names_a_change_of_line_ends(tmp_path: Path) -> None:
-    record = workspace(tmp_path)
+    record = open_workspace(tmp_path)
     (tmp_path / "work" / "a.txt").write_bytes(b"one\r\ntwo\r\n")
     step(record, "printf 'one\\ntwo\\n' > a.txt")
     [diff] = _diff(record)

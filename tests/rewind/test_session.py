@@ -235,8 +235,8 @@ async def test_a_command_that_only_reads_does_not_wait_for_a_record_that_is_begu
     async with running(tmp_path, [shell("echo x > f"), ANSWER, shell("cat f"), ANSWER]) as r:
         work = r.app.services.workspace
         await r.turn()
-        with hold_lock(record_path(tmp_path / "home", str(work)).parent):  # as a long look holds it
-            r.app.services.recordings.get().look_ahead(work, ())
+        with hold_lock(record_path(tmp_path / "home", str(work)).parent):  # as a long scan holds it
+            r.app.services.recordings.get().scan_ahead(work, ())
             async with asyncio.timeout(20):
                 await r.turn()
         assert [(step.turn, step.step) for step in await r.rewinding.steps()] == [(1, 1)]

@@ -1,4 +1,4 @@
-"""A short look, by what the kernel told, finds what a whole one finds."""
+"""A short scan, by what the kernel told, finds what a whole one finds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rewind.trees import fill, script, unlock, workspace
+from tests.rewind.trees import fill, open_workspace, script, unlock
 from tests.support import FixedClock
 from whet.clock import SystemClock
 from whet.rewind.recorder import Workspace
@@ -21,13 +21,13 @@ from whet.rewind.watching import FolderChanges, FolderWatch
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's interface is Linux's")
 
 
-def states(made: Workspace) -> dict[str, PathState]:
+def states(workspace: Workspace) -> dict[str, PathState]:
     found: dict[str, PathState] = {}
     stack = [""]
     while stack:
         folder = stack.pop()
-        for path in made.paths_in(folder):
-            known = made.find_known(path)
+        for path in workspace.paths_in(folder):
+            known = workspace.find_known(path)
             assert known is not None
             found[path] = known.state
             if known.state.kind == "folder":
@@ -36,29 +36,29 @@ def states(made: Workspace) -> dict[str, PathState]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_short_look_finds_what_a_whole_one_finds(tmp_path: Path, seed: int) -> None:
+def test_a_short_scan_finds_what_a_whole_one_finds(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     fill(root, rng)
-    with made.exclusive():
-        made.look()
+    with workspace.exclusive():
+        workspace.scan()
         for number in range(4):
             small = f"echo {number} > src/x{number}; echo y >> hard; chmod 640 .h*; rm -f link; true"
             command = small if rng.random() < 0.6 else script(rng)
             subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
-            made.look(short=True)
+            workspace.scan(short=True)
             fresh = Workspace(root, tmp_path / f"fresh{number}", RecordLimits(), SystemClock())
             with fresh.exclusive():
-                fresh.look()
-            assert states(made) == states(fresh), (seed, number, command)
+                fresh.scan()
+            assert states(workspace) == states(fresh), (seed, number, command)
     unlock(tmp_path)
 
 
 def test_nothing_is_heard_of_a_quiet_workspace_and_the_folder_of_a_change_is(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     (tmp_path / "work" / "d" / "e").mkdir(parents=True)
-    watch = FolderWatch(made.root)
+    watch = FolderWatch(workspace.root)
     watch.begin()
     for folder in ("", "d", "d/e"):
         handle = os.open(tmp_path / "work" / folder, os.O_RDONLY)
@@ -96,12 +96,12 @@ ACTS = (
 @pytest.mark.parametrize("seed", range(4))
 def test_folders_that_come_and_go_are_followed(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     root = tmp_path / "work"
     for name in "567":
         (tmp_path / "elsewhere" / name).mkdir(parents=True)
-    with made.exclusive():
-        made.look()
+    with workspace.exclusive():
+        workspace.scan()
         for number in range(12):
             acts = [
                 rng.choice(ACTS).format(
@@ -111,62 +111,62 @@ def test_folders_that_come_and_go_are_followed(tmp_path: Path, seed: int) -> Non
             ]
             command = "; ".join(f"({act})" for act in acts)
             subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, check=False)
-            made.look(short=True)
+            workspace.scan(short=True)
             fresh = Workspace(root, tmp_path / f"fresh{number}", RecordLimits(), SystemClock())
             with fresh.exclusive():
-                fresh.look()
+                fresh.scan()
             fresh.close()
-            assert states(made) == states(fresh), (seed, number, command)
-    made.close()
+            assert states(workspace) == states(fresh), (seed, number, command)
+    workspace.close()
     unlock(tmp_path)
 
 
-def test_the_first_step_of_a_turn_looks_only_where_something_changed(tmp_path: Path) -> None:
-    """Seen by what such a look can't see: a write by a name that the file got elsewhere in the meantime."""
+def test_the_first_step_of_a_turn_scans_only_where_something_changed(tmp_path: Path) -> None:
+    """Seen by what such a scan can't see: a write by a name that the file got elsewhere in the meantime."""
     (tmp_path / "work" / "d").mkdir(parents=True)
     (tmp_path / "work" / "d" / "f").write_text("1")
     clock = FixedClock()
-    made = Workspace(tmp_path / "work", tmp_path / "home", RecordLimits(), clock)
-    end_step(made, begin_step(made, "s", 1, 1)[0])
+    workspace = Workspace(tmp_path / "work", tmp_path / "home", RecordLimits(), clock)
+    end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
     os.link(tmp_path / "work" / "d" / "f", tmp_path / "outside")
     (tmp_path / "outside").write_text("22")
     (tmp_path / "work" / "new" / "below").mkdir(parents=True)
     (tmp_path / "work" / "new" / "below" / "f").write_text("1")
-    end_step(made, begin_step(made, "s", 2, 1)[0])
-    assert states(made)["new/below/f"].size == 1
-    assert states(made)["d/f"].size == 1
+    end_step(workspace, begin_step(workspace, "s", 2, 1)[0])
+    assert states(workspace)["new/below/f"].size == 1
+    assert states(workspace)["d/f"].size == 1
     clock.advance(601)
-    end_step(made, begin_step(made, "s", 3, 1)[0])
-    assert states(made)["d/f"].size == 2
-    made.close()
+    end_step(workspace, begin_step(workspace, "s", 3, 1)[0])
+    assert states(workspace)["d/f"].size == 2
+    workspace.close()
 
 
 def test_a_write_by_a_name_outside_is_seen(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+    workspace = open_workspace(tmp_path)
     (tmp_path / "work" / "d").mkdir()
     (tmp_path / "work" / "d" / "f").write_text("1")
     os.link(tmp_path / "work" / "d" / "f", tmp_path / "outside")
-    with made.exclusive():
-        made.look()
+    with workspace.exclusive():
+        workspace.scan()
         (tmp_path / "outside").write_text("22")
-        made.look(short=True)
-    known = made.find_known("d/f")
+        workspace.scan(short=True)
+    known = workspace.find_known("d/f")
     assert known is not None and known.state.size == 2
-    made.close()
+    workspace.close()
 
 
-def test_a_look_that_failed_is_followed_by_a_whole_one(tmp_path: Path) -> None:
-    made = workspace(tmp_path)
+def test_a_scan_that_failed_is_followed_by_a_whole_one(tmp_path: Path) -> None:
+    workspace = open_workspace(tmp_path)
     path = tmp_path / "work" / "f"
     path.write_text("1")
-    with made.exclusive():
-        made.look()
+    with workspace.exclusive():
+        workspace.scan()
         path.write_text("22")
-        database = made.file
+        database = workspace.file
         database.close()
         with pytest.raises(Exception, match="closed"):
-            made.look(short=True)
-        made.close()
-        made.look(short=True)
-        known = made.find_known("f")
+            workspace.scan(short=True)
+        workspace.close()
+        workspace.scan(short=True)
+        known = workspace.find_known("f")
         assert known is not None and known.state.size == 2

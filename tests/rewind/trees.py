@@ -15,7 +15,7 @@ from whet.rewind.recorder import Workspace
 from whet.rewind.states import RecordLimits
 
 
-def workspace(folder: Path, limits: RecordLimits | None = None) -> Workspace:
+def open_workspace(folder: Path, limits: RecordLimits | None = None) -> Workspace:
     (folder / "work").mkdir(exist_ok=True)
     (folder / "home").mkdir(exist_ok=True)
     return Workspace(folder / "work", folder / "home", limits or RecordLimits(), SystemClock())

@@ -2,7 +2,7 @@
 helps.
 
 A file that changes while it is read is read again. If it keeps changing, the last version read is stored,
-and the next look reads it again.
+and the next scan reads it again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _COARSE_NS = 2_000_000_000
 
 
 class Contents:
-    """The contents read during one look. `began_ns`: when it began. `budget_bytes`: how much it may add to
-    the file. `linked` takes files that need no copy. `watch` is to hear of files with other names."""
+    """Reads and stores the contents of one scan, which began at `began_ns` and may add `budget_bytes` to the
+    record. `linked` stores files that need no copy. `watch` reports later writes through other names."""
 
     def __init__(
         self,
@@ -69,8 +69,7 @@ class Contents:
     def read(
         self, path: str, status: os.stat_result, max_bytes: int, old: KnownState | None
     ) -> KnownState | None:
-        """Read a file or a link, or return None if it is gone. Unreadable and too large files are left
-        out."""
+        """Read a file or a link, or return None if it is deleted. Large and unreadable ones are left out."""
         try:
             self._folder, name = split_path(path)
             folder = self._folders.open(self._folder)
@@ -107,7 +106,7 @@ class Contents:
         self._file.write_unsynced(self.take())
 
     def take(self) -> Work[None]:
-        """Return what stores the contents that were read and are not stored yet."""
+        """Return the work that stores the contents read since the last call."""
         self._settle()
         blobs, parts = self._blobs, self._parts
         self._blobs, self._parts, self._held_bytes = [], [], 0
@@ -115,7 +114,7 @@ class Contents:
         return partial(database.store_blobs, blobs=blobs, parts=parts)
 
     def close(self) -> None:
-        """Give back the threads and the folders that are in use."""
+        """Stop the threads and close the folders."""
         self._packer.close()
         if self._linked is not None:
             self._linked.close()
@@ -137,14 +136,14 @@ class Contents:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
             hash_ = self._link_file(handle, status)
-            self._watch_file(folder, name, status)  # after the link, which would be heard as a change
+            self._watch_file(folder, name, status)  # after the link, which would be reported as a change
             if hash_ is not None and (known := self._linked_state(handle, status, hash_)) is not None:
                 return known
             state: PathState | None = None
             for _ in range(_TRIES):
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
-                    return None  # replaced during the look; the next look finds the replacement
+                    return None  # replaced during the scan; the next scan finds the replacement
                 if before.st_size > max_bytes:
                     return KnownState(make_left_out("too large", before), make_stamp(before))
                 hash_, size = self._read_content(handle)
@@ -194,7 +193,7 @@ class Contents:
         return KnownState(PathState("file", read_mode(after), after.st_size, hash_), stamp)
 
     def _watch_file(self, folder: int, name: str, status: os.stat_result) -> None:
-        """Hear of writes to a file through its other names."""
+        """Watch a file that may be written through its other names."""
         if self._watch is None or status.st_nlink < 2:
             return
         if not self._watch.add_file(self._folder, folder, name):
@@ -245,7 +244,7 @@ class Contents:
         return True
 
     def _safe_stamp(self, status: os.stat_result) -> tuple[int, int, int, int] | None:
-        """Return the stamp for the next look to compare with.
+        """Return the stamp for the next scan to compare with.
 
         Returns None for a file so new that another change could happen in the same tick of the file
         system's clock.

@@ -1,7 +1,7 @@
 """The record of one workspace, in its own SQLite file: contents by hash, each path's states by version, the
 steps, and an unfinished rewind.
 
-The version number grows with every look that found a change. An entry is valid from version `since` until
+The version number grows with every scan that found a change. An entry is valid from version `since` until
 before version `until`. A step writes each page that it touches, so what it stores is at the end of its table,
 and numbers that rows hold are not stored again. Every function takes a connection inside a transaction.
 """

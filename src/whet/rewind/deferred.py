@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from whet.contract.errors import ToolError, WhetError
-from whet.rewind.look import WorkspaceTooLarge
-from whet.rewind.recorder import LookStopped, Workspace
+from whet.rewind.recorder import ScanStopped, Workspace
+from whet.rewind.scan import WorkspaceTooLarge
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ none at all if that raises ToolError."""
 
 def hold_folders(workspace: Workspace, hold: HoldFolders | None) -> None:
     """Leave the folders that are held out of a new record, while `exclusive`; record all others that an
-    earlier step left out. Without `hold` none is held. Raises as `Workspace.look`."""
+    earlier step left out. Without `hold` none is held. Raises as `Workspace.scan`."""
     if workspace.is_unguarded:
         workspace.defer(frozenset(), are_lost=True)
         workspace.is_unguarded = False
@@ -39,7 +39,7 @@ def hold_folders(workspace: Workspace, hold: HoldFolders | None) -> None:
 def record_deferred(workspace: Workspace, held: frozenset[str]) -> None:
     """Record the folders that were left out, but for those that are `held`: a command may write there next.
 
-    If they have too many files to record, the command writes all the same, and the next look raises the
+    If they have too many files to record, the command writes all the same, and the next scan raises the
     error. Raises ToolError if they can't be recorded now: the command must not write, for its result
     would be stored as the original."""
     if not workspace.deferred - held:
@@ -49,7 +49,7 @@ def record_deferred(workspace: Workspace, held: frozenset[str]) -> None:
             _record_others(workspace, held)
     except WorkspaceTooLarge as error:
         workspace.failure = error
-    except LookStopped as error:
+    except ScanStopped as error:
         raise ToolError("the program ends") from error
     except (WhetError, OSError) as error:
         _log.warning("a folder of packages could not be recorded, so no command may change it: %s", error)
@@ -61,7 +61,7 @@ def record_deferred(workspace: Workspace, held: frozenset[str]) -> None:
 
 def _record_others(workspace: Workspace, held: frozenset[str]) -> None:
     """Record the folders that were left out, but for those that are `held`. Folders that are too
-    large stay unrecorded, and later looks take them as new."""
+    large stay unrecorded, and later scans take them as new."""
     try:
         workspace.defer(held)
     except WorkspaceTooLarge:

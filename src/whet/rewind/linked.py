@@ -21,12 +21,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LinkedFiles:
-    """Links files into a record. `looked` are the files of a whole look, which say how many names each has in
-    the workspace."""
+    """Links files into a record. `scanned` are the files of a full scan: they tell how many names each file
+    has in the workspace."""
 
-    def __init__(self, record: Path, looked: Iterable[os.stat_result]) -> None:
+    def __init__(self, record: Path, scanned: Iterable[os.stat_result]) -> None:
         self._path = record / "linked"
-        self._names = Counter((status.st_dev, status.st_ino) for status in looked if status.st_nlink > 1)
+        self._names = Counter((status.st_dev, status.st_ino) for status in scanned if status.st_nlink > 1)
         self._handle = -1
 
     def takes(self, status: os.stat_result) -> bool:
@@ -43,7 +43,7 @@ class LinkedFiles:
             file, name = f"/proc/self/fd/{handle}", hash_.hex()
             try:
                 os.link(file, name, dst_dir_fd=self._handle)
-            except FileExistsError:  # a look that was cut off left it
+            except FileExistsError:  # a scan that was cut off left it
                 os.unlink(name, dir_fd=self._handle)
                 os.link(file, name, dst_dir_fd=self._handle)
         except OSError:

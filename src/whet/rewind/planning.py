@@ -65,7 +65,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class Planner:
-    """Plans on one connection, inside a transaction. `now` is the version of a look that was just taken."""
+    """Plans on one connection, inside a transaction. `now` is the version of a scan that was just taken."""
 
     def __init__(self, connection: apsw.Connection, now: int, scope: Scope) -> None:
         self._db = connection

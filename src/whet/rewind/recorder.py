@@ -1,4 +1,4 @@
-"""Records a workspace: looks at it, stores changes, and keeps the last look's state in memory.
+"""Records a workspace: scans it, stores changes, and keeps the last scan's state in memory.
 
 One process records one workspace at a time, behind a file lock; others wait. Stored data becomes visible
 when the transaction that adds a version is committed.
@@ -24,9 +24,9 @@ from whet.rewind import database
 from whet.rewind.contents import Contents
 from whet.rewind.database import Record, RecordFile
 from whet.rewind.linked import LinkedFiles
-from whet.rewind.look import Look, Looker, LookIsShort, open_looker
 from whet.rewind.pruning import prune, prune_old
 from whet.rewind.record_path import record_path
+from whet.rewind.scan import NeedsFullScan, Scan, Scanner, open_scanner
 from whet.rewind.states import (
     KnownState,
     RecordLimits,
@@ -40,7 +40,7 @@ from whet.rewind.watching import FolderWatch
 from whet.sqlite.database import Work
 
 PATIENCE_S = 60.0
-"""How long a workspace's lock is waited for."""
+"""How long to wait for a workspace's lock."""
 _POLL_S = 0.05
 _NAMED = 3
 _WHOLE_AFTER_S = 600.0
@@ -59,12 +59,12 @@ class Unrecorded(msgspec.Struct, frozen=True):
     size: int
 
 
-class LookStopped(Exception):
-    """The record was closed during a look. What was read is read again by the next one."""
+class ScanStopped(Exception):
+    """The record was closed during a scan. The next scan reads those files again."""
 
 
 class Workspace:
-    """The record of one workspace. Can be used from any thread. Every call takes one look or needs none."""
+    """The record of one workspace. Can be used from any thread."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class Workspace:
         clock: Clock,
         guards_links: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`home` is Whet's home, which is never recorded. `guards_links` returns whether no command can write
-        a file that has another name outside from now on."""
+        """`home` is Whet's home, which is never recorded. `guards_links` returns whether the sandbox keeps
+        commands from writing to files that have another name outside the workspace."""
         self.root: str = os.path.realpath(root)
         self.limits = limits
         self.clock = clock
@@ -83,11 +83,11 @@ class Workspace:
         self.deferred: frozenset[str] = frozenset()
         """Folders that are recorded only before something may change them."""
         self.is_held: bool = False
-        """Whether the sandbox was asked to have them recorded before a command writes there."""
+        """Whether the sandbox was asked to wait for their recording before a command writes there."""
         self.is_unguarded: bool = False
         """Whether a step ran that was not recorded, and may have changed the folders."""
         self.failure: Exception | None = None
-        """Why they could not be recorded. The next look raises it."""
+        """Why they could not be recorded. The next scan raises it."""
         self._path = record_path(home, self.root)
         self._folder = self._path.parent
         self._skipped = _inside(self.root, os.path.realpath(home))
@@ -96,7 +96,7 @@ class Workspace:
         self._tree: Tree = {}
         self._version = -1
         self._watch = FolderWatch(self.root)
-        self._looked_s = -_WHOLE_AFTER_S
+        self._scanned_s = -_WHOLE_AFTER_S
         self._linked: set[str] = set()
         self._left_out: tuple[int, list[Unrecorded]] = (-1, [])
         self._open_steps: dict[int, tuple[str, int]] = {}  # session and turn by record
@@ -111,7 +111,7 @@ class Workspace:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether a look was ever stored here: one that was stopped leaves an empty record."""
+        """Whether a scan was ever completed here. A stopped scan leaves an empty record."""
         return self.file.read_now(database.read_version) > 0
 
     @property
@@ -165,51 +165,51 @@ class Workspace:
     def defer(self, folders: frozenset[str], *, are_lost: bool = False) -> None:
         """Leave only these folders unrecorded, while `exclusive`. A new record leaves them out; an older one
         records the others as they have been since its first version, or if their first state may be lost, as
-        new at the next look. Raises as `look`."""
+        new at the next scan. Raises as `scan`."""
         self._refresh()
         if self._version == 0:
             self.deferred = folders
         elif below := self.deferred - folders:
             began_ns, remaining = time.time_ns(), self.deferred & folders
             store = partial(_store_deferred, self.file, self._tree, remaining)
-            with self._open_looker(remaining) as looker:
-                look = looker.look_below(() if are_lost else below)
-                self._version = self._read_and_store(looker, look, began_ns, store, is_new=True)
+            with self._open_scanner(remaining) as scanner:
+                scan = scanner.scan_below(() if are_lost else below)
+                self._version = self._read_and_store(scanner, scan, began_ns, store, is_new=True)
             self.deferred = remaining
 
-    def look(self, *, short: bool = False) -> int:
+    def scan(self, *, short: bool = False) -> int:
         """Update the record while `exclusive`, and return the current version. A power cut may undo it until
-        the next record begins that is synced: before anything but the turn's steps changes the workspace.
+        the next synced record begins.
 
-        `short`: look only in folders with changes reported by the kernel, if it reported any. Raises
+        `short`: scan only in folders with changes reported by the kernel, if it reported any. Raises
         WorkspaceTooLarge, NotFound if there is no workspace, StoreError.
         """
         try:
             if self.failure is not None:
                 failure, self.failure = self.failure, None
                 raise failure
-            return self._look_and_store(short=short)
+            return self._scan_and_store(short=short)
         except BaseException:
             self._watch.close()  # its reports were not stored
             raise
 
     def left_out(self) -> list[Unrecorded]:
-        """Return the paths that the last look left out."""
+        """Return the paths that the last scan left out."""
         if self._version < 0 or self._left_out[0] != self._version:
             self._left_out = (self._version, self.file.read_now(_list_left_out))
         return self._left_out[1]
 
     def find_known(self, path: str) -> KnownState | None:
-        """Return a path's state as of the last look, or None."""
+        """Return a path's state as of the last scan, or None."""
         folder, name = split_path(path)
         return self._tree.get(folder, {}).get(name)
 
     def paths_in(self, folder: str) -> list[str]:
-        """Return the paths that the last look found in a folder."""
+        """Return the paths that the last scan found in a folder."""
         return [join_path(folder, name) for name in self._tree.get(folder, {})]
 
     def close(self) -> None:
-        """Close the file. A look that is under way on another thread ends first, after its next file."""
+        """Close the file. A scan that is under way on another thread ends first, after its next file."""
         self._is_closing = True
         with self._lock:
             self._is_closing = False
@@ -218,33 +218,33 @@ class Workspace:
                 self._file.close()
                 self._file = None
 
-    def _look_and_store(self, *, short: bool) -> int:
+    def _scan_and_store(self, *, short: bool) -> int:
         is_known = self._refresh()
         began_ns = time.time_ns()
-        with self._open_looker(self.deferred) as looker:
-            look = self._look(looker, short=short and is_known)
-            if not (look.to_read or look.settled or look.gone):
+        with self._open_scanner(self.deferred) as scanner:
+            scan = self._scan(scanner, short=short and is_known)
+            if not (scan.to_read or scan.settled or scan.gone):
                 return self._version
             is_new = self._version == 0
-            with self.file.without_log() if is_new and _is_large(look) else nullcontext():
-                return self._read_and_store(looker, look, began_ns, self._store, is_new=is_new)
+            with self.file.without_log() if is_new and _is_large(scan) else nullcontext():
+                return self._read_and_store(scanner, scan, began_ns, self._store, is_new=is_new)
 
-    def _open_looker(self, deferred: frozenset[str]) -> AbstractContextManager[Looker]:
-        return open_looker(self.root, self._tree, self._skipped | deferred, self.limits.paths, self._watch)
+    def _open_scanner(self, deferred: frozenset[str]) -> AbstractContextManager[Scanner]:
+        return open_scanner(self.root, self._tree, self._skipped | deferred, self.limits.paths, self._watch)
 
     def _read_and_store(
-        self, looker: Looker, look: Look, began_ns: int, store: _Store, *, is_new: bool
+        self, scanner: Scanner, scan: Scan, began_ns: int, store: _Store, *, is_new: bool
     ) -> int:
-        """Read the files that a look lists, and store them. If `is_new`, many files are linked."""
+        """Read the files that a scan lists, and store them. If `is_new`, many files are linked."""
         budget_bytes = self._budget()
         linked = None
-        if is_new and _is_large(look) and _has_links(look) and self._guards_links():
-            linked = LinkedFiles(self._folder, (status for _, status in look.to_read))
-        watch = self._watch if looker.is_first else None
-        with closing(Contents(self.file, looker.root_fd, began_ns, budget_bytes, linked, watch)) as contents:
-            states = self._read(contents, look, budget_bytes)
+        if is_new and _is_large(scan) and _has_links(scan) and self._guards_links():
+            linked = LinkedFiles(self._folder, (status for _, status in scan.to_read))
+        watch = self._watch if scanner.is_first else None
+        with closing(Contents(self.file, scanner.root_fd, began_ns, budget_bytes, linked, watch)) as contents:
+            states = self._read(contents, scan, budget_bytes)
             self._linked |= contents.unwatched
-            return store(states, look.gone, contents.take())
+            return store(states, scan.gone, contents.take())
 
     def _refresh(self) -> bool:
         """Load changes recorded by another process. Returns True if there were none."""
@@ -254,18 +254,18 @@ class Workspace:
         self.deferred = self.file.read_now(database.read_deferred)
         return False
 
-    def _look(self, looker: Looker, *, short: bool) -> Look:
+    def _scan(self, scanner: Scanner, *, short: bool) -> Scan:
         now_s = self.clock.monotonic_s()
         changed = self._watch.read_changes()
-        if short and changed is not None and now_s - self._looked_s < _WHOLE_AFTER_S:
+        if short and changed is not None and now_s - self._scanned_s < _WHOLE_AFTER_S:
             try:
-                result = looker.look_in(changed, self._linked)
+                result = scanner.scan_in(changed, self._linked)
                 self._linked |= result.linked
                 return result
-            except (LookIsShort, OSError):
-                looker.reset()  # a full look covers it
-        result = looker.look()
-        self._looked_s, self._linked = now_s, result.linked
+            except (NeedsFullScan, OSError):
+                scanner.reset()  # a full scan covers it
+        result = scanner.scan()
+        self._scanned_s, self._linked = now_s, result.linked
         return result
 
     def _budget(self) -> int:
@@ -280,19 +280,19 @@ class Workspace:
             used = self.file.read_now(database.used_bytes)
         return max(0, self.limits.total_bytes - used)
 
-    def _read(self, contents: Contents, look: Look, budget_bytes: int) -> dict[str, KnownState]:
+    def _read(self, contents: Contents, scan: Scan, budget_bytes: int) -> dict[str, KnownState]:
         """Read what may have changed. If there may not be room for all, small files come first."""
-        states = {path: KnownState(state, None) for path, state in look.settled.items()}
-        if sum(status.st_size for _, status in look.to_read) > budget_bytes:
-            look.to_read.sort(key=lambda item: item[1].st_size)
-        for path, status in look.to_read:
+        states = {path: KnownState(state, None) for path, state in scan.settled.items()}
+        if sum(status.st_size for _, status in scan.to_read) > budget_bytes:
+            scan.to_read.sort(key=lambda item: item[1].st_size)
+        for path, status in scan.to_read:
             if self._is_closing:
-                raise LookStopped
+                raise ScanStopped
             state = contents.read(path, status, self.limits.file_bytes, self.find_known(path))
             if state is not None:
                 states[path] = state
             elif self.find_known(path) is not None:
-                look.gone.append(path)
+                scan.gone.append(path)
         return states
 
     def _store(self, states: dict[str, KnownState], gone: Sequence[str], store_contents: Work[None]) -> int:
@@ -316,7 +316,7 @@ class Workspace:
                 database.restamp(db, [(path, new.stamp) for path, new in same])
             return database.advance(db, changed, gone) if changed or gone else self._version
 
-        _keep_states(self._tree, same)  # also if nothing is stored: the next look compares current stamps
+        _keep_states(self._tree, same)  # also if nothing is stored: the next scan compares current stamps
         if not changed and not gone and not any(new.stamp for _, new in same):
             return self._version  # only files that are too new to be certain
         number = self.file.write_unsynced(work)
@@ -386,12 +386,12 @@ def _keep_states(tree: Tree, states: Iterable[tuple[str, KnownState]], gone: Ite
         tree.setdefault(folder, {})[name] = new
 
 
-def _has_links(look: Look) -> bool:
-    return any(status.st_nlink > 1 for _, status in look.to_read)
+def _has_links(scan: Scan) -> bool:
+    return any(status.st_nlink > 1 for _, status in scan.to_read)
 
 
-def _is_large(look: Look) -> bool:
-    return sum(status.st_size for _, status in look.to_read) > _FILL_BYTES
+def _is_large(scan: Scan) -> bool:
+    return sum(status.st_size for _, status in scan.to_read) > _FILL_BYTES
 
 
 def _inside(root: str, home: str) -> frozenset[str]:

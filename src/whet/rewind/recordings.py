@@ -81,7 +81,7 @@ class Recordings:
         self._hold_folders = hold_folders
         self._open: dict[Path, Workspace] = {}
         self._too_large: set[Path] = set()
-        self._looked_ahead: dict[Path, asyncio.Task[None]] = {}
+        self._scanned_ahead: dict[Path, asyncio.Task[None]] = {}
 
     def workspace_of(self, folder: Path) -> Workspace:
         """Return the record of a workspace."""
@@ -112,7 +112,7 @@ class Recordings:
         """
         if not steps or not self.settings.record:
             return {}
-        from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
+        from whet.rewind.scan import WorkspaceTooLarge  # noqa: PLC0415 - as above
         from whet.rewind.taking_back import find_changed_files  # noqa: PLC0415
 
         workspace = self.workspace_of(folder)
@@ -130,49 +130,49 @@ class Recordings:
             return partial(self._hold_folders, folder)
         return None
 
-    def look_ahead(self, folder: Path, tools: Sequence[Tool]) -> None:
+    def scan_ahead(self, folder: Path, tools: Sequence[Tool]) -> None:
         """Begin to record a workspace, once, so that the first step that changes files waits for the rest
         only."""
-        if folder not in self._looked_ahead:
-            self._looked_ahead[folder] = asyncio.create_task(self._look_ahead(folder, tools))
+        if folder not in self._scanned_ahead:
+            self._scanned_ahead[folder] = asyncio.create_task(self._scan_ahead(folder, tools))
 
     def may_be_recorded(self, folder: Path) -> bool:
         """Return whether a workspace has a record that is not just being begun."""
-        looking = self._looked_ahead.get(folder)
-        return record_path(self.home.root, folder).exists() and (looking is None or looking.done())
+        scanning = self._scanned_ahead.get(folder)
+        return record_path(self.home.root, folder).exists() and (scanning is None or scanning.done())
 
-    async def _look_ahead(self, folder: Path, tools: Sequence[Tool]) -> None:
+    async def _scan_ahead(self, folder: Path, tools: Sequence[Tool]) -> None:
         workspace, hold = self.workspace_of(folder), self.holder(folder, tools)
         from whet.rewind.deferred import hold_folders  # noqa: PLC0415 - as above
-        from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
-        from whet.rewind.recorder import LookStopped  # noqa: PLC0415
+        from whet.rewind.recorder import ScanStopped  # noqa: PLC0415
+        from whet.rewind.scan import WorkspaceTooLarge  # noqa: PLC0415 - as above
 
-        def look() -> None:
+        def scan() -> None:
             with workspace.exclusive():
                 hold_folders(workspace, hold)
-                workspace.look()
+                workspace.scan()
 
         try:
-            await self.pool.run(look)
-        except (WorkspaceTooLarge, LookStopped, WhetError, OSError) as error:
+            await self.pool.run(scan)
+        except (WorkspaceTooLarge, ScanStopped, WhetError, OSError) as error:
             _log.info("%s was not recorded ahead: %r", folder, error)  # the step that needs it says why
 
     async def can_restore(self, folder: Path) -> bool:
         """Return whether a workspace is recorded, so that a rewind brings its files back.
 
-        Looks at the workspace now, as the step that follows would.
+        Scans the workspace now, as the step that follows would.
         """
         if not self.settings.record or folder in self._too_large:
             return False
         workspace = self.workspace_of(folder)
-        from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - as above
+        from whet.rewind.scan import WorkspaceTooLarge  # noqa: PLC0415 - as above
 
-        def look() -> None:
+        def scan() -> None:
             with workspace.exclusive():
-                workspace.look(short=True)
+                workspace.scan(short=True)
 
         try:
-            await self.pool.run(look)
+            await self.pool.run(scan)
         except WorkspaceTooLarge:
             self._too_large.add(folder)
         except (WhetError, OSError) as error:
@@ -182,8 +182,8 @@ class Recordings:
         return False
 
     def close(self) -> None:
-        """Close every file, and begin no more looks."""
-        for task in self._looked_ahead.values():
+        """Close every file, and begin no more scans."""
+        for task in self._scanned_ahead.values():
             task.cancel()
         for workspace in self._open.values():
             workspace.close()
@@ -230,8 +230,8 @@ class RecordingObserver(TurnObserver):
         self._cancel_expected()
         if not self._given_up and any(map(may_change_files, tools)):
             loop = asyncio.get_running_loop()
-            look_ahead = self._recordings.look_ahead
-            self._expected = loop.call_later(_ASKED_S, look_ahead, session.workspace, tools)
+            scan_ahead = self._recordings.scan_ahead
+            self._expected = loop.call_later(_ASKED_S, scan_ahead, session.workspace, tools)
 
     def _cancel_expected(self) -> None:
         if self._expected is not None:
@@ -252,8 +252,8 @@ class RecordingObserver(TurnObserver):
             return None
         workspace = self._recordings.workspace_of(session.workspace)
         hold = self._recordings.holder(session.workspace, step.tools)
-        from whet.rewind.look import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.recorder import describe_left_out  # noqa: PLC0415
+        from whet.rewind.scan import WorkspaceTooLarge  # noqa: PLC0415 - imported by now
         from whet.rewind.steps import begin_step  # noqa: PLC0415
 
         def begin() -> tuple[int, str, bool] | None:
@@ -315,10 +315,10 @@ class RecordingObserver(TurnObserver):
         if row is None:
             return queue_nothing
         step = (row.turn, row.step)
-        looking = self._recordings.changed_since(session.workspace, session.id, {step}, short=True)
+        scanning = self._recordings.changed_since(session.workspace, session.id, {step}, short=True)
         try:
             async with asyncio.timeout(_SILENT_S):
-                later = (await looking).get(step, [])
+                later = (await scanning).get(step, [])
         except (WhetError, OSError, TimeoutError) as error:
             _log.warning("whether files changed after the last test run is not known: %s", error)
             return queue_nothing

@@ -50,7 +50,7 @@ class Restorer:
         self._synced_one_by_one = True
 
     def restore(self, changes: Sequence[Change]) -> RestoreResult:
-        """Carry out the changes that are not done yet. Call it after a look."""
+        """Carry out the changes that are not done yet. Call it after a scan."""
         self._root_fd = open_root(self._workspace.root)
         self._synced_one_by_one = len(changes) <= _SYNCED_ONE_BY_ONE
         try:
@@ -170,7 +170,7 @@ class Restorer:
             self._touched.add(split_path(change.path)[0])
 
     def _check_same_file(self, folder: int, name: str, change: Change) -> None:
-        """Raise WhetError if a file is not the one that the last look saw."""
+        """Raise WhetError if a file is not the one that the last scan saw."""
         expected: KnownState | None = self._workspace.find_known(change.path)
         if expected is None or expected.stamp is None or expected.state.kind != "file":
             return

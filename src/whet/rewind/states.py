@@ -31,7 +31,7 @@ class PathState(msgspec.Struct, frozen=True, gc=False):
 
 
 class KnownState(msgspec.Struct, frozen=True, gc=False):
-    """A state and its stamp when it was read. A stamp of None makes the next look read it again."""
+    """A state and its stamp when it was read. A stamp of None makes the next scan read it again."""
 
     state: PathState
     stamp: Stamp | None

@@ -37,7 +37,7 @@ def begin_step(
         with workspace.exclusive():
             finished = _finish_rewind(workspace)
             hold_folders(workspace, hold)
-            before = workspace.look(short=True)
+            before = workspace.scan(short=True)
             new = Record(0, session, turn, step, "step", before, before, workspace.clock.unix_ms())
             return workspace.begin_record(new), finished
     except BaseException:
@@ -59,7 +59,7 @@ def end_step(workspace: Workspace, record: int) -> list[FileLines]:
     Folders are left out.
     """
     with workspace.exclusive():
-        after = workspace.look(short=True)
+        after = workspace.scan(short=True)
         before = workspace.end_step(record, after)
     if before == after:
         return []

@@ -1,4 +1,4 @@
-"""Undoes steps in a workspace, and redoes them: a look, a plan, a journal, the files, a look.
+"""Undoes steps in a workspace, and redoes them: a scan, a plan, a journal, the files, a scan.
 
 The plan is on disk before the first file changes. After a crash, the next rewind or step carries the plan
 out to its end first.
@@ -51,10 +51,10 @@ def find_changed_files(
 ) -> dict[tuple[int, int], list[str]]:
     """Return the files that have changed, by anyone, since steps (turn, number) of a session ended.
 
-    Steps without a record are left out. `short` is as for a look.
+    Steps without a record are left out. `short` is as for a scan.
     """
     with workspace.exclusive():
-        now = workspace.look(short=short)
+        now = workspace.scan(short=short)
 
     def work(connection: apsw.Connection) -> dict[tuple[int, int], list[str]]:
         files: dict[tuple[int, int], list[str]] = {}
@@ -86,7 +86,7 @@ def plan_rewind(workspace: Workspace, first: int, session: str, scope: Scope) ->
     """Return what undoing a session's records from number `first` on would do now."""
     with workspace.exclusive():
         finish_under_lock(workspace)
-        rewind_plan = _make_plan(workspace, workspace.look(), _read_records(workspace, session, first), scope)
+        rewind_plan = _make_plan(workspace, workspace.scan(), _read_records(workspace, session, first), scope)
         return RewindResult(list(rewind_plan.changes.values()), list(rewind_plan.conflicts.values()), {})
 
 
@@ -99,7 +99,7 @@ def take_back(workspace: Workspace, first: int, new: Record, scope: Scope) -> Re
     """
     with workspace.exclusive():
         finish_under_lock(workspace)
-        before = workspace.look()
+        before = workspace.scan()
         rewind_plan = _make_plan(workspace, before, _read_records(workspace, new.session, first), scope)
         changes = list(rewind_plan.changes.values())
         if not changes:
@@ -151,7 +151,7 @@ def _carry_out(
     workspace: Workspace, number: int, changes: Sequence[Change], modes: dict[str, int]
 ) -> dict[str, str]:
     done = Restorer(workspace, number, modes).restore(changes)
-    after = workspace.look()
+    after = workspace.scan()
     workspace.file.write_now(lambda db: database.end_record(db, number, after))
     return done.failed
 
@@ -169,6 +169,6 @@ def finish_under_lock(workspace: Workspace) -> RewindResult | None:
             "the plan of a rewind that was cut off can't be read", hint="whet doctor"
         ) from error
     changes = [Change(os.fsdecode(entry.path), entry.now, entry.then) for entry in journal.entries]
-    workspace.look()
+    workspace.scan()
     failed = _carry_out(workspace, record.id, changes, dict(_decode_modes(journal)))
     return RewindResult(changes, [], failed, record.id)

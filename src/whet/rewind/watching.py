@@ -1,10 +1,9 @@
-"""Hears from the kernel in which folders something changed since the last look, so that a look can be short.
+"""Lists the folders that changed since the last scan, as inotify reports them, so that a scan can be short.
 
-Linux only, and only for file systems whose changes all go through this kernel. A help, not a proof: what
-a program writes through a memory map is heard when it lets go of the file, and a folder hears only of writes
-through its own names. So files with several names, of which package managers make thousands, are watched
-themselves: they hear of writes through any name. Whole looks still happen (`Workspace.look`), and whatever
-is odd here asks for one.
+Linux only, and only for file systems whose changes all go through this kernel. The reports are not complete:
+a write through a memory map is reported when the program closes the file, and a watched folder reports only
+writes through its own names. So files with several names, of which package managers make thousands, are
+watched themselves. `Workspace.scan` still makes full scans regularly, and whenever a report is unclear.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class FolderChanges(msgspec.Struct, frozen=True):
 
 
 class FolderWatch:
-    """The watched folders of one workspace. Call `begin` and `add` during a full look, `read_changes`
+    """The watched folders of one workspace. Call `begin` and `add` during a full scan, `read_changes`
     afterwards."""
 
     def __init__(self, root: str) -> None:
@@ -54,7 +53,7 @@ class FolderWatch:
         self._works = sys.platform == "linux" and _is_local(root)
 
     def begin(self) -> None:
-        """Prepare for a full look, which adds every folder. Events received so far are kept."""
+        """Prepare for a full scan, which adds every folder. Events received so far are kept."""
         if self._fd >= 0 or not self._works:
             return
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -69,15 +68,15 @@ class FolderWatch:
         path = b"/proc/self/fd/%d" % handle
         number = self._libc.inotify_add_watch(self._fd, path, _WANTED | _ONLY_FOLDERS)
         if number < 0 or len(self._folders) >= _MAX_FOLDERS:
-            self._works = False  # the system's limit: this workspace always gets full looks
+            self._works = False  # the system's limit: this workspace always gets full scans
             self.close()
         else:
             self._folders[number] = folder
 
     def add_file(self, folder: str, handle: int, name: str) -> bool:
-        """Hear of writes to a file through any of its names, as changes in `folder`, which is open.
+        """Watch a file, and report writes through any of its names as changes of `folder`, which is open.
 
-        False if the system doesn't allow it: the folder must then be listed at every look.
+        Returns False if the system doesn't allow it: the folder must then be listed at every scan.
         """
         if self._fd < 0 or self._libc is None or self._files_left <= 0:
             return False
@@ -96,7 +95,7 @@ class FolderWatch:
         return True
 
     def read_changes(self) -> FolderChanges | None:
-        """Return the changes since the last call, or None if everything must be looked at."""
+        """Return the changes since the last call, or None if everything must be scanned."""
         if self._fd < 0:
             return None
         changes = FolderChanges(set(), set())
@@ -125,7 +124,7 @@ class FolderWatch:
         self._files.clear()
 
     def _handle_event(self, changes: FolderChanges, number: int, mask: int, padded: bytes) -> bool:
-        """Record one event. Returns False if only a full look can interpret it."""
+        """Record one event. Returns False if only a full scan can interpret it."""
         if mask & _UNCLEAR:
             return False
         folders = self._files.get(number)

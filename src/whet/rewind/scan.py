@@ -1,4 +1,4 @@
-"""One look at a workspace: finds the paths that differ from the known state, by calling stat on each of them.
+"""One scan of a workspace: finds the paths that differ from the known state, by calling stat on each of them.
 
 Only folders are read here. If a folder can't be entered, its known state is kept.
 """
@@ -25,13 +25,14 @@ class WorkspaceTooLarge(WhetError):
     """The workspace has more paths than the limit allows."""
 
 
-class LookIsShort(Exception):
-    """A short look found a change that needs a full look."""
+class NeedsFullScan(Exception):
+    """A short scan found a change that needs a full scan."""
 
 
-class Look(msgspec.Struct):
-    """What a look found: paths to read, with what stat said of them; folders and what is left out, which need
-    no reading; what is gone; the folders with files that have other names, too, and are not watched."""
+class Scan(msgspec.Struct):
+    """The differences that a scan found. `to_read` are new and changed files with their status; `settled` are
+    paths whose state is known without reading; `gone` are deleted paths; `linked` are folders of files that
+    have other names and could not be watched; `paths` counts all paths."""
 
     to_read: list[tuple[str, os.stat_result]] = []
     settled: dict[str, PathState] = {}
@@ -40,10 +41,9 @@ class Look(msgspec.Struct):
     paths: int = 0
 
 
-class Looker:
-    """Looks at one workspace. `skipped` are folders to leave out, by path: Whet's home, and those that are
-    recorded later. The first look leaves files with other names unwatched: they are watched when they are
-    read."""
+class Scanner:
+    """Scans one workspace without the `skipped` folders: Whet's home, and folders that are recorded later.
+    The first scan does not watch files with other names; they are watched when they are read."""
 
     def __init__(
         self, root_fd: int, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
@@ -59,17 +59,17 @@ class Looker:
         self._skipped = skipped
         self._most_paths = most_paths
         self._pending: list[str] = []
-        self._found = Look()
+        self._found = Scan()
 
-    def look(self) -> Look:
+    def scan(self) -> Scan:
         """Return the differences. Raises WorkspaceTooLarge, and OSError if the workspace itself is gone."""
         self._watch.begin()
         self._list("", is_new=True)
         self._list_pending()
         return self._found
 
-    def look_below(self, folders: Iterable[str]) -> Look:
-        """Return what these folders hold, of which no state is known yet, and the folders themselves."""
+    def scan_below(self, folders: Iterable[str]) -> Scan:
+        """Return these folders and everything below them. No state of it may be known yet."""
         self.is_first = True
         for folder in folders:
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -85,12 +85,12 @@ class Looker:
             try:
                 self._list(folder, is_new=True)
             except (FileNotFoundError, NotADirectoryError):
-                self._mark_gone(folder)  # deleted during the look; the next one will see that it is gone
+                self._mark_gone(folder)  # deleted during the scan
             except OSError:
                 self._unlock_and_list(folder)
 
     def _unlock_and_list(self, folder: str) -> None:
-        """List a folder whose mode denies its owner access. It stays open until the look's contents are
+        """List a folder whose mode denies its owner access. It stays open until the scan's contents are
         read."""
         mode = unlock(self.root_fd, folder, stat.S_IRWXU)
         if mode is None:
@@ -103,13 +103,13 @@ class Looker:
 
     def reset(self) -> None:
         """Start over."""
-        self._found, self._is_short = Look(), False
+        self._found, self._is_short = Scan(), False
         self._pending.clear()
 
-    def look_in(self, changed: FolderChanges, also: Iterable[str]) -> Look:
+    def scan_in(self, changed: FolderChanges, also: Iterable[str]) -> Scan:
         """Return the differences in these folders and in new folders, including everything below them.
 
-        Raises LookIsShort, and OSError if one can't be listed.
+        Raises NeedsFullScan, and OSError if one can't be listed.
         """
         self._is_short, self._made = True, changed.made
         for folder in changed.folders.union(also):
@@ -163,7 +163,7 @@ class Looker:
     def _linked(self, folder: str, handle: int, name: str, seen: os.stat_result) -> os.stat_result:
         """Watch a file that may be written through other names; return its state since then.
 
-        A short look keeps what the last whole one learned: a new name is a change of the file.
+        A short scan keeps what the last whole one learned: a new name is a change of the file.
         """
         if stat.S_ISLNK(seen.st_mode) or (self.is_first and stat.S_ISREG(seen.st_mode)):
             return seen  # nothing can be written through a symlink
@@ -194,7 +194,7 @@ class Looker:
 
     def _handle_change(self, path: str, status: os.stat_result, old: KnownState | None) -> None:
         if self._is_short and status.st_nlink > 1:
-            raise LookIsShort  # the change affects its other names, too
+            raise NeedsFullScan  # the change affects its other names, too
         if old is not None and old.state.kind == "folder":
             self._mark_below_gone(path)
         if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
@@ -223,19 +223,19 @@ class Looker:
 
 
 @contextmanager
-def open_looker(
+def open_scanner(
     root: str, tree: Tree, skipped: frozenset[str], most_paths: int, watch: FolderWatch
-) -> Generator[Looker]:
-    """Open a workspace for a look, and lock again at its end the folders that it unlocks. Raises NotFound."""
+) -> Generator[Scanner]:
+    """Open a workspace for a scan, and lock again at its end the folders that it unlocks. Raises NotFound."""
     try:
         root_fd = open_root(root)
     except OSError as error:
         raise NotFound(f"the workspace {root} can't be opened: {error.strerror}") from error
-    looker = Looker(root_fd, tree, skipped, most_paths, watch)
+    scanner = Scanner(root_fd, tree, skipped, most_paths, watch)
     try:
-        yield looker
+        yield scanner
     finally:
-        for path, mode in reversed(looker.unlocked.items()):
+        for path, mode in reversed(scanner.unlocked.items()):
             lock(root_fd, path, mode)
         os.close(root_fd)
 
