@@ -221,3 +221,12 @@ def test_a_diff_names_a_change_of_line_ends(tmp_path: Path) -> None:
     [diff] = _diff(record)
     assert (diff.lines, diff.note) == ([], "line ends, encoding or last newline")
     record.close()
+
+
+def test_a_name_with_a_newline_fakes_no_line_of_a_diff(tmp_path: Path) -> None:
+    record = open_workspace(tmp_path)
+    step(record, "echo x > $'a\\n+++ other\\x1b[31m'")
+    [diff] = _diff(record)
+    assert diff.path == r"a\n+++ other\x1b[31m"
+    assert all("\n" not in line and "\x1b" not in line for line in diff.lines)
+    record.close()

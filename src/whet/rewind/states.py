@@ -12,6 +12,9 @@ from typing import Literal
 
 import msgspec
 
+from whet.late import late_pattern
+
+_CONTROLS = late_pattern(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 Kind = Literal["file", "folder", "link", "left_out"]
 Stamp = tuple[int, int, int, int]
 """Size, mtime and ctime in nanoseconds, inode. While they are equal, so is a file's content."""
@@ -65,8 +68,9 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def printable_path(path: str) -> str:
-    """Return a path as printable text. Bytes that are not UTF-8 are escaped."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """Return a path as one line of text. Control characters and bytes that are not UTF-8 are escaped."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def make_stamp(status: os.stat_result) -> Stamp:

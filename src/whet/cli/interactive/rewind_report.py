@@ -61,7 +61,7 @@ def summary(diffs: Sequence[FileDiff]) -> list[str]:
 
 def display_path(path: str) -> str:
     """Return a path on one line, with control and invisible characters escaped."""
-    return exact(printable_path(path)).replace("\n", "\\n")
+    return exact(printable_path(path))
 
 
 def _counts(diff: FileDiff) -> str:
