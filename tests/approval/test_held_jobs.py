@@ -18,7 +18,7 @@ from whet.approval.confined import JailGate
 from whet.approval.gate import GateParts
 from whet.contract.errors import ToolError
 from whet.contract.events import Notice
-from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.contract.protocols import Answer, ApprovalRequest, Decision, Reply
 from whet.contract.tools import ToolOutput
 from whet.sandbox.backend import ConfinementSettings
 from whet.sandbox.confinement import Confinement
@@ -265,3 +265,42 @@ def test_sessions_of_others_go_on(tmp_path: Path, confinement: OneEngine) -> Non
     bench = bench_of(tmp_path, Watcher(look), confinement, mode="auto")
     start_job(confinement, workspace, JOBS["child"], session="s2")
     assert bench.sh("sudo -n true").verdict == "allow"
+
+
+FORMS = {
+    "sourced": ("sh ./x.sh", {"x.sh": ". ./lib.sh", "lib.sh": "true"}, "lib.sh"),
+    "made meanwhile": ("sh ./x.sh", {"x.sh": "[ -f opt.sh ] && . ./opt.sh"}, "opt.sh"),
+    "make": ("make", {"Makefile": "include more.mk\nall:\n\t@true", "more.mk": "X = 1"}, "more.mk"),
+    "python import": ("python3 run.py", {"run.py": "import helper", "helper.py": "1"}, "helper.py"),
+    "python module": ("python3 -m p", {"p/__main__.py": "from p import core", "p/core.py": "1"}, "p/core.py"),
+    "node require": ("node a.js", {"a.js": "require('./b')", "b.js": "1"}, "b.js"),
+    "glob": ("for f in s/*.sh; do sh $f; done", {"s/a.sh": "true"}, "s/new.sh"),
+    "input": ("sh < in.txt", {"in.txt": "true"}, "in.txt"),
+    "another folder": ("cd sub && ./z.sh", {"sub/z.sh": ". ./y.sh", "sub/y.sh": "true"}, "sub/y.sh"),
+    "search path": ('PATH="$PWD/bin:$PATH" tool', {"bin/tool": "true"}, "bin/tool"),
+    "image": ("true", {"Dockerfile": "FROM x"}, "Dockerfile"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
+def test_a_file_that_another_program_changes_meanwhile_does_not_run_with_full_rights(
+    tmp_path: Path, confinement: OneEngine, form: tuple[str, dict[str, str], str]
+) -> None:
+    command, files, changed = form
+    workspace = tmp_path / "proj"
+    for name, text in files.items():
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text(f"{text}\n")
+
+    def decide(change: str) -> Decision:
+        async def look() -> Answer:
+            (workspace / change).write_text("touch evil\n")
+            return "once"
+
+        bench = bench_of(tmp_path, Watcher(look), confinement)
+        call = bench.call("terminal", command=f"docker build . && {command}")
+        return asyncio.run(bench.gate.decide(call, bench.events.append))
+
+    assert decide("unrelated.log").verdict == "allow"
+    decision = decide(changed)
+    assert decision.verdict == "deny" and "changed while the question was open" in decision.reason

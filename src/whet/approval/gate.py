@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from whet.approval.actions import depends_on_location, describe
-from whet.approval.held_jobs import CHANGED_MEANWHILE, HeldJobs, content_of
+from whet.approval.held_jobs import CHANGED_MEANWHILE, HeldJobs, read_content
 from whet.approval.person_request import (
     NOBODY_NOTICE,
     GateCase,
@@ -284,7 +284,7 @@ class PolicyGate:
             request = build_request(case, ruling, changes, is_recorded=can_restore, is_edited=is_edited)
             details = (request.tool, request.subject, request.reasons, list_edits(changes))
             emit(ApprovalAsked(request.call_id, *details))
-            shown_content = content_of(case.call)
+            shown_content = await read_content(case)
             response = await self._person.approve(request)
             reply = Reply(response) if isinstance(response, str) else response
             if reply is None:
@@ -292,7 +292,7 @@ class PolicyGate:
                 return _emit_decision(case.call, Decision("deny", "nobody", why, NOBODY_NOTICE), emit)
             if reply.answer not in ("once", "session", "always"):
                 return _emit_decision(case.call, deny_for_person(reply.words), emit)
-            if content_of(case.call) != shown_content:
+            if await read_content(case) != shown_content:
                 return _emit_decision(case.call, Decision("deny", "rule", CHANGED_MEANWHILE), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:
                 await self._store_grant(case, reply, request.scopes, emit)

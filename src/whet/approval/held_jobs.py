@@ -2,7 +2,7 @@
 and its end.
 
 The session's commands in sandboxes are stopped. If another one starts in between, the command is refused.
-Scripts that the command line names are compared as well: another program may have changed them.
+The files that the command runs are compared as well: another session or program may have changed them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whet.approval.paths import stamp_files
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # importing it takes time, and most turns run no command
     from whet.approval.confined import JailGate
 
 CHANGED_MEANWHILE = (
-    "The tool, or a script that the command runs, changed while the question was open. Call it again."
+    "The tool, or a file that the command runs, changed while the question was open. Call it again."
 )
 
 
@@ -71,8 +72,12 @@ class HeldJobs:
                     resume()
 
 
-def content_of(call: GateCall) -> str:
-    """Return the present description of a foreign tool, or the state of the scripts that a command runs."""
+async def read_content(case: GateCase) -> str:
+    """Return the present description of a foreign tool, or the state of the files that a command runs.
+
+    Of a command that would leave the sandbox, these are all that its text and their texts name; of others,
+    only the scripts that its text names."""
+    call = case.call
     if call.tool.content is not None:
         return call.tool.content()
     if "command" not in call.tool.tags:
@@ -80,5 +85,11 @@ def content_of(call: GateCall) -> str:
     from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
     folder = os.path.join(call.workspace, str(call.arguments.get("workdir") or ""))
-    parts = read(str(call.arguments.get("command", ""))).parts
-    return "\n".join(stamp_files(folder, {word for part in parts for word in part.scripts}))
+    texts = [str(call.arguments.get(name) or "") for name in ("command", "stdin")]
+    names = {word for part in read(texts[0]).parts for word in part.scripts}
+    if case.jailed is not None and case.jailed.leaves:
+        from whet.approval.run_files import find_run_files  # noqa: PLC0415  for few questions
+
+        paths = await asyncio.to_thread(find_run_files, Path(call.workspace), texts, Path(folder))
+        names.update(map(str, paths))
+    return "\n".join(stamp_files(folder, names))
