@@ -15,7 +15,7 @@ from tests.support import wait_until
 from whet.contract.errors import NotFound, QueueFull
 from whet.postgres.connection import PostgresConnection, connect
 from whet.serve.wire import as_api_error
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import sessions
 from whet.store.team import TeamDatabase
 from whet.team import aside, orders, queue
@@ -306,7 +306,7 @@ def test_a_turn_that_is_queued_while_another_one_ends_is_the_next(url: str, team
         worker.begin()
         rows = team.queue.end(worker, taken, "answered", "")  # pyright: ignore[reportArgumentType] as a work's
         assert rows.fetchall() == [("answered", "", 1)]
-        queueing = team.database.submit(ScopedWork("a", lambda db: team.queue.ask(db, later)))
+        queueing = team.database.submit(ScopedWrite("a", lambda db: team.queue.ask(db, later)))
         wait_until(lambda: admin.execute(_ANY_WAITING).fetchone() == (1,))
         worker.end()
         queueing.result()

@@ -15,7 +15,7 @@ import pytest
 from tests.support import output_of, wait_until
 from tests.team.processes import LEASE_S, environment, start, worker
 from whet.clock import SystemClock
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
@@ -36,7 +36,7 @@ def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "")
             sessions.insert(connection, NewSession(wanted, source="team"), "2026-11-21T09:00:00.000Z")
         queue.ask(connection, AskedTurn(turn_id, wanted, text))
 
-    db.write_now(ScopedWork(wanted, work))
+    db.write_now(ScopedWrite(wanted, work))
     return turn_id, wanted
 
 

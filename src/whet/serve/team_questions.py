@@ -23,7 +23,7 @@ from whet.serve.questions import (
     apply_draft,
     check_reply,
 )
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store.team import TeamDatabase
 from whet.team import orders
 from whet.team.events import TurnMark
@@ -57,7 +57,7 @@ class TeamQuestions(Questions):
         question = None if body is None else from_json(body, PendingQuestion)
         if question is not None:
             reply_json = _encode(check_reply(question, answer, more)).decode()
-            work = ScopedWork(question_id, lambda db: orders.answer(db, question_id, reply_json))
+            work = ScopedWrite(question_id, lambda db: orders.answer(db, question_id, reply_json))
             if await self._database.write(work):
                 return question
         raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals lists them")
@@ -98,7 +98,7 @@ class WorkerQuestions:
         body = _encode(question).decode()
         self._waiting[question.id] = future = asyncio.get_running_loop().create_future()
         try:
-            work = ScopedWork(question.id, lambda db: orders.ask(db, mark, question.id, body, wait_s))
+            work = ScopedWrite(question.id, lambda db: orders.ask(db, mark, question.id, body, wait_s))
             await self._database.write(work)
             async with asyncio.timeout(wait_s):
                 return await future
@@ -106,7 +106,9 @@ class WorkerQuestions:
             return None
         finally:
             del self._waiting[question.id]
-            self._database.submit(ScopedWork(question.id, lambda db: orders.remove_question(db, question.id)))
+            self._database.submit(
+                ScopedWrite(question.id, lambda db: orders.remove_question(db, question.id))
+            )
 
 
 class _TurnQuestions(Questions):

@@ -19,7 +19,7 @@ from whet.contract.events import Emit, Event, Notice, TurnEnd, show_nothing
 from whet.serve.team_feed import TeamFeeds
 from whet.serve.team_questions import TeamQuestions
 from whet.serve.turns import TurnInput, Turns
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store.team import TeamDatabase
 from whet.store.turns import TurnRecord
 from whet.team import orders
@@ -148,7 +148,7 @@ class TeamTurns(Turns):
             self._queue.ask(connection, queued_turn)
             return True
 
-        if not await self._database.write(ScopedWork(session_id, work)):
+        if not await self._database.write(ScopedWrite(session_id, work)):
             return None
         return _FollowedTurn(queued_turn.id, session_id, after, trace)
 
@@ -168,7 +168,7 @@ class TeamTurns(Turns):
             self.hosted.services.tracing.end_request(turn.trace, turn.session_id, end)
         record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
         work = turn_input.writes.ended(record, end.reason, end.text)
-        await self._database.append(ScopedWork(turn.session_id, work), scope=turn.session_id)
+        await self._database.append(ScopedWrite(turn.session_id, work), scope=turn.session_id)
         emit(end)
         return end
 
@@ -213,6 +213,6 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
     trace: RequestTrace | None = None
 
 
-def _cancelling(session_id: str) -> ScopedWork:
+def _cancelling(session_id: str) -> ScopedWrite:
     """Return the work that cancels a session's turns."""
-    return ScopedWork(session_id, lambda db: orders.cancel(db, session_id))
+    return ScopedWrite(session_id, lambda db: orders.cancel(db, session_id))

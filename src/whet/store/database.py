@@ -19,7 +19,7 @@ from whet.contract.forms import DATABASE_SCHEMES
 from whet.postgres.driver import lock_number, needs_driver
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import translate_error
-from whet.sqlite.lane import RowStatement, ScopedWork
+from whet.sqlite.lane import RowStatement, ScopedWrite
 from whet.store import rows
 from whet.store.migrations import STEPS
 from whet.store.rows import is_team as is_team
@@ -81,7 +81,7 @@ class StateDatabase(DatabaseFile):
 
     async def write(self, work: Work[T]) -> T:
         """Write on the lane's thread, however long it takes. A cancel stops waiting but undoes nothing."""
-        return await self._get_batcher(work.scope if isinstance(work, ScopedWork) else "").write_large(work)
+        return await self._get_batcher(work.scope if isinstance(work, ScopedWrite) else "").write_large(work)
 
     async def read(self, work: Work[T]) -> T:
         """Read on a thread with a connection of its own; sees one consistent state."""

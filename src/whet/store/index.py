@@ -21,7 +21,7 @@ import apsw
 import msgspec
 
 from whet.contract.texts import NOT_JSON
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import query as words
 from whet.store import rows
 from whet.store.database import StateDatabase, is_team
@@ -108,7 +108,7 @@ def index_batch(connection: apsw.Connection) -> bool:
     return batch.is_full or (batch.has_backlog and _index_newest(connection, "dirty").is_full)
 
 
-_INDEX_BATCH = ScopedWork("the search index", index_batch)
+_INDEX_BATCH = ScopedWrite("the search index", index_batch)
 
 
 def _index_newest(connection: apsw.Connection, condition: str, *values: str) -> _Batch:

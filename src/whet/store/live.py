@@ -20,7 +20,7 @@ from whet.clock import Clock
 from whet.contract.errors import ClaimRefused, NotFound, StoreBusy, WhetError
 from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import shared_decoder
-from whet.sqlite.lane import Rows, RowStatement, ScopedWork
+from whet.sqlite.lane import Rows, RowStatement, ScopedWrite
 from whet.store import claims, rows, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import TransactionWork, queue_nothing
@@ -173,7 +173,7 @@ class SessionWriter:
                     waiter.set_result(None)
 
         self._in_flight += 1
-        scoped_work = ScopedWork(self._live.session.conversation_id, work) if callable(work) else work
+        scoped_work = ScopedWrite(self._live.session.conversation_id, work) if callable(work) else work
         return self.db.append(scoped_work, after, self._live.session.conversation_id)
 
     async def drain(self) -> None:

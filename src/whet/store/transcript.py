@@ -15,7 +15,7 @@ from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import rows, sessions, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
@@ -61,7 +61,7 @@ class Transcript:
             sessions.insert(connection, new, iso(clock.now()))
             return load(connection, new.id)
 
-        return cls(db, clock, await db.append(ScopedWork(new.id, work)))
+        return cls(db, clock, await db.append(ScopedWrite(new.id, work)))
 
     @classmethod
     async def open(cls, db: StateDatabase, session_id: str, clock: Clock) -> Transcript:

@@ -18,7 +18,7 @@ import msgspec
 from whet.contract.messages import ImagePart
 from whet.contract.texts import from_json
 from whet.postgres.connection import PostgresConnection
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store.team import TeamDatabase
 from whet.team.events import TurnMark
 from whet.team.notices import ENDED, WAITING
@@ -144,7 +144,7 @@ class DatabaseQueue:
 
     async def write(self, taken_turn: TakenTurn, work: Callable[[apsw.Connection], object]) -> None:
         """Write under the lock of the turn's session alone."""
-        await self.database.append(ScopedWork(taken_turn.session_id, work), scope=taken_turn.session_id)
+        await self.database.append(ScopedWrite(taken_turn.session_id, work), scope=taken_turn.session_id)
 
 
 def outcome(database: TeamDatabase, turn_id: str) -> EndedTurn | None:

@@ -21,7 +21,7 @@ from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage
 from whet.contract.protocols import Person
 from whet.postgres.connection import PostgresConnection
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import claims, sessions, turns
 from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.team.aside import set_lost_aside
@@ -34,7 +34,7 @@ from whet.team.running_turn import RunningTurn, deliver_all_orders, restore_mess
 _PER_RESERVED = 4  # of so many turns at once, one is a turn that a person waits for
 _AGAIN_S = 0.5
 _logger = logging.getLogger("whet.team")
-_SET_ASIDE = ScopedWork("lost turns", set_lost_aside)
+_SET_ASIDE = ScopedWrite("lost turns", set_lost_aside)
 
 
 class TurnWorker:
@@ -84,7 +84,7 @@ class TurnWorker:
         """Take turns and run them until `stop`. If the database is unavailable, wait for it."""
         self._database.keeper.renewals.append(self._renew)
         self._database.keep_claims()
-        await self._database.append(ScopedWork(self._owner, claims.register_process))
+        await self._database.append(ScopedWrite(self._owner, claims.register_process))
         notices = Notices(
             self._database, {WAITING: lambda _: self._news.set(), ORDERS: lambda _: self._ordered.set()}
         )
