@@ -7,7 +7,7 @@ import pytest
 from tests.serve.test_reading import refused
 from whet.contract.events import Event, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Usage
-from whet.serve.forms import AnswerFilter, AnswerForm, form_of, stops_of
+from whet.serve.forms import AnswerFilter, AnswerForm, read_answer_form, read_stop_texts
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,22 @@ from whet.serve.forms import AnswerFilter, AnswerForm, form_of, stops_of
     ],
 )
 def test_texts_that_end_an_answer(given: object, stops: tuple[str, ...]) -> None:
-    assert stops_of(given, "stop") == stops
+    assert read_stop_texts(given, "stop") == stops
 
 
 @pytest.mark.parametrize("given", [7, {}, "", [""], ["a", 7], ["x" * 1_001], ["a"] * 17])
 def test_texts_that_can_end_no_answer_are_refused(given: object) -> None:
-    assert refused(lambda: stops_of(given, "stop"))[1] == "stop"
+    assert refused(lambda: read_stop_texts(given, "stop"))[1] == "stop"
 
 
 def test_a_form_is_text_an_object_or_a_schema() -> None:
-    assert form_of("text", {}, "p") is None and form_of("json_object", None, "p") == AnswerForm(None)
-    assert refused(lambda: form_of("xml", None, "p")) == (
+    assert read_answer_form("text", {}, "p") is None and read_answer_form("json_object", None, "p") == AnswerForm(None)
+    assert refused(lambda: read_answer_form("xml", None, "p")) == (
         "answers are text or JSON",
         "p",
         "unsupported_value",
     )
-    assert refused(lambda: form_of("json_schema", 7, "p")) == (
+    assert refused(lambda: read_answer_form("json_schema", 7, "p")) == (
         "a JSON format needs a schema",
         "p",
         "invalid_value",

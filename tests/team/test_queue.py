@@ -19,7 +19,7 @@ from whet.sqlite.lane import ScopedWrite
 from whet.store import sessions
 from whet.store.team import TeamDatabase
 from whet.team import aside, orders, queue
-from whet.team.queue import AskedTurn, DatabaseQueue, TakenTurn, TurnOptions, outcome
+from whet.team.queue import AskedTurn, DatabaseQueue, TakenTurn, TurnOptions, read_result
 
 if TYPE_CHECKING:
     import psycopg
@@ -149,7 +149,7 @@ def test_a_turn_is_set_aside_after_three_lost_workers_and_released(team):
         team.lose_worker()
     assert team.take() == []
     team.tidy()
-    ended = outcome(team.database, "poison")
+    ended = read_result(team.database, "poison")
     assert ended is not None and ended.reason == "failed" and "3 workers stopped" in ended.error
     (event,) = team.events()
     assert event["type"] == "turn_end" and event["error"] == ended.error

@@ -34,7 +34,7 @@ from whet.store import claims, sessions, turns
 from whet.store.database import StateDatabase, open_store
 from whet.team import aside, orders
 from whet.team.notices import ENDED, Notices, wait_briefly
-from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, outcome
+from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, read_result
 from whet.team.worker import TurnWorker
 from whet.terminal.output import emit_json
 from whet.terminal.wording import printable
@@ -227,7 +227,7 @@ async def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) ->
             async with asyncio.timeout(timeout_s):
                 while True:
                     has_news.clear()
-                    ended = await asyncio.to_thread(outcome, queue.database, turn_id)
+                    ended = await asyncio.to_thread(read_result, queue.database, turn_id)
                     if ended is not None and ended.reason:
                         return ended
                     if time.monotonic() > quiet_until_s and (reason := await read_reason()):

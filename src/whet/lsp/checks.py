@@ -62,7 +62,7 @@ class EditChecks:
     async def check(self, changes: Sequence[TextChange], within_s: float) -> str:
         """Return a report of the errors that an edit introduced, or of why it was not checked; usually empty.
         Raises only CancelledError."""
-        name = self.server.found.name
+        name = self.server.program.name
         within_s = within_s if self.server.has_checked else max(within_s, FIRST_CHECK_S)
         edits = {Path(change.absolute_path): change for change in changes[:_MAX_CHANGED] if _is_small(change)}
         try:
@@ -124,7 +124,7 @@ class EditChecks:
             self._known[path] = after
             if fresh:
                 new[path] = FileErrors(fresh, after.text)
-        return describe_new(self.server.found.name, new, self.server.root)
+        return describe_new(self.server.program.name, new, self.server.root)
 
     def _report_failure(self, reason: str) -> str:
         """Return the line on a failure, or an empty string if it repeats the last one."""

@@ -38,7 +38,7 @@ class ServerKind(msgspec.Struct, frozen=True):
     """What a person can do to have the server."""
 
 
-class FoundServer(msgspec.Struct, frozen=True):
+class ServerProgram(msgspec.Struct, frozen=True):
     """A server whose program was found. `command` has its path and arguments."""
 
     kind: ServerKind
@@ -102,13 +102,13 @@ def find_servers(
     workspace: Path,
     settings: Mapping[str, LanguageServerSettings],
     environment: Mapping[str, str] | None = None,
-) -> list[FoundServer]:
+) -> list[ServerProgram]:
     """Return the servers for the languages of a project's files, at most one for each language."""
     candidates = [*_find_programs(list_kinds(settings), workspace, environment)]
     if not candidates:  # most projects: their files need not be listed
         return []
     endings = _list_endings(workspace)
-    servers: list[FoundServer] = []
+    servers: list[ServerProgram] = []
     taken: set[str] = set()
     for server in candidates:
         languages = server.kind.languages.keys()
@@ -119,7 +119,7 @@ def find_servers(
 
 
 def list_missing(
-    workspace: Path, settings: Mapping[str, LanguageServerSettings], servers: Sequence[FoundServer]
+    workspace: Path, settings: Mapping[str, LanguageServerSettings], servers: Sequence[ServerProgram]
 ) -> list[ServerKind]:
     """Return the kinds of servers for the languages of a project's files that are not among these servers."""
     endings = _list_endings(workspace).difference(*(server.kind.languages for server in servers))
@@ -128,7 +128,7 @@ def list_missing(
 
 def find_server(
     ending: str, workspace: Path, settings: Mapping[str, LanguageServerSettings]
-) -> FoundServer | None:
+) -> ServerProgram | None:
     """Return the server for files with an ending, or None if this machine has none."""
     kinds = [kind for kind in list_kinds(settings) if ending in kind.languages]
     return next(_find_programs(kinds, workspace), None)
@@ -141,11 +141,11 @@ def list_kinds(settings: Mapping[str, LanguageServerSettings]) -> list[ServerKin
 
 def _find_programs(
     kinds: Sequence[ServerKind], workspace: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[FoundServer]:
+) -> Iterator[ServerProgram]:
     search_path = (os.environ if environment is None else environment).get("PATH")
     for kind in kinds:
         if (command := _find_program(kind.programs, workspace, search_path)) is not None:
-            yield FoundServer(kind, command)
+            yield ServerProgram(kind, command)
 
 
 def _configured(settings: Mapping[str, LanguageServerSettings]) -> Iterator[ServerKind]:

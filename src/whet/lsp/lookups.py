@@ -65,7 +65,7 @@ async def find_locations(checks: EditChecks, query: SymbolQuery) -> str:
     notes = _loading_notes(checks) if query.action == "references" else []
     locations = dict.fromkeys(_read_locations(answer))
     if not locations:
-        nothing = f"[{checks.server.found.name} knows no {query.action} of {printable(query.symbol)} there]"
+        nothing = f"[{checks.server.program.name} knows no {query.action} of {printable(query.symbol)} there]"
         return "\n".join([nothing, *notes])
     rows = await asyncio.to_thread(_describe_locations, checks, list(locations)[:_MAX_ROWS])
     return "\n".join([_join(rows, len(locations)), *notes])
@@ -103,16 +103,16 @@ async def plan_rename(checks: EditChecks, query: SymbolQuery, read_text: Callabl
     file outside the workspace or a file's name."""
     answer = await _ask_at(checks, query, "textDocument/rename", {"newName": query.new_name})
     if not checks.server.has_loaded:
-        name = checks.server.found.name
+        name = checks.server.program.name
         raise ToolError(
             f"{name} is still loading the project, so nothing was renamed", hint="try again in a while"
         )
     try:
         edits = _read_edits(answer)
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise ToolError(f"{checks.server.found.name} sent a rename that can't be read") from None
+        raise ToolError(f"{checks.server.program.name} sent a rename that can't be read") from None
     if not edits:
-        raise ToolError(f"{checks.server.found.name} can't rename {printable(query.symbol)} there")
+        raise ToolError(f"{checks.server.program.name} can't rename {printable(query.symbol)} there")
     return await asyncio.to_thread(_make_diff, checks.server.root, edits, read_text)
 
 
@@ -173,7 +173,7 @@ def _loading_notes(checks: EditChecks) -> list[str]:
     server = checks.server
     if server.has_loaded:
         return []
-    return [f"[{server.found.name} is still loading the project, so places may be missing; ask again later]"]
+    return [f"[{server.program.name} is still loading the project, so places may be missing; ask again later]"]
 
 
 async def _show(checks: EditChecks, query: SymbolQuery) -> str:

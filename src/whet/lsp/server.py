@@ -13,7 +13,7 @@ from whet.config.permission_settings import SERVER_START_S
 from whet.contract.errors import ToolError
 from whet.lsp.connection import ServerConnection, ServerEnded
 from whet.lsp.errors import CodeError, read_errors
-from whet.lsp.kinds import FoundServer
+from whet.lsp.kinds import ServerProgram
 from whet.lsp.positions import to_uri
 from whet.lsp.project import ChangeKind
 from whet.lsp.reports import ServerReports, ShownFile
@@ -52,12 +52,12 @@ _CLIENT: dict[str, Any] = {
 class LanguageServer:
     """A server for `root`. `spawn` starts its process in the sandbox; it blocks and may raise ToolError."""
 
-    def __init__(self, found: FoundServer, root: Path, spawn: Callable[[], Started]) -> None:
-        self.found: FoundServer = found
+    def __init__(self, program: ServerProgram, root: Path, spawn: Callable[[], Started]) -> None:
+        self.program: ServerProgram = program
         self.root: Path = root
         self.lock: asyncio.Lock = asyncio.Lock()
         """Held during a check, so that the server sees one edit at a time."""
-        self.reports: ServerReports = ServerReports(root, found.kind.settings)
+        self.reports: ServerReports = ServerReports(root, program.kind.settings)
         self.has_checked: bool = False
         """Whether it has reported errors in time; a server that has just started needs longer."""
         self.has_loaded: bool = False
@@ -78,7 +78,7 @@ class LanguageServer:
                 answer = await connection.request(method, params)
         except TimeoutError:
             await self._note_missed()
-            raise ToolError(f"{self.found.name} did not answer within {within_s:g} s") from None
+            raise ToolError(f"{self.program.name} did not answer within {within_s:g} s") from None
         self._is_busy = False
         return answer
 
@@ -88,7 +88,7 @@ class LanguageServer:
         file = reports.files.get(path)
         if file is None:
             reports.files[path] = ShownFile(text, 1, reports.count)
-            language = self.found.kind.languages.get(path.suffix, "")
+            language = self.program.kind.languages.get(path.suffix, "")
             document = {"uri": uri, "languageId": language, "version": 1, "text": text}
             await connection.notify("textDocument/didOpen", {"textDocument": document})
             while len(reports.files) > _MAX_SHOWN_FILES:
@@ -152,7 +152,7 @@ class LanguageServer:
         if self._start is None:
             if self._starts >= _STARTS:
                 reason = self._connection.ended if self._connection is not None else "it could not be started"
-                raise ServerEnded(f"{self.found.name} is off: {reason}")
+                raise ServerEnded(f"{self.program.name} is off: {reason}")
             self._starts += 1
             self._start = asyncio.create_task(self._begin())
         # Shielded: if this call is cancelled, the start continues, so that its process is not lost.
@@ -168,7 +168,7 @@ class LanguageServer:
                 await asyncio.wait([start])
 
     async def _begin(self) -> ServerConnection:
-        reports, name = self.reports, self.found.name
+        reports, name = self.reports, self.program.name
         try:
             if self._connection is not None:
                 await self._connection.close()  # the one that crashed
@@ -201,21 +201,21 @@ class LanguageServer:
                 "rootPath": str(self.root),
                 "workspaceFolders": self.reports.folders,
                 "capabilities": _CLIENT,
-                "initializationOptions": self.found.kind.settings or None,
+                "initializationOptions": self.program.kind.settings or None,
             },
         )
         result = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
         capabilities = result.get("capabilities")
         self._capabilities = cast("dict[str, Any]", capabilities) if isinstance(capabilities, dict) else {}
         await connection.notify("initialized", {})
-        await connection.notify("workspace/didChangeConfiguration", {"settings": self.found.kind.settings})
+        await connection.notify("workspace/didChangeConfiguration", {"settings": self.program.kind.settings})
 
     def _running(self) -> ServerConnection:
         """Return the connection of the running server. Raises ServerEnded: never starts one, because a
         new server was not shown the files."""
         connection = self._connection
         if connection is None:
-            raise ServerEnded(f"{self.found.name} does not run")
+            raise ServerEnded(f"{self.program.name} does not run")
         connection.check()
         return connection
 
@@ -227,7 +227,7 @@ class LanguageServer:
         sent nothing for `_SILENT_S`."""
         connection, self._is_busy = self._connection, True
         if connection is not None and connection.silent_s() > _SILENT_S:
-            log.warning("%s hangs and is ended", self.found.name)
+            log.warning("%s hangs and is ended", self.program.name)
             await connection.close()
 
     async def _pull(self, paths: list[Path]) -> None:

@@ -16,7 +16,7 @@ from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lsp.checks import EditChecks
-from whet.lsp.kinds import FoundServer, find_server
+from whet.lsp.kinds import ServerProgram, find_server
 from whet.lsp.project import ProjectFiles
 from whet.lsp.server import LanguageServer
 from whet.sandbox.path_rules import PathRules
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from whet.sandbox.jail import Started
 
 _MAX_SERVERS = 6
-Spawn = Callable[[Path, FoundServer], "Started"]
+Spawn = Callable[[Path, ServerProgram], "Started"]
 
 
 class CodeService:
@@ -40,11 +40,11 @@ class CodeService:
         self._settings = settings
         self._rules = rules
         self._spawn = spawn
-        self._servers: dict[Path, list[FoundServer]] = {}
+        self._servers: dict[Path, list[ServerProgram]] = {}
         self._checks: dict[tuple[Path, str], EditChecks] = {}
         self._users: dict[tuple[Path, str], set[str]] = {}
 
-    def tools(self, workspace: Path, servers: Sequence[FoundServer]) -> list[Tool]:
+    def tools(self, workspace: Path, servers: Sequence[ServerProgram]) -> list[Tool]:
         """Return the tools for a workspace with these servers."""
         self._servers[Path(os.path.realpath(workspace))] = [*servers]
         return [*CodeTools(self)] if servers else []
@@ -108,7 +108,7 @@ class CodeService:
     async def _check(self, ctx: ToolContext, output: ToolOutput) -> str:
         root = Path(os.path.realpath(ctx.workspace))
         changes: dict[str, list[TextChange]] = {}
-        servers: dict[str, FoundServer] = {}
+        servers: dict[str, ServerProgram] = {}
         for change in () if output.is_error else output.changes:
             path = Path(change.absolute_path)
             if path.is_relative_to(root) and (server := await self._find_server(root, path.suffix)):
@@ -121,7 +121,7 @@ class CodeService:
             lines.append(await checks.check(changes[name], self._settings.check_s))
         return "\n".join(filter(None, lines))
 
-    async def _find_server(self, root: Path, ending: str) -> FoundServer | None:
+    async def _find_server(self, root: Path, ending: str) -> ServerProgram | None:
         """Return the workspace's server for files with an ending. It is looked for again if there was none:
         the first file of a language, or its server, may be newer than the session."""
         servers = self._servers.setdefault(root, [])
@@ -141,7 +141,7 @@ class CodeService:
         for key in idle[: max(0, len(self._checks) - _MAX_SERVERS)]:
             await self._checks.pop(key).server.aclose()
 
-    def _get_checks(self, ctx: ToolContext, server: FoundServer) -> EditChecks:
+    def _get_checks(self, ctx: ToolContext, server: ServerProgram) -> EditChecks:
         root = Path(os.path.realpath(ctx.workspace))
         key = (root, server.kind.name)
         self._users.setdefault(key, set()).add(ctx.session_id)

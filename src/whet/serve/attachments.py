@@ -30,7 +30,7 @@ _KEPT = 8
 _KEPT_CHARS = 4_000_000
 _HTTP = re.compile(r"https?://", re.IGNORECASE)
 _DATA = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
-_HOLDERS = ("content", "output")
+_CONTAINERS = ("content", "output")
 """The fields of a message, an item or a result that may hold a list of parts."""
 
 
@@ -52,7 +52,7 @@ class Attachments:
 
         Raises ApiError that names the part.
         """
-        for count, (part, location) in enumerate(_attachments(messages, name)):
+        for count, (part, location) in enumerate(_find_attachments(messages, name)):
             if count >= MAX_ATTACHMENTS:
                 raise ApiError(400, f"more than {MAX_ATTACHMENTS} attachments", param=location)
             try:
@@ -120,7 +120,7 @@ class Attachments:
         return page
 
 
-def _attachments(value: object, location: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _find_attachments(value: object, location: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the parts in a list of messages, items or parts that have to be replaced."""
     if not isinstance(value, list):
         return
@@ -130,12 +130,12 @@ def _attachments(value: object, location: str) -> Iterator[tuple[dict[str, Any],
         if isinstance(item, dict) and (_image_url(fields) is not None or any(_document_of(fields)[0])):
             yield fields, here
             continue
-        for name in _HOLDERS:
-            yield from _attachments(fields.get(name), f"{here}.{name}")
+        for name in _CONTAINERS:
+            yield from _find_attachments(fields.get(name), f"{here}.{name}")
 
 
 def _fields_of(item: object) -> dict[str, Any]:
-    return {name: getattr(item, name, None) for name in _HOLDERS}
+    return {name: getattr(item, name, None) for name in _CONTAINERS}
 
 
 def _image_url(part: dict[str, Any]) -> str | None:
@@ -163,7 +163,7 @@ def _document_of(part: dict[str, Any]) -> tuple[tuple[str, str], str]:
         url, data, name = file.get("file_url"), file.get("file_data"), file.get("filename")
     else:
         return ("", ""), ""
-    return (_text(url), _text(data)), " ".join(_text(name).split())[:200]
+    return (_text_or_empty(url), _text_or_empty(data)), " ".join(_text_or_empty(name).split())[:200]
 
 
 def _decode(data: str) -> bytes:
@@ -193,5 +193,5 @@ def _read_text(content: bytes) -> str:
     return note + (text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}\n[cut here]")
 
 
-def _text(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""

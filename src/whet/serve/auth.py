@@ -45,7 +45,7 @@ class ApiAuth:
         self._clock = clock
         self._throttle = Throttle(_FAILURES)
 
-    def caller(self, request: Request) -> ApiCaller:
+    def authenticate(self, request: Request) -> ApiCaller:
         """Return the caller of a request. Raises ApiError: 401 without a valid token, 429 after many wrong
         ones."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
@@ -55,13 +55,13 @@ class ApiAuth:
             raise ApiError(
                 401, "a token is needed: Authorization: Bearer ... (or x-api-key)", code="missing_api_key"
             )
-        api_caller = self.open(secret)
-        if api_caller is not None:
-            return api_caller
+        caller = self.find_caller(secret)
+        if caller is not None:
+            return caller
         self.throttle(request.client.host if request.client else "")
         raise ApiError(401, "this token is not valid, or was revoked", code="invalid_api_key")
 
-    def open(self, secret: str) -> ApiCaller | None:
+    def find_caller(self, secret: str) -> ApiCaller | None:
         """Return the caller that a token belongs to, or None if the token is wrong or revoked."""
         digest = hash_secret(secret.strip())
         # One lookup in a unique index. Running it in a thread would cost more than the lookup.
@@ -70,9 +70,9 @@ class ApiAuth:
 
     def is_valid(self, caller: ApiCaller) -> bool:
         """Return whether a caller's token is still valid."""
-        return self.token(caller.token_id) is not None
+        return self.find_token(caller.token_id) is not None
 
-    def token(self, token_id: str) -> ApiTokenRow | None:
+    def find_token(self, token_id: str) -> ApiTokenRow | None:
         """Return the valid token with this id, or None."""
         return self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_id, token_id))
 

@@ -16,9 +16,9 @@ import msgspec
 from whet.contract.events import ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
 from whet.contract.tools import ToolSpec
-from whet.serve.client_tools import CallResult, HandedOver, check_tools, pass_over_hosted, spec_of
+from whet.serve.client_tools import CallResult, HandedOver, check_tools, ignore_hosted_tool, spec_of
 from whet.serve.content import Utterance, read_utterance
-from whet.serve.forms import AnswerForm, form_of, stops_of
+from whet.serve.forms import AnswerForm, read_answer_form, read_stop_texts
 from whet.serve.notices import AnswerNotices
 from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, encode, error_object
@@ -122,12 +122,12 @@ def read_form(request: ChatRequest) -> AnswerForm | None:
     form = request.response_format or {}
     kind, schema = form.get("type", "text"), form.get("json_schema")
     inner = cast("dict[str, Any]", schema).get("schema") if isinstance(schema, dict) else None
-    return form_of(kind, inner, "response_format")
+    return read_answer_form(kind, inner, "response_format")
 
 
 def read_stops(request: ChatRequest) -> tuple[str, ...]:
     """Return the texts that end the answer. Raises ApiError."""
-    return stops_of(request.stop, "stop")
+    return read_stop_texts(request.stop, "stop")
 
 
 def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
@@ -140,7 +140,7 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
         tool = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         function: Any = tool.get("function")
         if (kind := tool.get("type", "function")) != "function":
-            pass_over_hosted(kind, location)
+            ignore_hosted_tool(kind, location)
             continue
         if not isinstance(function, dict):
             raise ApiError(400, "a tool needs its function", param=location, code="unsupported_value")

@@ -61,7 +61,7 @@ def spec_of(name: object, description: object, parameters: object, location: str
     return ToolSpec(name, description if isinstance(description, str) else "", schema)
 
 
-def pass_over_hosted(kind: object, location: str) -> None:
+def ignore_hosted_tool(kind: object, location: str) -> None:
     """Return if the vendor's tool of this type can be left out: search, which the agent has tools of its own
     for, and the search for tools, as a session's tools are fixed. Raises ApiError for any other type."""
     if not str(kind).startswith(_LEFT_OUT):
@@ -102,9 +102,9 @@ class ClientTools:
     """
 
     def __init__(self) -> None:
-        self.asked: Callable[[str], None] = lambda session_id: None
+        self.on_call: Callable[[str], None] = lambda session_id: None
         self._offers: dict[str, dict[str, ToolSpec]] = {}
-        self._in_turn: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: dict[str, dict[str, tuple[ToolCall, asyncio.Future[ToolOutput]]]] = {}
         self._early: dict[str, ToolOutput] = {}
 
@@ -115,12 +115,12 @@ class ClientTools:
         """
         self._offers[session_id] = {spec.name: spec for spec in specs}
         if one_by_one:
-            self._in_turn.setdefault(session_id, asyncio.Lock())
+            self._locks.setdefault(session_id, asyncio.Lock())
 
     def withdraw(self, session_id: str) -> None:
         """Forget the tools and early results of a session."""
         self._offers.pop(session_id, None)
-        self._in_turn.pop(session_id, None)
+        self._locks.pop(session_id, None)
         for call_id in [call_id for call_id in self._early if session_of_call(call_id) == session_id]:
             del self._early[call_id]
 
@@ -155,14 +155,14 @@ class ClientTools:
 
         Waiting calls without a result end as cancelled: the program has continued without them.
         """
-        pending = self._waiting.get(session_id, {})
+        waiting = self._waiting.get(session_id, {})
         outputs = {result.call_id: _output(result) for result in results}
-        if not pending:
+        if not waiting:
             self._early |= {
                 id_: output for id_, output in outputs.items() if session_of_call(id_) == session_id
             }
             return False
-        for call_id, (_, future) in list(pending.items()):
+        for call_id, (_, future) in list(waiting.items()):
             result_output = outputs.get(call_id)
             if result_output is None:
                 result_output = ToolOutput(
@@ -181,7 +181,7 @@ class ClientTools:
                 raise ToolError(f"{name} belongs to a program that is not there now; nothing was run")
             call = ToolCall(call_id, name, msgspec.json.encode(arguments).decode())
             with context.paused():
-                async with self._in_turn.get(context.session_id) or nullcontext():
+                async with self._locks.get(context.session_id) or nullcontext():
                     return await self._wait_for_result(context.session_id, call)
 
         return run
@@ -191,7 +191,7 @@ class ClientTools:
         future: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
         calls = self._waiting.setdefault(session_id, {})
         calls[call.id] = (call, future)
-        self.asked(session_id)
+        self.on_call(session_id)
         try:
             return await future
         finally:

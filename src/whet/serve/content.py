@@ -160,7 +160,7 @@ def instructions_of(utterances: Sequence[Utterance]) -> str:
 
 def with_continuation(utterances: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
     """Return the messages; a list that ends with an answer gets a request to continue that answer."""
-    spoken = [one for one in utterances if one.speaker != "system"]
+    spoken = [message for message in utterances if message.speaker != "system"]
     last = spoken[-1] if len(spoken) > 1 else None
     if last is None or last.speaker != "assistant" or last.calls or not last.text.strip():
         return utterances
@@ -207,18 +207,18 @@ def find_new_content(
     if not (bool(stored) if is_begun is None else is_begun):
         while first < len(spoken) and spoken[first].results:
             first += 1  # they belong to the answer before them
-        known_texts = {call.id for message in spoken[:first] for call in message.calls}
-        if any(result.call_id not in known_texts for message in spoken for result in message.results):
+        call_ids = {call.id for message in spoken[:first] for call in message.calls}
+        if any(result.call_id not in call_ids for message in spoken for result in message.results):
             raise no_such_call()
         return _join_new(tuple(spoken[:first]), spoken[first:], results)
     users = [message for message in spoken if message.speaker == "user" and not message.results]
-    known_texts = [without_instructions(text) for text in stored]
+    stored_texts = [without_instructions(text) for text in stored]
     if (
-        known_texts
-        and len(users) > len(known_texts)
-        and [without_instructions(message.text) for message in users[: len(known_texts)]] == known_texts
+        stored_texts
+        and len(users) > len(stored_texts)
+        and [without_instructions(message.text) for message in users[: len(stored_texts)]] == stored_texts
     ):
-        new = users[len(known_texts) :]
+        new = users[len(stored_texts) :]
     return _join_new((), new, results)
 
 

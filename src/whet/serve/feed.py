@@ -57,7 +57,7 @@ class Feed:
         self._numbers: deque[int] = deque()
         self._pieces: deque[bytes] = deque()
         self.size_bytes: int = 0
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.listeners = 0
 
     @property
@@ -90,8 +90,8 @@ class Feed:
 
     def wake(self) -> None:
         """Wake the listeners."""
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def after(self, last_id: str) -> tuple[int, bool]:
         """Return the number after which to send, and whether earlier events are missing. An empty id means
@@ -112,11 +112,11 @@ class Feed:
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
         """Wait for an event, the listener's end or the next beat. Returns False for the beat."""
-        news = asyncio.ensure_future(self._news.wait())
+        changed = asyncio.ensure_future(self._changed.wait())
         try:
-            done, _ = await asyncio.wait((news, gone), timeout=beat_s, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((changed, gone), timeout=beat_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            news.cancel()
+            changed.cancel()
         return bool(done)
 
 
@@ -128,7 +128,7 @@ class Feeds:
 
     def __init__(self, epoch: str, beat_s: float = 15.0, all_bytes: int = _ALL_BYTES) -> None:
         self._epoch = epoch
-        self._made = 0
+        self._feed_count = 0
         self._all_bytes = all_bytes
         self.size_bytes: int = 0
         self.beat_s = beat_s
@@ -140,8 +140,8 @@ class Feeds:
         """Return a session's feed; create it if needed."""
         feed = self.by_session.get(session_id)
         if feed is None:
-            self._made += 1  # a recreated feed must not reuse ids of the old one
-            feed = self.by_session[session_id] = Feed(f"{self._epoch}z{self._made}")
+            self._feed_count += 1  # a recreated feed must not reuse ids of the old one
+            feed = self.by_session[session_id] = Feed(f"{self._epoch}z{self._feed_count}")
             self._make_room(session_id)
         return feed
 

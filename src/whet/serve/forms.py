@@ -53,7 +53,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
         return json_text
 
 
-def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
+def read_answer_form(kind: object, schema: object, param: str) -> AnswerForm | None:
     """Return the form that a request names, or None for text. Raises ApiError."""
     if kind == "text":
         return None
@@ -69,7 +69,7 @@ def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
     return AnswerForm(json_schema)
 
 
-def stops_of(value: object, param: str) -> tuple[str, ...]:
+def read_stop_texts(value: object, param: str) -> tuple[str, ...]:
     """Return the texts that end an answer. Raises ApiError."""
     listed: list[object] = [] if value is None else [value] if isinstance(value, str) else []
     if isinstance(value, list):
@@ -103,7 +103,7 @@ class AnswerFilter:
         self._stop = stop
         self._kept: str = ""
         self._is_step_over = False
-        self.found: str = ""
+        self.found_stop: str = ""
 
     def event(self, event: ApiEvent) -> None:
         """Process an event of the turn."""
@@ -120,7 +120,7 @@ class AnswerFilter:
 
     def flush(self) -> None:
         """Emit the text that was kept back for stops."""
-        if self._kept and not self.found and self._form is None:
+        if self._kept and not self.found_stop and self._form is None:
             self._emit(TextDelta(self._kept))
         if self._form is None:
             self._kept = ""
@@ -135,7 +135,7 @@ class AnswerFilter:
         self._kept, self._is_step_over = "", False
 
     def _add_text(self, text: str) -> None:
-        if self.found:
+        if self.found_stop:
             return
         if self._form is not None:
             self._kept = text if self._is_step_over else self._kept + text
@@ -144,7 +144,7 @@ class AnswerFilter:
         text = self._kept + text
         matches = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if matches:
-            at, self.found = min(matches)
+            at, self.found_stop = min(matches)
             self._kept = ""
             if at:
                 self._emit(TextDelta(text[:at]))

@@ -46,7 +46,7 @@ class Goals:
         return (
             Operation("GET", "/api/goals", self.list_goals, roles=_OWNER),
             Operation(
-                "POST", "/api/goals", self.start, roles=_OWNER, takes=GoalInput, gives={202: JSON_OBJECT}
+                "POST", "/api/goals", self.start, roles=_OWNER, body=GoalInput, answers={202: JSON_OBJECT}
             ),
             Operation("GET", goal_path, self.show, roles=_OWNER),
             Operation("POST", f"{goal_path}/stop", self.stop, roles=_OWNER),

@@ -45,7 +45,7 @@ class SessionChoice(msgspec.Struct, frozen=True):
     that the request proves to be its client's, or in a fresh one. `client` is who the client says it is."""
 
     caller: ApiCaller
-    said: tuple[Utterance, ...]
+    messages: tuple[Utterance, ...]
     session_id: str = ""
     client_key: str = ""
     private: bool = False
@@ -59,7 +59,7 @@ class SessionChoice(msgspec.Struct, frozen=True):
     def results(self) -> tuple[CallResult, ...]:
         """The results that came after the last answer."""
         call_results: list[CallResult] = []
-        for message in reversed(self.said):
+        for message in reversed(self.messages):
             if message.speaker == "assistant":
                 break
             call_results += message.results
@@ -69,7 +69,7 @@ class SessionChoice(msgspec.Struct, frozen=True):
     def is_side_request(self) -> bool:
         """Whether a front end asks for itself, not for a person: that has a private session of its own."""
         return self.is_aside or (
-            not self.session_id and is_side_request(self.said, has_tools=bool(self.tools))
+            not self.session_id and is_side_request(self.messages, has_tools=bool(self.tools))
         )
 
     def tips(self, answer: str = "") -> tuple[str, ...]:
@@ -77,11 +77,11 @@ class SessionChoice(msgspec.Struct, frozen=True):
         if self.session_id or self.client_key:
             return ()
         owner = (self.caller.name, str(self.private), self.client)
-        words = history.fingerprint(self.said, answer, "\0".join(owner), has_all=False)
+        words = history.fingerprint(self.messages, answer, "\0".join(owner), has_all=False)
         if self.client or not words:
             return (words,) if words else ()
         tools = sorted(hashlib.sha256(encode(spec)).hexdigest() for spec in self.tools)
-        return words, history.fingerprint(self.said, answer, "\0".join((*owner, *tools)))
+        return words, history.fingerprint(self.messages, answer, "\0".join((*owner, *tools)))
 
 
 def conversation_name(headers: Mapping[str, str], user: str | None) -> str:
@@ -124,20 +124,20 @@ def session_of_response(connection: apsw.Connection, utterances: Sequence[Uttera
     return ""
 
 
-def session_of_tips(connection: apsw.Connection, wish: SessionChoice) -> str:
+def session_of_tips(connection: apsw.Connection, choice: SessionChoice) -> str:
     """Return the only session that ends like this history, if its client may have all that is in it.
 
     The words are enough if the client says whose they are, or has sent the id of a call in the newest step
     with tools. Else no tool may have been called, and instructions, calls and results must be the same too.
     """
-    sent = {call.id for utterance in wish.said for call in utterance.calls}
-    for number, tip in enumerate(wish.tips()):
+    sent = {call.id for utterance in choice.messages for call in utterance.calls}
+    for number, tip in enumerate(choice.tips()):
         session_id, is_newest = api.find_response(connection, tip) or ("", False)
         if not is_newest:
             continue
         calls, _ = api.last_step(connection, session_id)
         is_proven = any(client_call_id(session_id, *call) in sent for call in calls)
-        if wish.client or is_proven or (number and not calls):
+        if choice.client or is_proven or (number and not calls):
             return session_id
     return ""
 
@@ -156,41 +156,41 @@ def sessions_of_results(results: Sequence[CallResult]) -> tuple[str, ...]:
     )
 
 
-def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting_ids: Set[str]) -> str:
+def proven_session(connection: apsw.Connection, choice: SessionChoice, waiting_ids: Set[str]) -> str:
     """Return the session that a request proves to be its client's, or an empty string.
 
     `waiting_ids` are the ids of the calls that wait for results.
     """
-    results = wish.results
+    results = choice.results
     for session_id in sessions_of_results(results)[:1]:
         is_waiting = any(result.call_id in waiting_ids for result in results)
-        if _may_use(connection, wish.caller, session_id) and (
+        if _may_use(connection, choice.caller, session_id) and (
             is_waiting or is_at(connection, session_id, results)
         ):
             return session_id
-    if wish.client_key:
-        return api.find_session(connection, wish.caller.name, wish.client_key)
+    if choice.client_key:
+        return api.find_session(connection, choice.caller.name, choice.client_key)
     if results:  # for calls that no session waits for
         return ""
-    session_id = session_of_response(connection, wish.said)
-    session_id = session_id or session_of_tips(connection, wish)
-    if not session_id or not _may_use(connection, wish.caller, session_id):
+    session_id = session_of_response(connection, choice.messages)
+    session_id = session_id or session_of_tips(connection, choice)
+    if not session_id or not _may_use(connection, choice.caller, session_id):
         return ""
-    return "" if wish.private and not sessions.get(connection, session_id).private else session_id
+    return "" if choice.private and not sessions.get(connection, session_id).private else session_id
 
 
-def is_about_conversation(connection: apsw.Connection, wish: SessionChoice) -> bool:
+def is_about_conversation(connection: apsw.Connection, choice: SessionChoice) -> bool:
     """Return whether a request without tools is about the conversation that it names, and no turn of it.
 
     Its messages begin with one that is not the conversation's, end with one that was said there before, and
     come under other instructions. A client that edits, shortens or repeats its history does only some of it.
     """
-    users = [one.text.strip() for one in wish.said if one.speaker == "user" and not one.results]
-    if wish.session_id or wish.results or len(users) < 2:
+    users = [message.text.strip() for message in choice.messages if message.speaker == "user" and not message.results]
+    if choice.session_id or choice.results or len(users) < 2:
         return False
-    session_id = api.find_session(connection, wish.caller.name, wish.client_key)
+    session_id = api.find_session(connection, choice.caller.name, choice.client_key)
     belonging = api.find_owner(connection, session_id) if session_id else None
-    if belonging is None or belonging.instructions == digest_of(instructions_of(wish.said)):
+    if belonging is None or belonging.instructions == digest_of(instructions_of(choice.messages)):
         return False
     stored = {without_instructions(text) for text in api.list_user_texts(connection, session_id)}
     return users[0] not in stored and users[-1] in stored

@@ -68,9 +68,9 @@ class LessonCalls:
         """Return the calls."""
         seen, path = RequestParameter("seen", description="1 marks what is new as told."), "/api/learned"
         return (
-            Operation("GET", path, self.show, roles=_OWNER, gives={200: Lessons}, parameters=(seen,)),
+            Operation("GET", path, self.show, roles=_OWNER, answers={200: Lessons}, parameters=(seen,)),
             Operation(
-                "POST", f"{path}/{{id}}", self.decide, _OWNER, takes=LessonAnswer, gives={200: LessonFacts}
+                "POST", f"{path}/{{id}}", self.decide, _OWNER, body=LessonAnswer, answers={200: LessonFacts}
             ),
         )
 

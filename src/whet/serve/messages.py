@@ -10,9 +10,9 @@ from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnE
 from whet.contract.messages import ImagePart, ToolCall, Usage
 from whet.contract.tools import ToolSpec
 from whet.serve.chat import RESTARTED, refuse_fields
-from whet.serve.client_tools import CallResult, HandedOver, check_tools, pass_over_hosted, spec_of
+from whet.serve.client_tools import CallResult, HandedOver, check_tools, ignore_hosted_tool, spec_of
 from whet.serve.content import Speaker, Utterance, image_of
-from whet.serve.forms import AnswerForm, form_of, stops_of
+from whet.serve.forms import AnswerForm, read_answer_form, read_stop_texts
 from whet.serve.notices import AnswerNotices
 from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, encode, messages_error
@@ -50,7 +50,7 @@ class MessagesRequest(msgspec.Struct, frozen=True):
         return not (self.tool_choice or {}).get("disable_parallel_tool_use")
 
 
-def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
+def read_messages(request: MessagesRequest) -> tuple[Utterance, ...]:
     """Return the messages of a request, its system prompt first. Raises ApiError."""
     refuse_fields(request, "mcp_servers", "container")
     if not request.messages:
@@ -79,7 +79,7 @@ def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
     for number, tool in enumerate(request.tools or ()):
         location = f"tools.{number}"
         if (kind := tool.get("type", "custom")) != "custom":
-            pass_over_hosted(kind, location)
+            ignore_hosted_tool(kind, location)
             continue
         specs.append(spec_of(tool.get("name"), tool.get("description"), tool.get("input_schema"), location))
     return check_tools(specs)
@@ -91,12 +91,12 @@ def read_form(request: MessagesRequest) -> AnswerForm | None:
     fields = (
         cast("dict[str, Any]", format_value) if isinstance(format_value, dict) else {"type": format_value}
     )
-    return form_of(fields.get("type", "text"), fields.get("schema"), "output_config.format")
+    return read_answer_form(fields.get("type", "text"), fields.get("schema"), "output_config.format")
 
 
 def read_stops(request: MessagesRequest) -> tuple[str, ...]:
     """Return the texts that end the answer. Raises ApiError."""
-    return stops_of(request.stop_sequences, "stop_sequences")
+    return read_stop_texts(request.stop_sequences, "stop_sequences")
 
 
 class _Blocks:

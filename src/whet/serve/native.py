@@ -94,8 +94,8 @@ class Native:
 
     def __init__(self, services: Services, auth: ApiAuth, session_turns: SessionTurns, turns: Turns) -> None:
         self._services = services
-        self._door = auth
-        self._talks = session_turns
+        self._auth = auth
+        self._session_turns = session_turns
         self._turns = turns
 
     async def sessions(self, request: Request, caller: ApiCaller) -> Response:
@@ -107,25 +107,25 @@ class Native:
         rows = await self._services.database.read(
             lambda db: sessions.list_sessions(db, limit, before=before, query=query, token=token)
         )
-        return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
+        return JsonAnswer({"sessions": [self._session_facts(row) for row in rows]})
 
     async def create(self, request: Request, caller: ApiCaller, body: SessionInput) -> Response:
         """Create a session."""
-        session_id = await self._talks.begin(
+        session_id = await self._session_turns.begin(
             caller, title=mask(body.title[:4_000])[:200], private=body.private, warm=body.warm
         )
-        return JsonAnswer(self._facts(self._talks.find_visible(caller, session_id)), 201)
+        return JsonAnswer(self._session_facts(self._session_turns.find_visible(caller, session_id)), 201)
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a session."""
-        return JsonAnswer(self._facts(self._session(request, caller)))
+        return JsonAnswer(self._session_facts(self._session(request, caller)))
 
     async def rename(self, request: Request, caller: ApiCaller, body: Rename) -> Response:
         """Rename a session."""
         row = self._session(request, caller)
         title = body.title[:200]
         await self._services.database.write(lambda db: sessions.rename(db, row.id, title))
-        return JsonAnswer(self._facts(self._session(request, caller)))
+        return JsonAnswer(self._session_facts(self._session(request, caller)))
 
     async def delete(self, request: Request, caller: ApiCaller) -> Response:
         """Delete a session with all its messages. 409 while a turn runs."""
@@ -220,7 +220,7 @@ class Native:
                 return is_end_heard or not was_taken  # text that a running turn took ends with that turn
 
             def may_go_on() -> bool:
-                return self._door.is_valid(caller)
+                return self._auth.is_valid(caller)
 
             async for piece in feeds.listen(session_id, last_id, gone, may_go_on, is_over):
                 is_end_heard = is_end_heard or b"\nevent: turn_end\n" in piece
@@ -248,9 +248,9 @@ class Native:
             yield self._services, session
 
     def _session(self, request: Request, caller: ApiCaller) -> sessions.SessionRow:
-        return self._talks.find_visible(caller, request.path_params["id"])
+        return self._session_turns.find_visible(caller, request.path_params["id"])
 
-    def _facts(self, row: sessions.SessionRow) -> dict[str, Any]:
+    def _session_facts(self, row: sessions.SessionRow) -> dict[str, Any]:
         facts: dict[str, Any] = msgspec.to_builtins(row)
         usage = {**facts["usage"], "cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
         is_running = self._turns.is_running(row.id)
@@ -291,12 +291,12 @@ def _image(address: str, number: int) -> ImagePart:
     return content.read_utterance("user", [part], f"images[{number}]").images[0]
 
 
-def query_number(request: Request, name: str, default: int, most: int) -> int:
-    """Return a number from a request's query, at most `most`. Raises ApiError (400)."""
+def query_number(request: Request, name: str, default: int, maximum: int) -> int:
+    """Return a number from a request's query, at most `maximum`. Raises ApiError (400)."""
     text = request.query_params.get(name, "")
     if not text:
         return default
     number = parse_typed_number(text)
     if number is None:
         raise ApiError(400, f"{name} must be a whole number", param=name)
-    return min(number, most)
+    return min(number, maximum)

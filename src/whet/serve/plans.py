@@ -45,8 +45,8 @@ class PlanCalls:
         plan, helpers = "/api/sessions/{id}/plan", "/api/sessions/{id}/helpers"
         return (
             Operation("GET", plan, self.show),
-            Operation("POST", plan, self.change, takes=PlanInput),
-            Operation("GET", helpers, self.helpers, gives={200: HelperList}),
+            Operation("POST", plan, self.change, body=PlanInput),
+            Operation("GET", helpers, self.helpers, answers={200: HelperList}),
         )
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:

@@ -18,7 +18,7 @@ from whet.contract.messages import ToolCall
 from whet.contract.texts import NOT_JSON, as_object
 from whet.contract.tools import ToolSpec
 from whet.serve.chat import call_of
-from whet.serve.client_tools import check_tools, pass_over_hosted, spec_of
+from whet.serve.client_tools import check_tools, ignore_hosted_tool, spec_of
 
 _LONGEST = 64
 _INPUT = "input"
@@ -92,7 +92,7 @@ def _read_tool(item: object, location: str, namespace: str) -> Iterator[tuple[To
             spec = ToolSpec(spec.name, description, _TEXT_SCHEMA)
         yield spec, OfferedTool(str(name), namespace, kind == "custom")
     else:
-        pass_over_hosted(kind, location)
+        ignore_hosted_tool(kind, location)
 
 
 def _model_name(namespace: str, name: str) -> str:

@@ -16,7 +16,7 @@ from whet.contract.messages import ToolCall, Usage
 from whet.serve.chat import RESTARTED, refuse_fields
 from whet.serve.client_tools import CallResult, HandedOver
 from whet.serve.content import Utterance, kind_of, read_utterance
-from whet.serve.forms import AnswerForm, form_of
+from whet.serve.forms import AnswerForm, read_answer_form
 from whet.serve.notices import AnswerNotices
 from whet.serve.response_tools import CALL_EVENTS, NO_TOOLS, ResponseTools, read_call, read_tools
 from whet.serve.suspended_turn import ApiEvent
@@ -63,7 +63,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     top_logprobs: int | None = None
 
 
-def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
+def read_messages(request: ResponsesRequest) -> tuple[Utterance, ...]:
     """Return the messages of a request, its instructions first. Raises ApiError if it asks for something
     unsupported."""
     refuse_fields(request, "background", "conversation", "prompt", "top_logprobs")
@@ -110,7 +110,7 @@ def _read_result(item: dict[str, Any], location: str) -> CallResult:
 def read_form(request: ResponsesRequest) -> AnswerForm | None:
     """Return the required form of the answer, or None for plain text. Raises ApiError."""
     form = (request.text and request.text.format) or Format()
-    return form_of(form.type, form.schema, "text.format")
+    return read_answer_form(form.type, form.schema, "text.format")
 
 
 def tools_of(request: ResponsesRequest) -> ResponseTools:

@@ -54,10 +54,10 @@ class RewindCalls:
         """Return the calls."""
         rewind, turn = "/api/sessions/{id}/rewind", RequestParameter("turn", int)
         return (
-            Operation("GET", rewind, self.points, gives={200: RewindPoints}),
-            Operation("POST", rewind, self.rewind, takes=RewindInput, gives={200: RewindAnswer}),
+            Operation("GET", rewind, self.points, answers={200: RewindPoints}),
+            Operation("POST", rewind, self.rewind, body=RewindInput, answers={200: RewindAnswer}),
             Operation(
-                "GET", "/api/sessions/{id}/diff", self.diff, gives={200: DiffAnswer}, parameters=(turn,)
+                "GET", "/api/sessions/{id}/diff", self.diff, answers={200: DiffAnswer}, parameters=(turn,)
             ),
         )
 

@@ -89,4 +89,4 @@ def _application(site: Site, address: SiteAddress, options: ServeOptions, port: 
     from whet.serve.board.app import Dashboard  # noqa: PLC0415
 
     board = Dashboard(site, address, port, options.commands, options.add_schedule)
-    return site.asgi(address, board.routes(), board.door.problem)
+    return site.asgi(address, board.routes(), board.login.problem)

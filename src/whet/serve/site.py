@@ -25,7 +25,7 @@ from whet.serve.embeddings import Embeddings
 from whet.serve.feed import Feeds
 from whet.serve.goals import Goals
 from whet.serve.lessons import LessonCalls
-from whet.serve.mcp_endpoint import Hosts
+from whet.serve.mcp_endpoint import McpEndpoint
 from whet.serve.native import Native
 from whet.serve.plans import PlanCalls
 from whet.serve.questions import Questions
@@ -33,7 +33,7 @@ from whet.serve.rewinds import RewindCalls
 from whet.serve.routes import mcp_call, openapi_document, public_calls, route_of, session_calls, vendor_calls
 from whet.serve.turn_responder import TurnResponder
 from whet.serve.turns import Turns
-from whet.serve.vendor_endpoints import Compat
+from whet.serve.vendor_endpoints import VendorEndpoints
 from whet.serve.wire import (
     ApiError,
     ErrorAnswer,
@@ -73,21 +73,21 @@ class Site:
     def __init__(self, hosted: SessionHost, clock: Clock, timings: SiteTimings) -> None:
         services = hosted.services
         self.services = services
-        self.door: ApiAuth = ApiAuth(services.database, clock)
+        self.auth: ApiAuth = ApiAuth(services.database, clock)
         self.turns: Turns = make_turns(hosted, clock, timings)
         self.feeds: Feeds = self.turns.feeds
-        self.talks: SessionTurns = SessionTurns(services.database, self.turns, timings.results_wait_s)
+        self.session_turns: SessionTurns = SessionTurns(services.database, self.turns, timings.results_wait_s)
         self.operations: tuple[Operation, ...] = (
             *vendor_calls(
-                Compat(services, self.door, self.talks, TurnResponder(timings.beat_s, timings.head_wait_s)),
+                VendorEndpoints(services, self.auth, self.session_turns, TurnResponder(timings.beat_s, timings.head_wait_s)),
                 Embeddings(services.settings.embeddings, services.models),
             ),
-            *session_calls(native := Native(services, self.door, self.talks, self.turns)),
+            *session_calls(native := Native(services, self.auth, self.session_turns, self.turns)),
             *PlanCalls(native).operations(),
             *RewindCalls(native).operations(),
             *Goals(services).operations(),
             *LessonCalls(services.database, services.learning).operations(),
-            mcp_call(Hosts(hosted, timings.beat_s)),
+            mcp_call(McpEndpoint(hosted, timings.beat_s)),
             *public_calls(self._describe, self._health, self._ready, self._metrics),
         )
 
@@ -119,7 +119,7 @@ class Site:
 
     def routes(self) -> list[Route]:
         """Return the API's routes."""
-        return [route_of(operation, self.door) for operation in self.operations]
+        return [route_of(operation, self.auth) for operation in self.operations]
 
     async def _describe(self, request: Request) -> Response:
         """Return this document."""

@@ -27,9 +27,9 @@ class SuspendedTurn:
         self._emit: Callable[[ApiEvent], None] | None = None
         self._missed: list[Event] = []
         self._usage = Usage()
-        self._over: asyncio.Future[None] | None = None
-        self._settles: asyncio.TimerHandle | None = None
-        self._given_up: asyncio.TimerHandle | None = None
+        self._round_end: asyncio.Future[None] | None = None
+        self._settle_timer: asyncio.TimerHandle | None = None
+        self._give_up_timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[TurnEnd | None]
 
     def start(self, work: Callable[[Emit], Coroutine[Any, Any, TurnEnd | None]]) -> None:
@@ -39,16 +39,16 @@ class SuspendedTurn:
 
     def note_waiting_call(self) -> None:
         """Note that a call waits for the program. The round ends once no further calls join."""
-        _stop(self._settles)
-        self._settles = asyncio.get_running_loop().call_later(_SETTLE_S, self._end_if_waiting)
+        _cancel_timer(self._settle_timer)
+        self._settle_timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._end_if_waiting)
 
     async def run_round(self, emit: Callable[[ApiEvent], None]) -> TurnEnd:
         """Run until the turn's end or the next calls. If the caller is cancelled, the turn is cancelled.
 
         The usage is that of this round. Raises WhetError.
         """
-        _stop(self._given_up)
-        self._over = asyncio.get_running_loop().create_future()
+        _cancel_timer(self._give_up_timer)
+        self._round_end = asyncio.get_running_loop().create_future()
         self._emit, missed, self._missed = emit, self._missed, []
         for event in missed:
             self._handle_event(event)
@@ -57,18 +57,18 @@ class SuspendedTurn:
         elif self._tools.waiting_calls(self.session_id):
             self.note_waiting_call()
         try:
-            await self._over
+            await self._round_end
             if not self.task.done():
                 emit(HandedOver(self._tools.waiting_calls(self.session_id)))
-                self._given_up = asyncio.get_running_loop().call_later(self._wait_s, self.task.cancel)
+                self._give_up_timer = asyncio.get_running_loop().call_later(self._wait_s, self.task.cancel)
                 return TurnEnd(self.session_id, "", "answered", "", 0, self._usage, 0.0)
         except asyncio.CancelledError:
             self.task.cancel()
             await asyncio.wait((self.task,))
             raise
         finally:
-            _stop(self._settles)
-            usage, self._usage, self._emit, self._over = self._usage, Usage(), None, None
+            _cancel_timer(self._settle_timer)
+            usage, self._usage, self._emit, self._round_end = self._usage, Usage(), None, None
         if self.task.cancelled():
             return TurnEnd(self.session_id, "", "cancelled", "", 0, usage, 0.0)
         end = self.task.result()
@@ -80,8 +80,8 @@ class SuspendedTurn:
             self._end_round()
 
     def _end_round(self) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)
+        if self._round_end is not None and not self._round_end.done():
+            self._round_end.set_result(None)
 
     def _handle_event(self, event: Event) -> None:
         if isinstance(event, StepFinished):
@@ -92,6 +92,6 @@ class SuspendedTurn:
             self._missed.append(event)
 
 
-def _stop(timer: asyncio.TimerHandle | None) -> None:
+def _cancel_timer(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

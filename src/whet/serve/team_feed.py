@@ -34,7 +34,7 @@ _AFTER = """
 SELECT e.id, e.session, e.turn, e.body FROM unnest($1::text[], $2::bigint[]) AS w (session, after)
 JOIN team_events e ON e.session = w.session AND e.id > w.after ORDER BY e.id LIMIT $3
 """
-Hear = Callable[[Event | None], None]
+OnEvent = Callable[[Event | None], None]
 
 
 class EventRow(NamedTuple):
@@ -70,7 +70,7 @@ class TeamFeeds(Feeds):
         self._newest = 0
         self._due: dict[str, None] = {}
         self.reading: asyncio.Task[None] | None = None
-        self.followers: dict[str, tuple[str, int, Hear]] = {}
+        self.followers: dict[str, tuple[str, int, OnEvent]] = {}
 
     async def last_id(self, session_id: str) -> str:
         """Return the id after which a session's further events come."""
@@ -87,9 +87,9 @@ class TeamFeeds(Feeds):
 
     pass_on = add
 
-    def follow(self, session_id: str, turn_id: str, after: int, hear: Hear) -> None:
-        """Call `hear` with the events of one queued turn that come after a number."""
-        self.followers[turn_id] = session_id, after, hear
+    def follow(self, session_id: str, turn_id: str, after: int, on_event: OnEvent) -> None:
+        """Call `on_event` with the events of one queued turn that come after a number."""
+        self.followers[turn_id] = session_id, after, on_event
         self.read_to[session_id] = min(self.read_to.get(session_id, after), after)
         self.handle_notification(session_id)
 
@@ -154,9 +154,9 @@ class TeamFeeds(Feeds):
             self.reading = None
 
     async def _read_due(self, due: Iterable[str]) -> None:
-        mine = {session_id for session_id, _, _ in self.followers.values()} | self.by_session.keys()
+        relevant = {session_id for session_id, _, _ in self.followers.values()} | self.by_session.keys()
         positions = {
-            name: self.read_to.get(name, self._newest) for name in due if self.listeners or name in mine
+            name: self.read_to.get(name, self._newest) for name in due if self.listeners or name in relevant
         }
         if not positions:
             return
@@ -166,7 +166,7 @@ class TeamFeeds(Feeds):
         if len(rows) == MAX_READ:
             self._due.update(dict.fromkeys(positions))
         if len(self.read_to) > MAX_TRACKED:
-            self.read_to = {name: at for name, at in self.read_to.items() if name in mine}
+            self.read_to = {name: at for name, at in self.read_to.items() if name in relevant}
 
     async def _read_rows(self, positions: dict[str, int]) -> list[EventRow]:
         values = [*positions], [*positions.values()], MAX_READ

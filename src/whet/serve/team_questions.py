@@ -41,7 +41,7 @@ class TeamQuestions(Questions):
 
     def pending(self) -> list[PendingQuestion]:
         """Return the waiting questions, oldest first."""
-        bodies = self._database.read_now(orders.open_questions)
+        bodies = self._database.read_now(orders.list_open_questions)
         return [*super().pending(), *(from_json(body, PendingQuestion) for body in bodies)]
 
     async def answer(
@@ -53,11 +53,11 @@ class TeamQuestions(Questions):
         """
         if question_id in self._waiting:
             return await super().answer(question_id, answer, more)
-        body = await self._database.read(lambda db: orders.question(db, question_id))
+        body = await self._database.read(lambda db: orders.find_question(db, question_id))
         question = None if body is None else from_json(body, PendingQuestion)
         if question is not None:
             reply_json = _encode(check_reply(question, answer, more)).decode()
-            work = ScopedWrite(question_id, lambda db: orders.answer(db, question_id, reply_json))
+            work = ScopedWrite(question_id, lambda db: orders.answer_question(db, question_id, reply_json))
             if await self._database.write(work):
                 return question
         raise NotFound("there is no such question, or it was answered", hint="GET /api/approvals lists them")
@@ -87,7 +87,7 @@ class WorkerQuestions:
         """Read new answers. Raises StoreError."""
         if not self._waiting:
             return
-        read = partial(orders.answers, question_ids=[*self._waiting])
+        read = partial(orders.list_answers, question_ids=[*self._waiting])
         for question_id, reply_json in await self._database.read(read):
             future = self._waiting.get(question_id)
             if future is not None and not future.done():
@@ -98,7 +98,9 @@ class WorkerQuestions:
         body = _encode(question).decode()
         self._waiting[question.id] = future = asyncio.get_running_loop().create_future()
         try:
-            work = ScopedWrite(question.id, lambda db: orders.ask(db, mark, question.id, body, wait_s))
+            work = ScopedWrite(
+                question.id, lambda db: orders.ask_question(db, mark, question.id, body, wait_s)
+            )
             await self._database.write(work)
             async with asyncio.timeout(wait_s):
                 return await future

@@ -56,7 +56,7 @@ class TeamTurns(Turns):
     @property
     def running(self) -> list[str]:
         """The sessions with a running turn, on any worker."""
-        open_turns = self._database.read_now(orders.open_turns)
+        open_turns = self._database.read_now(orders.list_open_turns)
         running_ids = [session_id for session_id, state in open_turns if state == "running"]
         return [*dict.fromkeys((*self.hosted.running, *running_ids))]
 
@@ -75,7 +75,7 @@ class TeamTurns(Turns):
     async def cancel(self, session_id: str) -> bool:
         """Cancel the turns that run or wait. Returns False if there are no such turns."""
         is_here = await super().cancel(session_id)
-        return await self._database.write(_cancelling(session_id)) or is_here
+        return await self._database.write(_cancel_write(session_id)) or is_here
 
     async def run(self, session_id: str, turn_input: TurnInput, emit: Emit) -> TurnEnd | None:
         """Queue a turn and follow it to its end; None if a running turn took the text.
@@ -120,31 +120,31 @@ class TeamTurns(Turns):
         await self._team_feeds.aclose()
 
     def _states(self, session_id: str) -> list[str]:
-        return self._database.read_now(lambda db: orders.states(db, session_id))
+        return self._database.read_now(lambda db: orders.list_states(db, session_id))
 
-    async def _queue_turn(self, session_id: str, said: TurnInput) -> _FollowedTurn | None:
+    async def _queue_turn(self, session_id: str, turn_input: TurnInput) -> _FollowedTurn | None:
         """Store a turn in the queue. Returns None if the text was added to a running turn."""
-        assert said.text is not None
+        assert turn_input.text is not None
         after = await self._team_feeds.position(session_id)
         trace = tracing.begin_request() if (tracing := self.hosted.services.tracing) is not None else None
         options = TurnOptions(
-            tuple(said.images),
+            tuple(turn_input.images),
             self.questions.wait_s,
-            may_clarify=not said.is_plain,
+            may_clarify=not turn_input.is_plain,
             trace=trace.header if trace is not None else "",
         )
-        queued_turn = AskedTurn(self._clock.new_id(), session_id, said.text, options)
+        queued_turn = AskedTurn(self._clock.new_id(), session_id, turn_input.text, options)
 
         def work(connection: apsw.Connection) -> bool:
-            if said.busy == "refuse" and orders.states(connection, session_id):
+            if turn_input.busy == "refuse" and orders.list_states(connection, session_id):
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
             if (
-                said.busy == "steer"
-                and not said.images
+                turn_input.busy == "steer"
+                and not turn_input.images
                 and orders.send_message(connection, session_id, queued_turn.text)
             ):
                 return False
-            said.writes.stored(connection)
+            turn_input.writes.stored(connection)
             self._queue.ask(connection, queued_turn)
             return True
 
@@ -160,7 +160,7 @@ class TeamTurns(Turns):
             end = await self._pass_on_events(turn, events, emit)
         except asyncio.CancelledError:
             if not self._is_ending:
-                await self._database.write(_cancelling(turn.session_id))
+                await self._database.write(_cancel_write(turn.session_id))
             raise
         finally:
             self._team_feeds.unfollow(turn.id)
@@ -213,6 +213,6 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
     trace: RequestTrace | None = None
 
 
-def _cancelling(session_id: str) -> ScopedWrite:
+def _cancel_write(session_id: str) -> ScopedWrite:
     """Return the work that cancels a session's turns."""
-    return ScopedWrite(session_id, lambda db: orders.cancel(db, session_id))
+    return ScopedWrite(session_id, lambda db: orders.cancel_turns(db, session_id))

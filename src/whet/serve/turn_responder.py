@@ -56,26 +56,26 @@ class EventInbox:
     def __init__(self, gone: asyncio.Future[None]) -> None:
         self.events: list[ApiEvent] = []
         self._gone = gone
-        gone.add_done_callback(self.ring)
+        gone.add_done_callback(self.wake)
         self._waiter: asyncio.Future[None] | None = None
 
     def add(self, event: ApiEvent) -> None:
         """Add an event and wake the stream."""
         self.events.append(event)
-        self.ring()
+        self.wake()
 
-    def ring(self, _: object = None) -> None:
+    def wake(self, _: object = None) -> None:
         """Wake the stream even if there is no event."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def take(self, patience_s: float) -> list[ApiEvent]:
-        """Return the waiting events. If there are none, wait for one, at most `patience_s` or until `ring` is
+        """Return the waiting events. If there are none, wait for one, at most `patience_s` or until `wake` is
         called."""
         if not self.events and not self._gone.done():
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
-            timer = loop.call_later(patience_s, self.ring)
+            timer = loop.call_later(patience_s, self.wake)
             try:
                 await self._waiter
             finally:
@@ -103,11 +103,11 @@ class TurnResponder:
         assert task is not None
         gone: list[bool] = []
 
-        def leave() -> None:
+        def cancel_turn() -> None:
             gone.append(task.cancel())
 
         try:
-            with watch_client(request.scope, leave):
+            with watch_client(request.scope, cancel_turn):
                 end = await work(lambda event: _ignore(codec.event(event)), _session_header_setter(headers))
         except asyncio.CancelledError:
             if not gone or task.uncancel():
@@ -127,7 +127,7 @@ class TurnResponder:
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             inbox = EventInbox(gone)
             turn = asyncio.ensure_future(work(inbox.add, _session_header_setter(response.headers)))
-            turn.add_done_callback(inbox.ring)
+            turn.add_done_callback(inbox.wake)
             token_check, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
             try:
                 while not turn.done() or inbox.events:

@@ -127,17 +127,17 @@ class Turns:
         self.keep(task)
         return task
 
-    async def _accept(self, session_id: str, said: TurnInput) -> TurnInput:
+    async def _accept(self, session_id: str, turn_input: TurnInput) -> TurnInput:
         """Store a message, and have the transaction that stores it in the transcript remove it again."""
-        if said.text is None:
-            return said
-        message = user_message(said.text, said.images)
+        if turn_input.text is None:
+            return turn_input
+        message = user_message(turn_input.text, turn_input.images)
         row = await self.hosted.services.database.append(
             lambda db: turns.accept_message(db, session_id, message)
         )
-        stored = turns.remove_at_end((row,), said.writes.stored)
-        writes = msgspec.structs.replace(said.writes, row=row, stored=stored)
-        return msgspec.structs.replace(said, writes=writes)
+        stored = turns.remove_at_end((row,), turn_input.writes.stored)
+        writes = msgspec.structs.replace(turn_input.writes, row=row, stored=stored)
+        return msgspec.structs.replace(turn_input, writes=writes)
 
     async def _forget(self, row: int) -> None:
         """Remove an accepted message whose turn could not begin: its sender reads why."""

@@ -194,16 +194,16 @@ def decode(body: bytes, shape: type[T]) -> T:
 
 
 @contextmanager
-def watch_client(scope: Scope, ring: Callable[[], object]) -> Generator[None]:
-    """Call `ring` if the client disconnects inside the block, or at once if it already has."""
-    line = connection_of(scope)
-    line.listen(ring)
+def watch_client(scope: Scope, on_disconnect: Callable[[], object]) -> Generator[None]:
+    """Call `on_disconnect` if the client disconnects inside the block, or at once if it already has."""
+    connection = connection_of(scope)
+    connection.listen(on_disconnect)
     try:
-        if line.is_cut:
-            ring()
+        if connection.is_cut:
+            on_disconnect()
         yield
     finally:
-        line.stop_listening(ring)
+        connection.stop_listening(on_disconnect)
 
 
 class Ticker:

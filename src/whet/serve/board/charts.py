@@ -134,12 +134,12 @@ def draw_line(title: str, days: Sequence[str], values: Sequence[float | None], n
     )
 
 
-def nice_top(most: float) -> float:
-    """Return the next round number above `most` whose half is round too."""
-    if most <= 0:
+def nice_top(value: float) -> float:
+    """Return the next round number above `value` whose half is round too."""
+    if value <= 0:
         return 1.0
-    power = 10.0 ** math.floor(math.log10(most))
-    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= most * 0.999)
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999)
 
 
 def _slot(days: int) -> float:

@@ -119,31 +119,31 @@ class _BlockReader:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
-        self._made: list[ProseBlock] = []
+        self._blocks: list[ProseBlock] = []
         self._plain: list[str] = []
 
     def read(self) -> list[ProseBlock]:
-        takers: tuple[Callable[[str], bool], ...] = (self._code, self._heading, self._rule)
-        takers += (self._item, self._quote, self._table)
+        readers: tuple[Callable[[str], bool], ...] = (self._code, self._heading, self._rule)
+        readers += (self._item, self._quote, self._table)
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if not line.strip():
                 self._flush()
                 self._at += 1
-            elif not any(take(line) for take in takers):
+            elif not any(take(line) for take in readers):
                 self._plain.append(line)
                 self._at += 1
         self._flush()
-        return self._made
+        return self._blocks
 
     def _flush(self) -> None:
         if self._plain:
-            self._made.append(ProseBlock("text", split_runs("\n".join(self._plain))))
+            self._blocks.append(ProseBlock("text", split_runs("\n".join(self._plain))))
             self._plain = []
 
     def _add(self, block: ProseBlock, lines: int) -> bool:
         self._flush()
-        self._made.append(block)
+        self._blocks.append(block)
         self._at += lines
         return True
 

@@ -61,9 +61,9 @@ class SessionChat:
         self, frame: Frame, history: HistoryPages, live: LiveTurns, logins: Sessions, beat_s: float
     ) -> None:
         self._frame = frame
-        self._past = history
+        self._history = history
         self._live = live
-        self._signed_in = logins
+        self._logins = logins
         self._beat_s = beat_s
         self._followers = 0
 
@@ -143,7 +143,7 @@ class SessionChat:
             await frame.turns.begin(session_id, TurnInput(text, (), "steer"))
         if outcome.sends and not outcome.output:
             return _redirect_to(request, session_id)
-        return await self._past.session(request, visit, output=outcome.output or "Done.")
+        return await self._history.session(request, visit, output=outcome.output or "Done.")
 
     async def _run_plan_command(self, session_id: str, argument: str) -> planning.PlanReply:
         hosted = self._frame.turns.hosted
@@ -205,13 +205,13 @@ class SessionChat:
                     not own_edits
                     and (plan := await rewinding.preview(point, "both", force=False)).forceable_conflicts
                 ):
-                    return await self._past.session(
+                    return await self._history.session(
                         request, visit, notice=format_outcome(plan, is_plan=True), asks=turn
                     )
                 outcome = await rewinding.rewind(point, "both", force=own_edits == "replace")
         except (NotFound, StoreError) as error:
             return await self._refuse(request, visit, ApiError(409, error.message))
-        return await self._past.session(request, visit, notice=format_outcome(outcome, is_plan=False))
+        return await self._history.session(request, visit, notice=format_outcome(outcome, is_plan=False))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
         """Stop the running turn; its stored effects stay."""
@@ -223,7 +223,7 @@ class SessionChat:
 
     async def follow(self, request: Request) -> Response:
         """Stream a session's changes: the text as it is written, and a note whenever something was stored."""
-        visit = await self._signed_in.find_visit(request)
+        visit = await self._logins.find_visit(request)
         if visit is None:
             return Response(status_code=403)
         if self._followers >= _MAX_FOLLOWERS:
@@ -242,7 +242,7 @@ class SessionChat:
                         yield piece
                     if await follower.wait(gone, self._beat_s):
                         continue
-                    if await self._signed_in.find_visit(request) is None:
+                    if await self._logins.find_visit(request) is None:
                         return  # the login has ended meanwhile
                     yield b": still here\n\n"
             finally:
@@ -257,7 +257,7 @@ class SessionChat:
     async def _refuse(self, request: Request, visit: Visit, error: ApiError) -> Response:
         if _is_script(request):
             return JsonAnswer({"problem": error.message}, error.status)
-        return await self._past.session(request, visit, problem=error)
+        return await self._history.session(request, visit, problem=error)
 
 
 async def compose_message(text: str, files: Sequence[Upload], workspace: Path) -> ComposedMessage:
@@ -291,10 +291,10 @@ class Follower:
         self._session_id = session_id
         self._turn: LiveTurn | None = None
         self._step = -1
-        self._known, self._at, self._sent = 0, 0, ""
-        self._is_loud = True
-        self._told: tuple[object, ...] = ()
-        self._news = asyncio.Event()
+        self._complete_chars, self._complete_units, self._sent = 0, 0, ""
+        self._may_be_stored = True
+        self._sent_calls: tuple[object, ...] = ()
+        self._changed = asyncio.Event()
         self._marks: tuple[object, ...] | None = None
         frame.turns.questions.listeners.append(self._wake)
         frame.turns.feeds.listeners.append(self._handle_event)
@@ -306,11 +306,11 @@ class Follower:
 
     def take_events(self) -> bytes:
         """Return the events that this page has not received, or empty bytes."""
-        self._news.clear()
+        self._changed.clear()
         turn = self._live.turn_of(self._session_id)
         pieces: list[bytes] = []
-        if self._is_loud:
-            self._is_loud = False
+        if self._may_be_stored:
+            self._may_be_stored = False
             marks = self._read_marks()
             if marks != self._marks:
                 self._marks = marks
@@ -325,40 +325,40 @@ class Follower:
         loop = asyncio.get_running_loop()
         until = loop.time() + beat_s
         while (remaining_s := until - loop.time()) > 0:
-            news = asyncio.ensure_future(self._news.wait())
+            changed = asyncio.ensure_future(self._changed.wait())
             try:
                 done, _ = await asyncio.wait(
-                    (news, gone), timeout=min(remaining_s, _LOOK_S), return_when=asyncio.FIRST_COMPLETED
+                    (changed, gone), timeout=min(remaining_s, _LOOK_S), return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
-                news.cancel()
+                changed.cancel()
             if done:
                 return True
             if self._read_marks() != self._marks:  # another process wrote it
-                self._is_loud = True
+                self._may_be_stored = True
                 return True
         return False
 
     def _new_text(self, turn: LiveTurn) -> bytes:
         """Return the new text for the page. `at` counts UTF-16 units, as the page's script does."""
         if turn is not self._turn or turn.step != self._step:
-            self._turn, self._step, self._known, self._at, self._sent = turn, turn.step, 0, 0, ""
-        complete, after = turn.text.since(self._known)
+            self._turn, self._step, self._complete_chars, self._complete_units, self._sent = turn, turn.step, 0, 0, ""
+        complete, after = turn.text.since(self._complete_chars)
         fresh = complete + after
         if fresh == self._sent:
             return b""
-        at, news = self._at, fresh
+        at, new_text = self._complete_units, fresh
         if self._sent and fresh.startswith(self._sent):
-            at, news = at + count_units(self._sent), fresh[len(self._sent) :]
-        self._known, self._at = self._known + len(complete), self._at + count_units(complete)
+            at, new_text = at + count_units(self._sent), fresh[len(self._sent) :]
+        self._complete_chars, self._complete_units = self._complete_chars + len(complete), self._complete_units + count_units(complete)
         self._sent = after
-        return b"event: text\ndata: %s\n\n" % _encode({"step": turn.step, "at": at, "text": news})
+        return b"event: text\ndata: %s\n\n" % _encode({"step": turn.step, "at": at, "text": new_text})
 
     def _new_calls(self, turn: LiveTurn) -> bytes:
         state = (turn, turn.version)
-        if state == self._told:
+        if state == self._sent_calls:
             return b""
-        self._told = state
+        self._sent_calls = state
         calls = [
             {"name": call.name, "about": call.about, "tail": visible(call.tail, 2_000)}
             for call in turn.calls.values()
@@ -390,12 +390,12 @@ class Follower:
 
     def _handle_event(self, session_id: str, event: Event) -> None:
         if session_id == self._session_id:
-            self._is_loud = self._is_loud or not isinstance(event, _QUIET)
-            self._news.set()
+            self._may_be_stored = self._may_be_stored or not isinstance(event, _QUIET)
+            self._changed.set()
 
     def _wake(self) -> None:
-        self._is_loud = True
-        self._news.set()
+        self._may_be_stored = True
+        self._changed.set()
 
 
 def count_units(text: str) -> int:
