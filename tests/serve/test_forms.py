@@ -30,7 +30,9 @@ def test_texts_that_can_end_no_answer_are_refused(given: object) -> None:
 
 
 def test_a_form_is_text_an_object_or_a_schema() -> None:
-    assert read_answer_form("text", {}, "p") is None and read_answer_form("json_object", None, "p") == AnswerForm(None)
+    assert read_answer_form("text", {}, "p") is None and read_answer_form(
+        "json_object", None, "p"
+    ) == AnswerForm(None)
     assert refused(lambda: read_answer_form("xml", None, "p")) == (
         "answers are text or JSON",
         "p",
@@ -79,14 +81,14 @@ STEP = StepFinished(1, Usage())
 
 def test_an_answer_ends_before_the_first_text_that_ends_it() -> None:
     said, shaping, stopped = shaped(texts("one E", "N", "D two", " three"), None, "STOP", "END")
-    assert said == ["one "] and (shaping.found, stopped) == ("END", 1)
+    assert said == ["one "] and (shaping.found_stop, stopped) == ("END", 1)
     shaping.flush()
     assert said == ["one "], "what follows is kept from the client"
     said, shaping, stopped = shaped(texts("a STOP END"), None, "END", "STOP")
-    assert (said, shaping.found, stopped) == (["a "], "STOP", 1)
+    assert (said, shaping.found_stop, stopped) == (["a "], "STOP", 1)
     assert shaped(texts("END"), None, "END")[0] == []
     said, shaping, stopped = shaped([*texts("so EN"), STEP, *texts("D of it")], None, "END")
-    assert (said, shaping.found, stopped) == (["so ", "EN", "D of it"], "", 0)
+    assert (said, shaping.found_stop, stopped) == (["so ", "EN", "D of it"], "", 0)
     said, shaping, _ = shaped(texts("so ", "EN"), None, "END")
     shaping.flush()
     shaping.flush()

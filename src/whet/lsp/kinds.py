@@ -1,7 +1,6 @@
-"""Find the programs of language servers for a project, of the known kinds and those in the setting
-lsp.servers.
+"""Find the programs of language servers for a project, of the known kinds and of those in lsp.servers.
 
-A program is looked up in the project's own environment and on PATH. A repository can't name one.
+A program is looked up in the project's own environment and on PATH. A repository can't configure one.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class ServerKind(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     """Sent as initialization options, and by section when the server asks for its settings."""
     install: str = ""
-    """What a person can do to have the server."""
+    """The command that installs the server."""
 
 
 class ServerProgram(msgspec.Struct, frozen=True):
-    """A server whose program was found. `command` has its path and arguments."""
+    """The installed program of a language server. `command` is its path and arguments."""
 
     kind: ServerKind
     command: tuple[str, ...]
@@ -121,7 +120,7 @@ def find_servers(
 def list_missing(
     workspace: Path, settings: Mapping[str, LanguageServerSettings], servers: Sequence[ServerProgram]
 ) -> list[ServerKind]:
-    """Return the kinds of servers for the languages of a project's files that are not among these servers."""
+    """Return the kinds of servers for those languages of a project's files that `servers` don't cover."""
     endings = _list_endings(workspace).difference(*(server.kind.languages for server in servers))
     return [kind for kind in list_kinds(settings) if endings & kind.languages.keys()]
 
@@ -129,13 +128,13 @@ def list_missing(
 def find_server(
     ending: str, workspace: Path, settings: Mapping[str, LanguageServerSettings]
 ) -> ServerProgram | None:
-    """Return the server for files with an ending, or None if this machine has none."""
+    """Return the program for files with an ending such as ".py", or None if this machine has none."""
     kinds = [kind for kind in list_kinds(settings) if ending in kind.languages]
     return next(_find_programs(kinds, workspace), None)
 
 
 def list_kinds(settings: Mapping[str, LanguageServerSettings]) -> list[ServerKind]:
-    """Return the kinds of servers that the settings allow, those that they add first."""
+    """Return the kinds of servers, without those that the settings turn off. Configured kinds come first."""
     return [*_configured(settings), *(kind for kind in KINDS if kind.name not in settings)]
 
 
@@ -172,7 +171,7 @@ def _find_program(
 
 
 def _has_server(compiler: str) -> bool:
-    """Return whether a TypeScript compiler is itself a language server: since version 7."""
+    """Return whether a TypeScript compiler is a language server, too. It is since version 7."""
     package = Path(os.path.realpath(compiler)).parents[1] / "package.json"
     try:
         version = str(from_json(read_regular(package, _PACKAGE_BYTES), dict[str, Any])["version"])

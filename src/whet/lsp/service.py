@@ -1,5 +1,5 @@
-"""Run one language server for each root and language: sessions that work there share it, and it ends with the
-last of them."""
+"""Run one language server for each workspace and language. The sessions of a workspace share it, and it ends
+with the last of them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class CodeService:
         self._users: dict[tuple[Path, str], set[str]] = {}
 
     def tools(self, workspace: Path, servers: Sequence[ServerProgram]) -> list[Tool]:
-        """Return the tools for a workspace with these servers."""
+        """Return the tools for a workspace with these servers, none without servers."""
         self._servers[Path(os.path.realpath(workspace))] = [*servers]
         return [*CodeTools(self)] if servers else []
 
     async def check_edit(self, ctx: ToolContext, output: ToolOutput) -> ToolOutput:
-        """Return the result of an edit with the errors that the edit brought."""
+        """Return the output of an edit, with the errors that the edit introduced added to its text."""
         try:
             lines = await self._check(ctx, output)
         except asyncio.CancelledError:
@@ -76,8 +76,11 @@ class CodeService:
         more = [f"[and {len(rows) - 200} more]"] if len(rows) > 200 else []
         return ToolOutput("\n".join([*rows[:200], *more]) or "[no symbols]")
 
-    async def plan_call(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-        """Return the patch call that replaces a rename, or None if the call only reads. Raises ToolError."""
+    async def plan_call(
+        self, ctx: ToolContext, given: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return the patch call that carries out a rename, or None if the call only reads. Raises
+        ToolError."""
         if given.get("action") != "rename":
             return None
         from whet.lsp.lookups import plan_rename  # noqa: PLC0415 - with the first call
@@ -122,8 +125,8 @@ class CodeService:
         return "\n".join(filter(None, lines))
 
     async def _find_server(self, root: Path, ending: str) -> ServerProgram | None:
-        """Return the workspace's server for files with an ending. It is looked for again if there was none:
-        the first file of a language, or its server, may be newer than the session."""
+        """Return the workspace's server for files with an ending, or None. Searches again if there was none,
+        because the first file of a language, or its server, may be newer than the session."""
         servers = self._servers.setdefault(root, [])
         for server in servers:
             if ending in server.kind.languages:
@@ -152,7 +155,7 @@ class CodeService:
 
             process = LanguageServer(server, root, lambda: self._spawn(root, server))
             self._checks[key] = EditChecks(process, ProjectFiles(root, server.kind.languages, is_closed))
-        self._checks[key] = self._checks.pop(key)  # in order of use: the last one was used last
+        self._checks[key] = self._checks.pop(key)  # keep the order of use
         return self._checks[key]
 
     async def _find_checks(self, ctx: ToolContext, path: Path | None) -> EditChecks:

@@ -1,7 +1,7 @@
-"""Put the files that a request names or carries into its messages: images by URL as data, documents as text.
+"""Replace the attachments of a request: images given by URL by their data, documents by their text.
 
-Works in place on the decoded JSON of all three formats, before the messages are read. URLs are fetched as
-the `web_fetch` tool does it: public addresses only, unless the settings allow private ones.
+Changes the decoded JSON of all three formats in place, before the messages are read. URLs are fetched as by
+the `web_fetch` tool: only public addresses, unless the settings allow private ones.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ _CONTAINERS = ("content", "output")
 
 
 class Attachments:
-    """Fetches and reads the attachments of requests. Keeps the last images that were fetched and the texts of
-    the last documents, because clients send the whole conversation each time."""
+    """Fetches and reads the attachments of requests. Caches the last images and the texts of the last
+    documents, because clients send the whole conversation each time.
+
+    `refuse` returns why an address may not be fetched, or an empty string.
+    """
 
     def __init__(self, pool: ToolPool, limits: WebLimits, refuse: RefuseRedirect | None = None) -> None:
-        """Keep the settings. `refuse` returns why an address may not be fetched, or an empty string."""
         self._pool = pool
         self._refuse = refuse
         self._limits = limits
@@ -48,10 +50,8 @@ class Attachments:
         self._texts: OrderedDict[bytes, str] = OrderedDict()
 
     async def include(self, messages: object, name: str) -> None:
-        """Replace the URLs of images and all documents in `messages`. `name` is their field.
-
-        Raises ApiError that names the part.
-        """
+        """Replace the URLs of images, and all documents, in `messages`. `name` is the field that contains
+        them. Raises ApiError that names the part."""
         for count, (part, location) in enumerate(_find_attachments(messages, name)):
             if count >= MAX_ATTACHMENTS:
                 raise ApiError(400, f"more than {MAX_ATTACHMENTS} attachments", param=location)
@@ -89,8 +89,7 @@ class Attachments:
         return data
 
     async def _read(self, content: bytes) -> str:
-        """Return the text of a file. A document is not parsed again while its text is kept. Raises
-        ToolError."""
+        """Return the text of a file, from the cache if it is a document there. Raises ToolError."""
         if not may_be_document(content):
             return await self._pool.run(_read_text, content)
         digest = sha256(content).digest()
@@ -121,7 +120,7 @@ class Attachments:
 
 
 def _find_attachments(value: object, location: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the parts in a list of messages, items or parts that have to be replaced."""
+    """Yield the parts to replace in a list of messages, items or parts, with their locations."""
     if not isinstance(value, list):
         return
     for number, item in enumerate(cast("list[object]", value)):
@@ -151,7 +150,8 @@ def _image_url(part: dict[str, Any]) -> str | None:
 
 
 def _document_of(part: dict[str, Any]) -> tuple[tuple[str, str], str]:
-    """Return the URL and the base64 data of a file part, one of them empty, and the file's name."""
+    """Return the URL and the base64 data of a file part, of which one is empty, and the file's name. Both are
+    empty if the part is not a file."""
     kind = part.get("type")
     if kind == "document":
         source = as_object(part.get("source"))

@@ -1,7 +1,7 @@
-"""Authenticate requests by bearer token. The token is looked up for each request, and again while a stream
-runs.
+"""Authenticate requests by bearer token.
 
-Every request needs a token. Wrong tokens are counted per address; a valid one is never throttled.
+Every request needs a token, which is looked up each time, and again while a stream runs. Wrong tokens are
+counted per address; a valid token is never throttled.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ApiCaller(msgspec.Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        """Whether the caller may use everything: all sessions, approvals, the dashboard."""
+        """Whether the caller may use all sessions, approvals and the dashboard."""
         return self.role == "owner"
 
     @property
     def profile(self) -> str:
-        """The memory that the caller's sessions use: the owner's (empty), or the guest's own."""
+        """The profile whose memory the caller's sessions use: empty for the owner's, or the guest's own."""
         return f"api-{self.name}" if self.role == "guest" else ""
 
 
@@ -62,7 +62,7 @@ class ApiAuth:
         raise ApiError(401, "this token is not valid, or was revoked", code="invalid_api_key")
 
     def find_caller(self, secret: str) -> ApiCaller | None:
-        """Return the caller that a token belongs to, or None if the token is wrong or revoked."""
+        """Return the caller with this token, or None if the token is wrong or revoked."""
         digest = hash_secret(secret.strip())
         # One lookup in a unique index. Running it in a thread would cost more than the lookup.
         row = self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_hash, digest))
@@ -83,6 +83,6 @@ class ApiAuth:
 
 
 def require_owner(caller: ApiCaller) -> None:
-    """Raises ApiError (403) if the caller is not an owner."""
+    """Raise ApiError (403) if the caller is not an owner."""
     if not caller.is_owner:
         raise ApiError(403, "this needs a token of role owner; yours may only converse", code="wrong_role")

@@ -1,7 +1,6 @@
-"""From a client's request to a turn: find its session, find the new part of its messages, and check access.
+"""Turn a client's request into a turn: find its session, check access, and find the new part of its messages.
 
-Requests for one session are answered one after the other, in the order of arrival. Independent of the
-client's format.
+Requests for one session are answered one after the other, in the order of arrival.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class SessionTurns:
     ) -> TurnEnd:
         """Run the turn of a request until it ends or calls tools of the program.
 
-        `on_open` receives the session's id before the turn starts; `store_end` runs in the transaction that
-        stores the end. Raises WhetError before anything was stored.
+        `on_open` is called with the session's id before the turn starts. `store_end` is called in the
+        transaction that stores the end. Raises WhetError before anything is stored.
         """
         is_aside = choice.is_side_request or await self._is_about_conversation(choice)
         if is_aside:
@@ -69,7 +68,7 @@ class SessionTurns:
             if existing_id:
                 await locks.enter_async_context(self._locks.setdefault(existing_id, asyncio.Lock()))
                 await self._wait_for_end(existing_id)
-                if self._find_session(choice) != existing_id:  # it went on while this request waited
+                if self._find_session(choice) != existing_id:  # the session continued meanwhile
                     existing_id = ""
             session_id = await self._session_with_tools(choice, existing_id)
             suspended = self._suspended.get(session_id)
@@ -89,10 +88,10 @@ class SessionTurns:
             return await self._run_turn(choice, session_id, new_content, writes, emit, store_end)
 
     async def remember(self, choice: SessionChoice, end: TurnEnd, answer: str) -> None:
-        """Remember how a conversation ends now, if its client has no name for it.
+        """Store the fingerprints of a conversation, if its client has no name for it.
 
-        What was asked of one turn alone is part of no history, so such a turn is remembered only for a client
-        that says who it is.
+        Instructions for one turn alone are not part of the client's history. So after such a turn, they are
+        stored only for a client that names itself.
         """
         tips = choice.tips(answer)
         if tips and end.turn_id and (choice.client or not choice.once) and not choice.is_side_request:
@@ -115,7 +114,7 @@ class SessionTurns:
         is_stored: list[bool] = []
 
         def store_once(db: apsw.Connection) -> None:
-            """Run `store_end` once: with the first calls that are handed over, or with the turn's end."""
+            """Call `store_end` once: with the first calls that are handed over, or with the turn's end."""
             if not is_stored:
                 is_stored.append(True)
                 store_end(db)
@@ -125,14 +124,16 @@ class SessionTurns:
         turn_input = TurnInput(text, new_content.images, writes=turn_writes, is_plain=True, is_here=is_here)
         await self._offer_tools(session_id, choice)
         if new_content.results and not new_content.history:
-            # The results belong to a turn that ended without them or was cut off by a crash. That turn
-            # continues.
+            # The results belong to a turn that ended without them, or that a crash interrupted. The
+            # interrupted turn continues.
             self._tools.deliver(session_id, new_content.results)
             resumed = msgspec.structs.replace(turn_input, text=None, images=())
             session = await self._turns.hosted.open_session(session_id)
-            if not text and session.log.live.open_turn is not None:  # a crash cut it off
+            if not text and session.log.live.open_turn is not None:  # a crash interrupted it
                 return await self._start_turn(session_id, resumed, emit, store_once)
-            turn_input = msgspec.structs.replace(turn_input, text=_late_results_text(new_content.results, text))
+            turn_input = msgspec.structs.replace(
+                turn_input, text=_late_results_text(new_content.results, text)
+            )
         return await self._start_turn(session_id, turn_input, emit, store_once)
 
     async def _start_turn(
@@ -157,7 +158,11 @@ class SessionTurns:
         return end
 
     async def _continue_turn(
-        self, suspended: SuspendedTurn, choice: SessionChoice, emit: Callable[[ApiEvent], None], store_end: Write
+        self,
+        suspended: SuspendedTurn,
+        choice: SessionChoice,
+        emit: Callable[[ApiEvent], None],
+        store_end: Write,
     ) -> TurnEnd:
         """Continue a turn that waits for results. Any other text in the request is added to the turn."""
         new_content = await _find_new_content(self._database, self._tools, choice, suspended.session_id, ())
@@ -175,28 +180,28 @@ class SessionTurns:
             suspended.note_waiting_call()
 
     async def _offer_tools(self, session_id: str, choice: SessionChoice) -> None:
-        """Make the program's tools available to a turn. A session in memory without them is reopened."""
+        """Make the program's tools available to a turn. Reopens a session in memory that lacks them."""
         if not choice.tools:
             return
         self._tools.offer(session_id, choice.tools, one_by_one=choice.one_by_one)
         session = self._turns.hosted.find_open(session_id)
         if session is not None and any(
-            (tool := session.tools.get(spec.name)) is None or tool.toolset != "client" for spec in choice.tools
+            (tool := session.tools.get(spec.name)) is None or tool.toolset != "client"
+            for spec in choice.tools
         ):
             await self._turns.hosted.release(session_id)
 
     async def _wait_for_end(self, session_id: str) -> None:
-        """Wait for a turn that no longer waits for results: it was cancelled, and stores its end."""
+        """Wait for the end of a cancelled turn, which no longer waits for results."""
         suspended = self._suspended.get(session_id)
         if suspended is not None and not self._tools.waiting_calls(session_id):
             await asyncio.wait((suspended.task,))
             self._suspended.pop(session_id, None)
 
     async def _session_with_tools(self, choice: SessionChoice, session_id: str) -> str:
-        """Return the session if it was created with the offered tools, because its prefix can't change.
+        """Return the session's id if it was created with the offered tools, because its prefix can't change.
 
-        Returns an empty string if a new session is needed. Raises ApiError if the client names the
-        session.
+        Otherwise returns an empty string, or raises ApiError if the client named the session.
         """
         if not session_id or not choice.tools or session_id in self._suspended or choice.results:
             return session_id
@@ -210,8 +215,8 @@ class SessionTurns:
         return ""
 
     def find_visible(self, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
-        """Return a session that the caller may see. Raises NotFound, also for another caller's."""
-        # Here and below: one or two index lookups cost less than running them in a thread.
+        """Return a session that the caller may see. Raises NotFound, also for another caller's session."""
+        # Here and below: one or two index lookups take less time than a thread would.
         return self._database.read_now(lambda db: identity.visible_session(db, caller, session_id))
 
     async def begin(
@@ -225,9 +230,12 @@ class SessionTurns:
         return session_id
 
     async def _create(self, choice: SessionChoice, new_content: content.NewContent) -> str:
-        # The first message chooses a warm start; a session with a history does not get one.
+        # A session with a history gets no warm start, because its first message would choose it.
         warm = "off" if new_content.history or choice.is_side_request else ""
-        texts = [*(message.text for message in new_content.history if message.speaker == "user"), new_content.text][:3]
+        texts = [
+            *(message.text for message in new_content.history if message.speaker == "user"),
+            new_content.text,
+        ][:3]
         clock = self._turns.hosted.services.clock
         session_id = clock.new_id()
         if choice.tools:
@@ -254,7 +262,8 @@ class SessionTurns:
     def _turn_text(
         self, choice: SessionChoice, session_id: str, new_content: content.NewContent, writes: list[Write]
     ) -> str:
-        """Return the turn's text, after the client's instructions if they are new to the session."""
+        """Return the turn's text, with the client's instructions before it if they are new to the session.
+        Then a write that stores their hash is added to `writes`."""
         text = new_content.text
         if not text.strip() and not new_content.images and new_content.history:
             text = _CONTINUE_TEXT
@@ -287,8 +296,8 @@ class SessionTurns:
 async def _find_new_content(
     database: StateDatabase, tools: ClientTools, choice: SessionChoice, session_id: str, stored: Sequence[str]
 ) -> content.NewContent:
-    """Return what a request adds to a session, "" for a new one. Raises ApiError if a result belongs to no
-    call of a begun session, nor of the request itself."""
+    """Return the content that a request adds to a session ("" for a new one). Raises ApiError if a result
+    belongs neither to a call of the session nor to one in the request."""
     new_content = content.find_new_content(choice.messages, stored, is_begun=bool(session_id))
     known_ids = {call.id for message in choice.messages for call in message.calls}
     known_ids |= {call.id for call in tools.waiting_calls(session_id)}
@@ -301,7 +310,8 @@ async def _find_new_content(
 
 
 async def _read_stored(database: StateDatabase, choice: SessionChoice, session_id: str) -> list[str]:
-    """Return the person's stored messages. Not needed, and empty, if the request has only one message."""
+    """Return the person's stored messages, or [] if they are not needed, as for a request with one
+    message."""
     is_named = bool(choice.client_key or choice.session_id)
     if not session_id or not is_named or sum(message.speaker != "system" for message in choice.messages) == 1:
         return []
@@ -309,7 +319,7 @@ async def _read_stored(database: StateDatabase, choice: SessionChoice, session_i
 
 
 def _late_results_text(results: Sequence[CallResult], text: str) -> str:
-    """Return the results as text for a message, for results whose calls no longer wait."""
+    """Return a message with the results of calls that no longer wait."""
     result_texts = "\n\n".join(result.text for result in results)
     head = "The program's results for calls of the turn before, which had ended without them:"
     return f"{text}\n\n{head}\n\n{result_texts}".strip()

@@ -1,6 +1,6 @@
-"""Goals over the API: start, show and stop them. Only for owners.
+"""The API's calls on goals: start, show and stop them. Only for owners.
 
-A worker runs an accepted goal even if the server stops; its result is read from the store.
+A worker runs an accepted goal, even if this server stops. Its result is read from the store.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _OWNER = ("owner",)
 
 
 class GoalInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A goal: `verify` is a command that passes when the goal is reached, `guard` names files that must not
-    change."""
+    """A goal. `verify` is a command that succeeds when the goal is reached. `guard` names files that must not
+    change, `may_change` files that may change although they can change the result of `verify`."""
 
     text: str
     verify: str = ""

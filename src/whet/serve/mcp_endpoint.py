@@ -1,7 +1,7 @@
 """Whet as an MCP server over HTTP: the tools of `app/own_mcp/server.py` at /mcp, for tokens of role owner.
 
-Each POST is one message. A tool call is answered with a stream: progress notifications, a beat while it is
-silent, and the result. There are no MCP sessions and no standing stream. If the client disconnects or
+Each POST is one message. A tool call is answered with a stream of progress notifications, comments while it
+is silent, and the result. There are no MCP sessions and no stream between calls. If the client disconnects or
 cancels, its call is cancelled durably.
 """
 

@@ -46,7 +46,7 @@ class MessagesRequest(msgspec.Struct, frozen=True):
 
     @property
     def parallel_tool_calls(self) -> bool:
-        """Whether a step may call several tools."""
+        """Whether a step may contain several calls."""
         return not (self.tool_choice or {}).get("disable_parallel_tool_use")
 
 
@@ -86,7 +86,7 @@ def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
 
 
 def read_form(request: MessagesRequest) -> AnswerForm | None:
-    """Return the required form of the answer, or None for plain text. Raises ApiError."""
+    """Return the form that the request requires, or None for plain text. Raises ApiError."""
     format_value: object = (request.output_config or {}).get("format") or request.output_format or {}
     fields = (
         cast("dict[str, Any]", format_value) if isinstance(format_value, dict) else {"type": format_value}
@@ -100,7 +100,7 @@ def read_stops(request: MessagesRequest) -> tuple[str, ...]:
 
 
 class _Blocks:
-    """The content of a message."""
+    """The parsed content of a message. Raises ApiError."""
 
     def __init__(self, content: object, location: str) -> None:
         self._texts: list[str] = []
@@ -174,7 +174,7 @@ def _read_call(block: dict[str, Any], where: str) -> ToolCall:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Return the tokens of all model calls of a turn."""
+    """Return the usage of a turn in Anthropic's format."""
     return {
         "input_tokens": usage.prompt_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
@@ -184,7 +184,10 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class MessagesCodec:
-    """Writes a turn as a message: a text block for each step, then the calls of the client's tools."""
+    """Writes a turn as a message: a text block for each step, then the calls of the client's tools.
+
+    `stopped_by` is the stop text that ended the answer.
+    """
 
     beat = b'event: ping\ndata: {"type":"ping"}\n\n'
 

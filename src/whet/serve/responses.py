@@ -1,7 +1,7 @@
 """`/v1/responses`: read OpenAI's request and write a turn's events as output items and stream events.
 
-The text of each step is an output message of its own. A response is remembered as the last turn of its
-session, so that `previous_response_id` continues there.
+The text of each step is an output message of its own. A response is stored as the last turn of its session,
+so that `previous_response_id` continues there.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _read_result(item: dict[str, Any], location: str) -> CallResult:
 
 
 def read_form(request: ResponsesRequest) -> AnswerForm | None:
-    """Return the required form of the answer, or None for plain text. Raises ApiError."""
+    """Return the form that the request requires, or None for plain text. Raises ApiError."""
     form = (request.text and request.text.format) or Format()
     return read_answer_form(form.type, form.schema, "text.format")
 
@@ -119,7 +119,7 @@ def tools_of(request: ResponsesRequest) -> ResponseTools:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Return the tokens of all model calls of a turn."""
+    """Return the usage of a turn in OpenAI's format."""
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {

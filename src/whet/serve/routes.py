@@ -1,4 +1,4 @@
-"""Every call of the API in one table, from which Starlette's routes and the OpenAPI document are made."""
+"""The table of all API calls, from which Starlette's routes and the OpenAPI document are generated."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def public_calls(
 
 
 def route_of(operation: Operation, auth: ApiAuth) -> Route:
-    """Make a route that authenticates a call, reads its body and runs its handler."""
+    """Return a route that authenticates a call, reads its body and calls its handler."""
 
     async def endpoint(request: Request) -> Response:
         if operation.roles is None:

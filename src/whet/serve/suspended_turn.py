@@ -1,5 +1,5 @@
-"""A turn that outlives a request: it is suspended while the client program runs calls, and continues with the
-program's next request."""
+"""A turn that is suspended while the client program runs calls, and continues with the program's next
+request."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from whet.contract.events import Emit, Event, StepFinished, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve.client_tools import ClientTools, HandedOver
 
-_SETTLE_S = 0.03  # the calls of one step start to wait one after the other
+_SETTLE_S = 0.03  # the calls of one step begin to wait one after the other, within this time
 ApiEvent = Event | HandedOver
 
 
 class SuspendedTurn:
-    """A running turn, split into rounds. A round ends with the turn, or with calls for the program."""
+    """A running turn, split into rounds. A round ends with the turn, or with calls for the program. `wait_s`:
+    how long the turn waits for the results."""
 
     def __init__(self, session_id: str, tools: ClientTools, wait_s: float) -> None:
         self.session_id = session_id
@@ -38,15 +39,13 @@ class SuspendedTurn:
         self.task.add_done_callback(lambda _: self._end_round())
 
     def note_waiting_call(self) -> None:
-        """Note that a call waits for the program. The round ends once no further calls join."""
+        """Record that a call waits for the program. The round ends after `_SETTLE_S` without another call."""
         _cancel_timer(self._settle_timer)
         self._settle_timer = asyncio.get_running_loop().call_later(_SETTLE_S, self._end_if_waiting)
 
     async def run_round(self, emit: Callable[[ApiEvent], None]) -> TurnEnd:
-        """Run until the turn's end or the next calls. If the caller is cancelled, the turn is cancelled.
-
-        The usage is that of this round. Raises WhetError.
-        """
+        """Run until the turn's end or the next calls for the program, and return the end with the usage of
+        this round. If the caller is cancelled, the turn is cancelled. Raises WhetError."""
         _cancel_timer(self._give_up_timer)
         self._round_end = asyncio.get_running_loop().create_future()
         self._emit, missed, self._missed = emit, self._missed, []
@@ -72,7 +71,7 @@ class SuspendedTurn:
         if self.task.cancelled():
             return TurnEnd(self.session_id, "", "cancelled", "", 0, usage, 0.0)
         end = self.task.result()
-        assert end is not None  # no text is steered into a suspended turn
+        assert end is not None  # it would be None only if another running turn took the text
         return msgspec.structs.replace(end, usage=usage) if usage.total_tokens else end
 
     def _end_if_waiting(self) -> None:

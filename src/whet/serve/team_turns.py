@@ -1,7 +1,7 @@
-"""Turns of API sessions that a team's workers run: queued here, followed here, run on any worker with room.
+"""Queue the turns of API sessions for a team's workers, and follow their events.
 
-A turn is stored before its request is answered, and runs even if this process ends. Only turns whose calls
-the client program runs stay in this process.
+A turn is stored before its request is answered, and runs even if this process ends. Only turns with tools of
+the client program run in this process.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class TeamTurns(Turns):
         return super().is_busy(session_id) or bool(self._states(session_id))
 
     async def metrics(self) -> str:
-        """Return the team's numbers in the Prometheus text format."""
+        """Return the metrics of this process and of the team in the Prometheus text format."""
         return await super().metrics() + await self._database.read(team_text)
 
     async def cancel(self, session_id: str) -> bool:
@@ -78,7 +78,7 @@ class TeamTurns(Turns):
         return await self._database.write(_cancel_write(session_id)) or is_here
 
     async def run(self, session_id: str, turn_input: TurnInput, emit: Emit) -> TurnEnd | None:
-        """Queue a turn and follow it to its end; None if a running turn took the text.
+        """Queue a turn, follow it and return its end, or None if a running turn took the text.
 
         If the caller is cancelled, the turn is cancelled, unless this process is shutting down.
         """
@@ -108,7 +108,7 @@ class TeamTurns(Turns):
         return task
 
     async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
-        """Stop following turns after `drain_s`; they continue on their workers. Turns that run in this
+        """Stop following turns after `drain_s`. They continue on their workers, but turns that run in this
         process are cancelled."""
         self._is_ending = True
         if self._own:
@@ -175,7 +175,7 @@ class TeamTurns(Turns):
     async def _pass_on_events(
         self, turn: _FollowedTurn, events: asyncio.Queue[Event | None], emit: Emit
     ) -> TurnEnd:
-        """Pass on a turn's events and return its end."""
+        """Pass a turn's events to `emit` and return its end."""
         silent_s, is_reported = 0.0, False
         while True:
             try:
@@ -194,8 +194,8 @@ class TeamTurns(Turns):
                 emit(event)
 
     async def _report_wait(self, turn: _FollowedTurn, emit: Emit) -> bool:
-        """Send the reason why a turn waits for a worker to its request and to the session's listeners. Return
-        False if there is none."""
+        """Send the reason why a turn waits for a worker to its request and to the session's listeners.
+        Returns False if there is no reason."""
         reason = await self._database.read(lambda db: orders.describe_wait(db, turn.id))
         if reason:
             line = f"{reason}; {orders.START_WORKER}"
@@ -205,7 +205,7 @@ class TeamTurns(Turns):
 
 
 class _FollowedTurn(msgspec.Struct, frozen=True):
-    """A turn of the queue, and the number after which its events come."""
+    """A queued turn. Its events have numbers above `after`."""
 
     id: str
     session_id: str
@@ -214,5 +214,5 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
 
 
 def _cancel_write(session_id: str) -> ScopedWrite:
-    """Return the work that cancels a session's turns."""
+    """Return the write that cancels a session's turns."""
     return ScopedWrite(session_id, lambda db: orders.cancel_turns(db, session_id))

@@ -1,7 +1,7 @@
 """The endpoints of OpenAI's and Anthropic's clients: models, chat completions, responses, messages.
 
-Whichever model answers, clients see it as the model that they asked for: any name stands for the one agent.
-The list of models names it `whet`.
+A client may ask for any model: the agent answers under that name, whichever model it uses. The list of models
+contains only `whet`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _store_nothing(db: apsw.Connection, session_id: str) -> None:
 
 
 class AnswerRules(msgspec.Struct, frozen=True):
-    """The required form of the answer, and what else to store when the turn ends."""
+    """The required form of an answer, the texts that end it, and an extra write when the turn ends."""
 
     form: AnswerForm | None = None
     stops: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class AnswerRules(msgspec.Struct, frozen=True):
 
 
 class _FormedAnswer:
-    """Runs one request's turn and checks the form of the answer."""
+    """Runs one request's turn and checks the form of the answer. `name` is called with the session's id."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _FormedAnswer:
         self.filter: AnswerFilter = AnswerFilter(self._forward, rules.form, rules.stops, self._stop)
 
     async def run(self) -> TurnEnd:
-        """Run the turn. If the answer does not fit its form, ask the model once more. Raises WhetError."""
+        """Run the turn. If the answer does not have its form, ask the model once more. Raises WhetError."""
         end = await self._run_turn(self._choice)
         if self.filter.found_stop and end.reason == "cancelled":
             return msgspec.structs.replace(end, reason="answered")
@@ -171,7 +171,7 @@ class VendorEndpoints:
         response_id = f"resp_{number}"
 
         def store_response(db: apsw.Connection, session_id: str) -> None:
-            # The items of a response that is not stored still prove whose conversation it is.
+            # A response that the client does not want stored still proves, by its items, whose session it is.
             api.store_response(db, f"item_{number}" if is_private else response_id, session_id)
 
         codec = ResponsesCodec(response_id, body, tools)
@@ -205,7 +205,9 @@ class VendorEndpoints:
         is_stream: bool,
     ) -> Response:
         if rules.form is not None:
-            choice = msgspec.structs.replace(choice, once=f"{choice.once}\n\n{rules.form.instructions}".strip())
+            choice = msgspec.structs.replace(
+                choice, once=f"{choice.once}\n\n{rules.form.instructions}".strip()
+            )
 
         async def work(emit: Callable[[ApiEvent], None], name: Callable[[str], None]) -> TurnEnd:
             answering = _FormedAnswer(self._session_turns, choice, rules, emit, name)

@@ -1,7 +1,7 @@
-"""The dashboard's routes: log in, view, undo, accept, answer.
+"""The routes of the dashboard.
 
-Nothing is changed on GET: each change is a form with the session's CSRF token, sent from our own page.
-Everything works without JavaScript; with it, pages update themselves.
+GET changes nothing: each change is a form with the session's CSRF token, sent from our own page. Everything
+works without JavaScript; with it, pages update themselves.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ _WAIT_S = 60
 
 
 class OwnerAccounts:
-    """Login with an owner's token. Revoking the token ends its logins at once."""
+    """The accounts of the dashboard: owners' tokens. Revoking a token ends its logins at once."""
 
     def __init__(self, auth: ApiAuth) -> None:
         self._auth = auth
@@ -160,7 +160,7 @@ class OwnerAccounts:
         return Account(caller.token_id if caller.is_owner else "", caller.name, frozenset((caller.role,)))
 
     async def find(self, key: str) -> Account | None:
-        """Return the account again, or None once its token was revoked."""
+        """Return the account again, or None if its token was revoked."""
         row = self._auth.find_token(key)
         if row is None or row.role != "owner":
             return None
@@ -168,7 +168,7 @@ class OwnerAccounts:
 
 
 class Logins:
-    """Logins in the store."""
+    """Stores logins in the database."""
 
     def __init__(self, database: StateDatabase) -> None:
         self._database = database

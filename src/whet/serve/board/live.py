@@ -1,6 +1,6 @@
-"""Notify an open page that something changed; the page then fetches itself again.
+"""Notify open pages of a change, so that they fetch themselves again.
 
-An event carries no text, so that there is only one place where text is rendered.
+An event contains no text, so that only templates render text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from whet.serve.wire import Stream
 from whet.web.sessions import Sessions
 
 _MAX_STREAMS = 100
-_LOUD = (StepFinished, ToolFinished, TurnEnd)
+_VISIBLE_EVENTS = (StepFinished, ToolFinished, TurnEnd)
 
 
 class DashboardStream:
@@ -66,7 +66,7 @@ class DashboardStream:
         return changed.is_set()
 
     def _handle_event(self, session_id: str, event: Event) -> None:
-        if isinstance(event, _LOUD):
+        if isinstance(event, _VISIBLE_EVENTS):
             self._wake()
 
     def _wake(self) -> None:
