@@ -76,9 +76,7 @@ class CodeService:
         more = [f"[and {len(rows) - 200} more]"] if len(rows) > 200 else []
         return ToolOutput("\n".join([*rows[:200], *more]) or "[no symbols]")
 
-    async def plan_call(
-        self, ctx: ToolContext, given: dict[str, Any]
-    ) -> tuple[str, dict[str, Any]] | None:
+    async def plan_call(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
         """Return the patch call that carries out a rename, or None if the call only reads. Raises
         ToolError."""
         if given.get("action") != "rename":

@@ -40,11 +40,8 @@ def set_owner(connection: apsw.Connection, session_id: str, token: str, client_k
 
 def find_token_name(connection: apsw.Connection, session_id: str) -> str | None:
     """Return the name of the token that began a session, or None if it was not begun through the API."""
-    row = connection.execute(
-        "SELECT a.token FROM sessions s JOIN api_sessions a ON a.session = s.key WHERE s.id = ?",
-        (session_id,),
-    ).fetchone()
-    return row[0] if row else None
+    sql = "SELECT a.token FROM sessions s JOIN api_sessions a ON a.session = s.key WHERE s.id = ?"
+    return rows.read_value(connection, sql, session_id)
 
 
 _LIMITING_TOKEN = (
@@ -60,8 +57,8 @@ _LIMITING_TOKEN = (
 def find_limiting_token(connection: apsw.Connection, session_id: str) -> str:
     """Return the name of the API token that began a session or its parent, if that token may see only its own
     sessions; else an empty string."""
-    row = connection.execute(_LIMITING_TOKEN, (session_id,)).fetchone()
-    return row[0] if row else ""
+    sql = _LIMITING_TOKEN
+    return rows.read_value(connection, sql, session_id) or ""
 
 
 def _release_client_key(connection: apsw.Connection, token: str, client_key: str) -> None:
@@ -91,12 +88,11 @@ def find_owner(connection: apsw.Connection, session_id: str) -> SessionOwner | N
 
 def find_session(connection: apsw.Connection, token: str, client_key: str) -> str:
     """Return the id of the session that a client has given this name, or an empty string."""
-    row = connection.execute(
+    sql = (
         "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
-        " WHERE a.token = ? AND a.client_key = ? AND a.client_key <> ''",  # repeats the index's condition
-        (token, client_key),
-    ).fetchone()
-    return row[0] if row else ""
+        " WHERE a.token = ? AND a.client_key = ? AND a.client_key <> ''"
+    )
+    return rows.read_value(connection, sql, token, client_key) or ""
 
 
 def last_step(connection: apsw.Connection, session_id: str) -> tuple[tuple[tuple[str, str], ...], bool]:

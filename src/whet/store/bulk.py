@@ -87,10 +87,8 @@ def store_session(connection: apsw.Connection, origin: str, past: PastSession, n
 
 def is_known(connection: apsw.Connection, origin: str, foreign_id: str) -> bool:
     """Return whether a session of the program `origin` was stored before."""
-    row = connection.execute(
-        "SELECT 1 FROM imports WHERE origin = ? AND foreign_id = ?", (origin, foreign_id)
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM imports WHERE origin = ? AND foreign_id = ?"
+    return rows.read_value(connection, sql, origin, foreign_id) is not None
 
 
 def prepend_messages(connection: apsw.Connection, session_id: str, messages: Sequence[PastMessage]) -> None:

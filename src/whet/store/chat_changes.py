@@ -8,7 +8,7 @@ from __future__ import annotations
 import apsw
 
 from whet.contract.channels import ChatPlace
-from whet.store import chats
+from whet.store import chats, rows
 from whet.store.chats import ChatRecord
 
 _MAX_REACTIONS = 20
@@ -20,10 +20,8 @@ _WAITING_REACTION = f"{_OPEN} AND state = 'waiting' AND json_extract(body, '$.ve
 
 def read_waiting_body(connection: apsw.Connection, row_id: int) -> str:
     """Return the current body of a waiting update, or an empty string if it was dropped or a turn took it."""
-    row = connection.execute(
-        "SELECT body FROM gateway_inbox WHERE id = ? AND state = 'waiting'", (row_id,)
-    ).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT body FROM gateway_inbox WHERE id = ? AND state = 'waiting'"
+    return rows.read_value(connection, sql, row_id) or ""
 
 
 def replace_waiting_update(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
@@ -47,25 +45,23 @@ def replace_waiting_update(connection: apsw.Connection, chat_id: int, ref: str, 
 def read_begun_update(connection: apsw.Connection, chat_id: int, ref: str) -> str:
     """Return the body of the update with the message `ref` that the running turn works on, or an empty
     string."""
-    row = connection.execute(
+    sql = (
         f"SELECT body FROM gateway_inbox WHERE chat = ? AND {_OPEN} AND state = 'begun'"
         " AND (json_extract(body, '$.ref') = ? OR EXISTS"
         " (SELECT 1 FROM json_each(json_extract(body, '$.joined')) WHERE value = ?))"
-        " ORDER BY id DESC LIMIT 1",
-        (chat_id, ref, ref),
-    ).fetchone()
-    return row[0] if row else ""
+        " ORDER BY id DESC LIMIT 1"
+    )
+    return rows.read_value(connection, sql, chat_id, ref, ref) or ""
 
 
 def read_latest_update(connection: apsw.Connection, chat_id: int, ref: str) -> str:
     """Return the latest body of the message `ref`, answered or not, or an empty string if it is not among the
     newest updates."""
-    row = connection.execute(
+    sql = (
         "SELECT body FROM gateway_inbox WHERE id > (SELECT max(id) FROM gateway_inbox) - ? AND chat = ?"
-        " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1",
-        (_MAX_SEARCHED, chat_id, ref),
-    ).fetchone()
-    return row[0] if row else ""
+        " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1"
+    )
+    return rows.read_value(connection, sql, _MAX_SEARCHED, chat_id, ref) or ""
 
 
 def add_reaction(

@@ -138,10 +138,8 @@ def add_update(
 
 def is_received(connection: apsw.Connection, channel: str, update_id: str) -> bool:
     """Return whether an update is or was in the inbox."""
-    row = connection.execute(
-        "SELECT 1 FROM gateway_inbox WHERE channel = ? AND update_id = ?", (channel, update_id)
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM gateway_inbox WHERE channel = ? AND update_id = ?"
+    return rows.read_value(connection, sql, channel, update_id) is not None
 
 
 def list_waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
@@ -181,10 +179,8 @@ def replace_body(connection: apsw.Connection, row_id: int, body: str) -> None:
 
 def is_waiting(connection: apsw.Connection, row_id: int) -> bool:
     """Return whether no turn has taken an update yet."""
-    row = connection.execute(
-        "SELECT 1 FROM gateway_inbox WHERE id = ? AND state = 'waiting'", (row_id,)
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM gateway_inbox WHERE id = ? AND state = 'waiting'"
+    return rows.read_value(connection, sql, row_id) is not None
 
 
 def finish_taken_updates(connection: apsw.Connection, chat_id: int) -> bool:
@@ -260,11 +256,8 @@ def next_message(connection: apsw.Connection, channel: str, chat_id: int) -> Out
 def has_unsent(connection: apsw.Connection, chat_id: int) -> bool:
     """Return whether a conversation has unsent messages."""
     channel = get_chat(connection, chat_id).place.channel
-    row = connection.execute(
-        f"SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN} LIMIT 1",
-        (channel, chat_id),
-    ).fetchone()
-    return row is not None
+    sql = f"SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN} LIMIT 1"
+    return rows.read_value(connection, sql, channel, chat_id) is not None
 
 
 def begin_sending(connection: apsw.Connection, row_id: int, now_ms: int) -> None:
@@ -318,8 +311,8 @@ def list_messages(connection: apsw.Connection, states: Sequence[OutState], chat_
 
 def read_last_error(connection: apsw.Connection, row_id: int) -> str:
     """Return the last error of a message, or an empty string."""
-    row = connection.execute("SELECT error FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT error FROM gateway_outbox WHERE id = ?"
+    return rows.read_value(connection, sql, row_id) or ""
 
 
 def replace_message_body(connection: apsw.Connection, row_id: int, body: str) -> None:
@@ -347,10 +340,8 @@ def clear_unknown_drafts(connection: apsw.Connection, channel: str) -> int:
 
 def read_position(connection: apsw.Connection, channel: str, name: str = "") -> str:
     """Return a channel's read position, or an empty string at the beginning."""
-    row = connection.execute(
-        "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?", (channel, name)
-    ).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?"
+    return rows.read_value(connection, sql, channel, name) or ""
 
 
 def read_positions(connection: apsw.Connection, channel: str) -> dict[str, str]:

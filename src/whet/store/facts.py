@@ -19,6 +19,7 @@ from whet.contract.receipts import (
 )
 from whet.contract.tags import tags_of
 from whet.contract.texts import from_json
+from whet.store import rows
 
 _MAY_BE_DONE = ("interrupted", "timeout")
 """The kinds of error after which a call may have had its effect all the same."""
@@ -140,12 +141,11 @@ def _store_facts(connection: apsw.Connection, key: int, seq: int, facts: CallEff
 
 def has_changed_files(connection: apsw.Connection, step: tuple[int, int, int]) -> bool:
     """Return whether `store_changed_files` has stored files of a step (session key, turn, number)."""
-    row = connection.execute(
+    sql = (
         "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ? AND facts LIKE '%\"touched\":%'"
-        " LIMIT 1",
-        step,
-    ).fetchone()
-    return row is not None
+        " LIMIT 1"
+    )
+    return rows.read_value(connection, sql, *step) is not None
 
 
 def list_changed_files(
@@ -256,8 +256,5 @@ def sum_up(fact_rows: Iterable[FactRow]) -> TurnReceipt:
 
 
 def _has_earlier_tests(connection: apsw.Connection, key: int, turn: int) -> bool:
-    row = connection.execute(
-        "SELECT 1 FROM tool_calls WHERE session = ? AND turn < ? AND facts LIKE '%\"tests\":{%' LIMIT 1",
-        (key, turn),
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM tool_calls WHERE session = ? AND turn < ? AND facts LIKE '%\"tests\":{%' LIMIT 1"
+    return rows.read_value(connection, sql, key, turn) is not None

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreCorrupt
-from whet.store import sessions
+from whet.store import rows, sessions
 from whet.store.ledger import Owner, hash_text
 
 ItemKind = Literal["memory", "user", "skill", "example"]
@@ -179,8 +179,8 @@ def count_uses(connection: apsw.Connection, profile: str) -> dict[str, int]:
 
 def read_report_position(connection: apsw.Connection, profile: str) -> int:
     """Return the id of the ledger's last change that was reported to the person, or 0."""
-    row = connection.execute("SELECT ledger FROM learned_told WHERE profile = ?", (profile,)).fetchone()
-    return row[0] if row else 0
+    sql = "SELECT ledger FROM learned_told WHERE profile = ?"
+    return rows.read_value(connection, sql, profile) or 0
 
 
 def set_report_position(connection: apsw.Connection, profile: str, row_id: int) -> None:
@@ -231,8 +231,8 @@ def set_next(connection: apsw.Connection, workspace: str, template: str, now: st
 
 def read_next(connection: apsw.Connection, workspace: str) -> str:
     """Return the template for the next session in `workspace`, or an empty string."""
-    row = connection.execute("SELECT template FROM warm_next WHERE workspace = ?", (workspace,)).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT template FROM warm_next WHERE workspace = ?"
+    return rows.read_value(connection, sql, workspace) or ""
 
 
 def forget_next(connection: apsw.Connection, workspace: str, template: str = "") -> None:

@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
+from whet.store import rows
 
 MAX_WAITING = 20
 
@@ -37,10 +38,8 @@ class PairingRequest(msgspec.Struct, frozen=True):
 
 def is_paired(connection: apsw.Connection, channel: str, user: str) -> bool:
     """Return whether a person was admitted."""
-    row = connection.execute(
-        "SELECT 1 FROM gateway_people WHERE channel = ? AND user = ?", (channel, user)
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM gateway_people WHERE channel = ? AND user = ?"
+    return rows.read_value(connection, sql, channel, user) is not None
 
 
 def store_code(connection: apsw.Connection, request: PairingRequest, chat_id: int, code: str) -> bool:

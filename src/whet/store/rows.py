@@ -155,6 +155,12 @@ def number(connection: apsw.Connection, sql: str, *values: Any) -> int:
     return next(connection.execute(sql, values))[0]
 
 
+def read_value(connection: apsw.Connection, sql: str, *values: Any) -> Any:
+    """Return the first column of a query's first row, or None if there is no row."""
+    row = connection.execute(sql, values).fetchone()
+    return row[0] if row else None
+
+
 def insert_message(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:
     """Store a message that `pack` has encoded. Raises StoreBusy if another process wrote that number."""
     row = (row_id(key, seq), turn, *values)

@@ -431,11 +431,8 @@ def read_prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]
 
 def read_prime(connection: apsw.Connection, session_id: str) -> str:
     """Return the JSON of the examples that a session was started with, or an empty string if it has none."""
-    row = connection.execute(
-        "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?",
-        (session_id,),
-    ).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?"
+    return rows.read_value(connection, sql, session_id) or ""
 
 
 def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, prime_json: str) -> None:

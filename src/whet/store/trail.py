@@ -134,10 +134,8 @@ def select_opening_state(
 
 
 def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:
-    row = connection.execute(
-        "SELECT exit_code FROM tool_calls WHERE session = ? AND seq = ?", (key, seq)
-    ).fetchone()
-    return row[0] if row else None
+    sql = "SELECT exit_code FROM tool_calls WHERE session = ? AND seq = ?"
+    return rows.read_value(connection, sql, key, seq)
 
 
 def find_touched_items(name: str, arguments: str) -> list[TouchedItem]:

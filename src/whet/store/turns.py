@@ -237,10 +237,8 @@ def find_last_turn(connection: apsw.Connection, key: int) -> int:
 
 def read_last_reason(connection: apsw.Connection, key: int) -> str:
     """Return why the last turn ended, or an empty string if there is none or it has not ended."""
-    row = connection.execute(
-        "SELECT reason FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
-    ).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT reason FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1"
+    return rows.read_value(connection, sql, key) or ""
 
 
 def read_outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, str, str]:
