@@ -24,7 +24,7 @@ from whet.postgres.lane import TeamLane
 from whet.postgres.pool import ConnectionPool, use_once
 from whet.postgres.rows import StatementRows
 from whet.sqlite.database import Work
-from whet.sqlite.lane import Work as QueuedWork
+from whet.sqlite.lane import Write as QueuedWrite
 from whet_confirm import team_schema
 from whet_confirm.database import ConfirmDatabase
 from whet_confirm.sealer import Sealer
@@ -134,7 +134,7 @@ class _SealingLane(TeamLane):
         self._database = database
 
     def begin(
-        self, connection: PostgresConnection, row: tuple[str, int], works: Sequence[QueuedWork]
+        self, connection: PostgresConnection, row: tuple[str, int], writes: Sequence[QueuedWrite]
     ) -> None:
         """Write the attempt's row and lock the tail."""
         connection.execute(COMMIT.sql, row)
@@ -183,7 +183,7 @@ class TeamConfirmDatabase(ConfirmDatabase):
 
     def read_now(self, work: Work[T]) -> T:
         """Read on the caller's thread, from one consistent state. Raises StoreError."""
-        return self._pool.read_now(work)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
+        return self._pool.read_now(work)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that writes make
 
     def read_one(self, sql: str, values: tuple[object, ...]) -> tuple[object, ...] | None:
         """Return the first row of a statement, or None. This is the fastest read."""

@@ -16,7 +16,7 @@ from whet.config.schema import Settings
 from whet.contract.errors import ToolError
 from whet.contract.tools import Buffers, Tool, ToolContext
 from whet.lanes import ToolPool
-from whet.lsp.kinds import FoundServer, find_servers
+from whet.lsp.kinds import ServerProgram, find_servers
 from whet.lsp.service import CodeService
 from whet.sandbox.path_rules import read_path_rules
 from whet.tools.toolsets.files import FileTools
@@ -41,7 +41,7 @@ class Project:
         self.tools: dict[str, Tool] = {}
         self._rules = read_path_rules(deny)
 
-    def _spawn(self, root: Path, found: FoundServer) -> subprocess.Popen[bytes]:
+    def _spawn(self, root: Path, found: ServerProgram) -> subprocess.Popen[bytes]:
         self.processes.append(
             subprocess.Popen(
                 found.command,

@@ -84,7 +84,7 @@ def test_a_chat_is_read_with_its_calls_once_and_without_what_the_program_added(t
     assert gemini.files(tmp_path) == [path] and said(path) == expected
     past, _ = gemini.read(path)
     assert past is not None
-    about = past.about
+    about = past.header
     assert (about.id, about.workspace, about.title) == ("5e21a72d-092b", "/home/me/work", "boil the kettle")
     assert (about.provider, about.model) == ("google", "gemini-2.5-flash")
     call, used = past.messages[1].message.tool_calls[0], past.messages[1].usage

@@ -149,7 +149,7 @@ def test_a_session_is_read_with_its_calls_and_how_they_ended(tmp_path: Path) -> 
         ("tool", "line 0 of the log\nli"),
         ("assistant", "It failed."),
     ]
-    about = past.about
+    about = past.header
     assert (about.id, about.source, about.workspace) == ("s-1", "openclaw", "/home/me/claw")
     assert (about.provider, about.model, about.title) == ("p", "m", "boil the kettle")
     assert (past.messages[2].error_kind, past.messages[2].exit_code) == ("exit", 3)
@@ -228,7 +228,7 @@ def test_an_older_versions_files_and_form_are_read(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace" / "USER.md").write_text(_OLDER_USER)
     home = OpenClawHome(tmp_path)
-    assert home.count() == 1 and [past.about.id for past in home.sessions()] == ["s-1"]
+    assert home.count() == 1 and [past.header.id for past in home.sessions()] == ["s-1"]
     assert [note.text for note in home.notes()[0]] == ["**Name:** Ann"]
 
 

@@ -68,7 +68,7 @@ def test_pis_newest_branch_is_read_with_what_its_calls_came_to(tmp_path: Path) -
     said = [(row.message.role, row.message.text) for row in past.messages]
     assert ("user", "left behind") not in said and ("assistant", "gone") not in said
     assert said[0] == ("user", "why does it fail? \ufffd") and said[-1] == ("assistant", "Done.")
-    assert (past.about.id, past.about.workspace, past.about.provider) == ("s-1", "/w", "p")
+    assert (past.header.id, past.header.workspace, past.header.provider) == ("s-1", "/w", "p")
     ran = past.messages[2]
     assert (ran.error_kind, ran.exit_code, ran.message.tool_name) == ("exit", 2, "bash")
     used = past.messages[1].usage
@@ -135,8 +135,12 @@ def test_opencodes_sessions_come_with_their_calls_and_without_what_was_reverted(
     assert [(row.error_kind, row.exit_code) for row in first.messages[2:]] == [("exit", 2), ("failed", None)]
     used = first.messages[1].usage
     assert used is not None and (used.prompt_tokens, used.output_tokens, used.reasoning_tokens) == (100, 8, 1)
-    assert (first.about.title, first.about.provider, child.about.parent_session_id) == ("Mend it", "p", "s1")
-    assert child.about.title == "look around"
+    assert (first.header.title, first.header.provider, child.header.parent_session_id) == (
+        "Mend it",
+        "p",
+        "s1",
+    )
+    assert child.header.title == "look around"
 
 
 def test_both_are_taken_over_by_their_commands(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_summary_by_a_model_is_no_word_of_the_person(tmp_path: Path) -> None:
     written, typed_text = (row.message.text for row in past.messages)
     assert "The user wants each branch pushed." in written
     assert (typed.split(written)[0], typed.split(typed_text)[0]) == ("", "fine, go on")
-    assert past.about.title == "fine, go on"
+    assert past.header.title == "fine, go on"
 
 
 def test_claude_code_blocks_become_messages(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_claude_code_blocks_become_messages(tmp_path: Path) -> None:
     assert first.tool_calls[0].arguments == '{"command":"make"}'
     assert (past.messages[2].error_kind, past.messages[2].exit_code) == ("exit", 2)
     assert past.messages[2].message.tool_name == "Bash"
-    assert (past.about.id, past.about.title, past.about.workspace) == (
+    assert (past.header.id, past.header.title, past.header.workspace) == (
         "s-1",
         "Mend the build",
         "/home/u/shop",
@@ -134,7 +134,7 @@ def test_codex_items_become_messages(tmp_path: Path) -> None:
     assert roles == ["user", "assistant", "tool", "tool", "assistant"]
     assert [row.message.tool_call_id for row in past.messages[2:4]] == ["c1", "c2"]
     assert (past.messages[2].error_kind, past.messages[2].exit_code) == ("exit", 1)
-    assert (past.about.id, past.about.model, past.about.title) == ("abc", "gpt-x", "list the files")
+    assert (past.header.id, past.header.model, past.header.title) == ("abc", "gpt-x", "list the files")
 
 
 def test_codex_own_blocks_are_no_words_of_the_person(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_codex_own_blocks_are_no_words_of_the_person(tmp_path: Path) -> None:
     assert past is not None
     words = [row.message.text for row in past.messages if row.message.role == "user"]
     assert words == ["list the plums", typed, "<skill-x>why?</skill-x>"]
-    assert past.about.title == "list the plums"
+    assert past.header.title == "list the plums"
 
 
 def test_claude_code_reminders_are_left_out(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_what_was_compacted_is_kept_and_the_model_sees_what_it_saw(tmp_path: Pat
     past, _ = claude_code.read(path)
     assert past is not None and past.live == (2, 3) and len(past.messages) == 4
     alone, _ = claude_code.read(lines(tmp_path / "s-4.jsonl", said("user", "summary", isCompactSummary=True)))
-    assert alone is not None and (alone.about.title, alone.live) == ("", None)
+    assert alone is not None and (alone.header.title, alone.live) == ("", None)
     path = lines(
         tmp_path / "rollout-a.jsonl",
         {"type": "session_meta", "payload": {"id": "fork", "cwd": "/w"}},
@@ -293,7 +293,7 @@ def test_what_was_compacted_is_kept_and_the_model_sees_what_it_saw(tmp_path: Pat
     )
     past, bad = codex.read(path)
     assert past is not None and bad == 0
-    assert (past.about.id, past.about.workspace, past.about.title) == ("fork", "/w", "long ago")
+    assert (past.header.id, past.header.workspace, past.header.title) == ("fork", "/w", "long ago")
     assert [row.message.role for row in past.messages] == ["user", "assistant", "tool", "user", "assistant"]
     assert past.live == (3, 4)
 
@@ -305,7 +305,7 @@ def test_a_key_in_the_first_words_is_not_in_the_title_and_no_count_is_too_large(
     past, bad = claude_code.read(lines(tmp_path / "s.jsonl", said("user", words), answer))
     other, _ = codex.read(lines(tmp_path / "rollout-k.jsonl", text("user", words)))
     assert past is not None and other is not None and bad == 0
-    assert KEY[:12] not in past.about.title + other.about.title
+    assert KEY[:12] not in past.header.title + other.header.title
     assert past.messages[0].message.text == words
     used = past.messages[1].usage
     assert used is None or 0 <= used.total_tokens < 2**62, "a count that none can be is passed over"
@@ -340,7 +340,7 @@ def test_codex_older_transcripts_are_read(tmp_path: Path) -> None:
     path = tmp_path / "rollout-2025-05-07-x.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found, bad = codex.read(path)
-    assert found is not None and bad == 0 and found.about.id == "old-1"
+    assert found is not None and bad == 0 and found.header.id == "old-1"
     assert [row.message.text[:8] for row in found.messages] == ["list", "", '{"metada', "Nothing."]
     assert found.messages[2].exit_code == 1 and found.started_ms == 1746638661597
 

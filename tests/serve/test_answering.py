@@ -240,8 +240,8 @@ async def test_an_inbox_gives_what_is_there_or_what_comes_in_time() -> None:
     assert await waiting == events[:1]
     waiting = asyncio.create_task(inbox.take(60))
     await asyncio.sleep(0)
-    inbox.ring()
-    inbox.ring()
+    inbox.wake()
+    inbox.wake()
     assert await waiting == []
     waiting = asyncio.create_task(inbox.take(60))
     await asyncio.sleep(0)

@@ -63,7 +63,7 @@ def test_a_tool_is_read_with_what_is_left_out_of_it() -> None:
 
 async def test_calls_wait_for_their_results_and_those_without_one_are_told_so() -> None:
     tools, asked = ClientTools(), list[str]()
-    tools.asked = asked.append
+    tools.on_call = asked.append
     assert tools.tools_for(SESSION) == ()
     tools.offer(SESSION, [SPEC])
     (made,) = tools.tools_for(SESSION)
@@ -138,7 +138,7 @@ async def test_a_turn_is_held_for_the_program_and_goes_on_with_its_next_request(
     tools.offer(SESSION, [SPEC])
     (made,) = tools.tools([SPEC])
     held = SuspendedTurn(SESSION, tools, 60.0)
-    tools.asked = lambda session_id: held.note_waiting_call()
+    tools.on_call = lambda session_id: held.note_waiting_call()
 
     async def work(emit: Any) -> TurnEnd:
         emit(StepFinished(1, Usage(prompt_tokens=3, total_tokens=3)))
@@ -163,7 +163,7 @@ async def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
     tools.offer(SESSION, [SPEC])
     (made,) = tools.tools([SPEC])
     held = SuspendedTurn(SESSION, tools, 0.01)
-    tools.asked = lambda session_id: held.note_waiting_call()
+    tools.on_call = lambda session_id: held.note_waiting_call()
     missed: list[Event] = []
 
     async def work(emit: Any) -> TurnEnd:

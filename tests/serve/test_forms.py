@@ -7,7 +7,7 @@ import pytest
 from tests.serve.test_reading import refused
 from whet.contract.events import Event, StepFinished, StreamRestarted, TextDelta
 from whet.contract.messages import Usage
-from whet.serve.forms import AnswerFilter, AnswerForm, form_of, stops_of
+from whet.serve.forms import AnswerFilter, AnswerForm, read_answer_form, read_stop_texts
 
 
 @pytest.mark.parametrize(
@@ -21,22 +21,24 @@ from whet.serve.forms import AnswerFilter, AnswerForm, form_of, stops_of
     ],
 )
 def test_texts_that_end_an_answer(given: object, stops: tuple[str, ...]) -> None:
-    assert stops_of(given, "stop") == stops
+    assert read_stop_texts(given, "stop") == stops
 
 
 @pytest.mark.parametrize("given", [7, {}, "", [""], ["a", 7], ["x" * 1_001], ["a"] * 17])
 def test_texts_that_can_end_no_answer_are_refused(given: object) -> None:
-    assert refused(lambda: stops_of(given, "stop"))[1] == "stop"
+    assert refused(lambda: read_stop_texts(given, "stop"))[1] == "stop"
 
 
 def test_a_form_is_text_an_object_or_a_schema() -> None:
-    assert form_of("text", {}, "p") is None and form_of("json_object", None, "p") == AnswerForm(None)
-    assert refused(lambda: form_of("xml", None, "p")) == (
+    assert read_answer_form("text", {}, "p") is None and read_answer_form(
+        "json_object", None, "p"
+    ) == AnswerForm(None)
+    assert refused(lambda: read_answer_form("xml", None, "p")) == (
         "answers are text or JSON",
         "p",
         "unsupported_value",
     )
-    assert refused(lambda: form_of("json_schema", 7, "p")) == (
+    assert refused(lambda: read_answer_form("json_schema", 7, "p")) == (
         "a JSON format needs a schema",
         "p",
         "invalid_value",
@@ -79,14 +81,14 @@ STEP = StepFinished(1, Usage())
 
 def test_an_answer_ends_before_the_first_text_that_ends_it() -> None:
     said, shaping, stopped = shaped(texts("one E", "N", "D two", " three"), None, "STOP", "END")
-    assert said == ["one "] and (shaping.found, stopped) == ("END", 1)
+    assert said == ["one "] and (shaping.found_stop, stopped) == ("END", 1)
     shaping.flush()
     assert said == ["one "], "what follows is kept from the client"
     said, shaping, stopped = shaped(texts("a STOP END"), None, "END", "STOP")
-    assert (said, shaping.found, stopped) == (["a "], "STOP", 1)
+    assert (said, shaping.found_stop, stopped) == (["a "], "STOP", 1)
     assert shaped(texts("END"), None, "END")[0] == []
     said, shaping, stopped = shaped([*texts("so EN"), STEP, *texts("D of it")], None, "END")
-    assert (said, shaping.found, stopped) == (["so ", "EN", "D of it"], "", 0)
+    assert (said, shaping.found_stop, stopped) == (["so ", "EN", "D of it"], "", 0)
     said, shaping, _ = shaped(texts("so ", "EN"), None, "END")
     shaping.flush()
     shaping.flush()

@@ -37,7 +37,7 @@ def test_news_that_comes_while_a_piece_is_on_its_way_is_told_next(board: Api) ->
     async def listen() -> None:
         site = Site(board.hosted, board.app.clock, SiteTimings(60, _BEAT_S, 30))
         sessions = Sessions(
-            OwnerAccounts(site.door),
+            OwnerAccounts(site.auth),
             Logins(board.app.database),
             board.app.clock,
             make_site_address("127.0.0.1"),

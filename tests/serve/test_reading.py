@@ -38,7 +38,7 @@ def refused(read: Callable[[], object]) -> tuple[str, str, str]:
 
 
 def in_response(*items: object, **more: Any) -> tuple[Utterance, ...]:
-    return responses.read_said(ResponsesRequest("whet", [*items], **more))  # type: ignore[arg-type]
+    return responses.read_messages(ResponsesRequest("whet", [*items], **more))  # type: ignore[arg-type]
 
 
 def test_the_items_of_a_response_are_read_with_calls_joined_to_the_words_before_them() -> None:
@@ -71,7 +71,7 @@ def test_the_items_of_a_response_are_read_with_calls_joined_to_the_words_before_
         Utterance("assistant", "a", calls=(CALL,)),
     )
     plain = ResponsesRequest("whet", "q", instructions="", include=["reasoning.encrypted_content"])
-    assert responses.read_said(plain) == (Utterance("user", "q"),)
+    assert responses.read_messages(plain) == (Utterance("user", "q"),)
 
 
 def _pictured(address: str = f"data:image/png;base64,{PNG}") -> dict[str, object]:
@@ -298,7 +298,7 @@ def test_the_messages_of_anthropics_clients_are_read() -> None:
         system=[{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}],
     )
     picture = CallResult("c1", "", images=(IMAGE,))
-    assert messages.read_said(request) == (
+    assert messages.read_messages(request) == (
         Utterance("system", "Be\nbrief."),
         Utterance("user", "paper\nq", (IMAGE,)),
         Utterance("assistant", "", calls=(CALL, ToolCall("c1", "look", "{}"))),
@@ -337,21 +337,21 @@ def test_the_messages_of_anthropics_clients_are_read() -> None:
 )
 def test_a_block_that_can_not_be_taken_is_named(block: object, told: tuple[str, str, str]) -> None:
     request = MessagesRequest("whet", [MessageInput("user", [block])])
-    assert refused(lambda: messages.read_said(request)) == told
+    assert refused(lambda: messages.read_messages(request)) == told
 
 
 def test_the_form_the_tools_and_the_choices_of_a_message() -> None:
     empty = MessagesRequest("whet", [])
-    assert refused(lambda: messages.read_said(empty)) == ("messages is empty", "messages", "")
+    assert refused(lambda: messages.read_messages(empty)) == ("messages is empty", "messages", "")
     odd = MessagesRequest("whet", [MessageInput("k" * 50, "x")])
-    assert refused(lambda: messages.read_said(odd)) == (
+    assert refused(lambda: messages.read_messages(odd)) == (
         f"there is no role {'k' * 40!r}",
         "messages.0.role",
         "",
     )
     wrong = MessagesRequest("whet", [MessageInput("user", 7)])
     told = ("content must be text or a list of blocks", "messages.0.content", "")
-    assert refused(lambda: messages.read_said(wrong)) == told
+    assert refused(lambda: messages.read_messages(wrong)) == told
     tool = {"name": "look", "description": "Looks.", "input_schema": SPEC.parameters}
     for kind in ({}, {"type": "custom"}):
         assert messages.read_tools(MessagesRequest("whet", [], tools=[{**tool, **kind}])) == (SPEC,)

@@ -12,7 +12,7 @@ from whet.contract.events import TextDelta
 from whet.contract.messages import Usage
 from whet.serve.board import charts, shown
 from whet.serve.board.charts import Bar, Dot, Spot, Tick
-from whet.serve.feed import Feed, FeedEvent, is_too_much
+from whet.serve.feed import Feed, FeedEvent, is_too_large
 from whet.serve.team_feed import EventRow
 from whet.stats import Interval
 from whet.store.costs import Spending
@@ -257,8 +257,8 @@ def test_a_feed_keeps_the_newest_and_says_what_is_gone() -> None:
     assert feed.after("f-1") == (2, True) and feed.after("f-2") == (2, False) and feed.start == 2
     assert heard(feed, 1)[:2] == ["gap", "f-3"] and heard(feed, 2)[0] == "f-3"
     assert feed.size_bytes == len(feed.since(2)[0])
-    assert not is_too_much(range(4_000), 2_000_000) and is_too_much(range(2), 2_000_001)
-    assert is_too_much(range(4_001), 1) and not is_too_much(range(1), 9_000_000)
+    assert not is_too_large(range(4_000), 2_000_000) and is_too_large(range(2), 2_000_001)
+    assert is_too_large(range(4_001), 1) and not is_too_large(range(1), 9_000_000)
 
 
 def test_a_team_feed_has_the_rows_after_its_start_and_takes_earlier_ones() -> None:

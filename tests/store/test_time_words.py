@@ -104,7 +104,7 @@ def test_a_query_without_a_time_stays_as_it_is(query: str):
 
 def test_only_a_time_relative_to_now_is_taken_out_of_the_query():
     def rest(query: str) -> str:
-        return time_words.parse_time(query, _SATURDAY).rest
+        return time_words.parse_time(query, _SATURDAY).other_text
 
     assert rest("What broke last week in CI") == "What broke   in CI"
     assert rest('"A b" 3 days ago') == '"A b"  '

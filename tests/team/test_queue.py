@@ -15,11 +15,11 @@ from tests.support import wait_until
 from whet.contract.errors import NotFound, QueueFull
 from whet.postgres.connection import PostgresConnection, connect
 from whet.serve.wire import as_api_error
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import sessions
 from whet.store.team import TeamDatabase
 from whet.team import aside, orders, queue
-from whet.team.queue import AskedTurn, DatabaseQueue, TakenTurn, TurnOptions, outcome
+from whet.team.queue import AskedTurn, DatabaseQueue, TakenTurn, TurnOptions, read_result
 
 if TYPE_CHECKING:
     import psycopg
@@ -149,7 +149,7 @@ def test_a_turn_is_set_aside_after_three_lost_workers_and_released(team):
         team.lose_worker()
     assert team.take() == []
     team.tidy()
-    ended = outcome(team.database, "poison")
+    ended = read_result(team.database, "poison")
     assert ended is not None and ended.reason == "failed" and "3 workers stopped" in ended.error
     (event,) = team.events()
     assert event["type"] == "turn_end" and event["error"] == ended.error
@@ -306,7 +306,7 @@ def test_a_turn_that_is_queued_while_another_one_ends_is_the_next(url: str, team
         worker.begin()
         rows = team.queue.end(worker, taken, "answered", "")  # pyright: ignore[reportArgumentType] as a work's
         assert rows.fetchall() == [("answered", "", 1)]
-        queueing = team.database.submit(ScopedWork("a", lambda db: team.queue.ask(db, later)))
+        queueing = team.database.submit(ScopedWrite("a", lambda db: team.queue.ask(db, later)))
         wait_until(lambda: admin.execute(_ANY_WAITING).fetchone() == (1,))
         worker.end()
         queueing.result()

@@ -21,7 +21,7 @@ from tests.team.test_workers import ask, has_ended, opened, run_whet
 from whet.config.paths import Home
 from whet.contract.errors import StoreUnwritable
 from whet.store.team import grant_agent_role
-from whet.team.queue import outcome
+from whet.team.queue import read_result
 from whet_confirm.open import service_paths
 from whet_lab.practice.script import ScriptedReply, terminal_reply
 from whet_lab.practice.server import PracticeServer
@@ -67,7 +67,7 @@ def test_a_worker_runs_turns_with_a_role_of_its_own(granted, tmp_path):
         with worker(given, tmp_path):
             turn_id, _ = ask(db, queue, "do it")
             wait_until(lambda: has_ended(queue, turn_id), 60)
-            ended = outcome(db, turn_id)
+            ended = read_result(db, turn_id)
         status = run_whet(given, tmp_path, "team", "status")
     assert ended is not None and (ended.reason, ended.error) == ("answered", "")
     assert "0 turns wait," in status

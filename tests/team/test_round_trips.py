@@ -13,7 +13,7 @@ from benchmarks.team_turns import SlowLine, count_statements
 from tests.store.support import USAGE, answer, asking, finish, new_log, user
 from whet.agent.session import shell_folder
 from whet.clock import SystemClock
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store.sessions import freeze_prefix, read_prefix
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
@@ -62,7 +62,7 @@ def test_a_transaction_waits_once_and_once_more_for_each_result(far: Far) -> Non
     for origin in "xyz":
         for work in (write, read_between):
             result = far.database.write_now(
-                ScopedWork("moves", lambda db, work=work, origin=origin: work(db, origin))
+                ScopedWrite("moves", lambda db, work=work, origin=origin: work(db, origin))
             )
             waits.append((far.waits(), result))
     assert waits[-2:] == [(1, None), (2, [3, 6])]
@@ -87,7 +87,7 @@ async def test_a_session_is_opened_and_gets_its_prefix_in_one_wait_each(far: Far
         far.waits()
         await Transcript.open(far.database, session_id, SystemClock())
         waits.append(far.waits())
-        await far.database.append(ScopedWork(session_id, lambda db: freeze_prefix(db, session_id, *texts)))
+        await far.database.append(ScopedWrite(session_id, lambda db: freeze_prefix(db, session_id, *texts)))
         waits.append(far.waits())
     assert far.database.read_now(lambda db: read_prefix(db, session_id)) == texts
     assert waits[2:] == [1, 1]

@@ -15,7 +15,7 @@ from tests.late import Late
 from tests.store.support import new_log, reply_and_end, user  # pyright: ignore[reportUnknownVariableType]
 from tests.support import wait_until
 from whet.clock import SystemClock
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store.sessions import freeze_prefix, read_prefix
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
@@ -101,7 +101,7 @@ def test_two_sessions_store_the_same_prompt_at_the_same_time(url: str, db: TeamD
     for session_id in ("a", "b"):
         asyncio.run(new_log(db, SystemClock(), session_id)).close()
     with holding(url, "a", freeze("a")) as (held, done), psycopg.connect(url, autocommit=True) as admin:
-        stored = db.submit(ScopedWork("b", freeze("b")))
+        stored = db.submit(ScopedWrite("b", freeze("b")))
         wait_until(lambda: admin.execute(_ANY_WAITING).fetchone() == (1,))
         held.end()
         assert stored.result() is None
@@ -111,7 +111,7 @@ def test_two_sessions_store_the_same_prompt_at_the_same_time(url: str, db: TeamD
 
 
 @pytest.mark.parametrize(
-    "work", [return_one, ScopedWork("a", return_one)], ids=["without a scope", "of the same session"]
+    "work", [return_one, ScopedWrite("a", return_one)], ids=["without a scope", "of the same session"]
 )
 def test_a_function_that_may_touch_the_same_rows_waits(
     url: str, db: TeamDatabase, work: Callable[[object], int]

@@ -99,7 +99,7 @@ class Serving:
         return await self.turns.hosted.new_session(title="x", source="api")
 
     def states(self, session_id: str) -> list[str]:
-        return self.database.read_now(lambda db: orders.states(db, session_id))
+        return self.database.read_now(lambda db: orders.list_states(db, session_id))
 
 
 @contextmanager

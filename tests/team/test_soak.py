@@ -30,7 +30,7 @@ from whet.postgres import schema
 from whet.postgres.connection import connect
 from whet.store.migrations import STEPS
 from whet.store.team import TeamDatabase
-from whet.team.queue import DatabaseQueue, outcome
+from whet.team.queue import DatabaseQueue, read_result
 from whet_lab.practice.database import TrialServer
 from whet_lab.practice.script import Fault, ScriptedReply, terminal_reply
 from whet_lab.practice.server import PracticeServer
@@ -53,7 +53,7 @@ def check(db: TeamDatabase, queue: DatabaseQueue, asked: dict[str, tuple[str, st
     done = Counter(marks.read_text().splitlines())
     assert done and max(done.values()) == 1, done.most_common(3)
     for name, (turn_id, session_id) in asked.items():
-        ended = outcome(queue.database, turn_id)
+        ended = read_result(queue.database, turn_id)
         assert ended is not None and (ended.reason, ended.error) == ("answered", ""), (name, ended)
         messages = transcript(db, session_id).messages
         said = [at for at, one in enumerate(messages) if one.role == "user" and one.text == f"<{name}>"]
@@ -153,7 +153,7 @@ def test_two_hundred_rounds_of_kills(url, tmp_path):
 
 
 def is_taken_again(queue: DatabaseQueue, turn_id: str) -> bool:
-    found = outcome(queue.database, turn_id)
+    found = read_result(queue.database, turn_id)
     return found is not None and found.attempts == 2
 
 

@@ -15,13 +15,13 @@ import pytest
 from tests.support import output_of, wait_until
 from tests.team.processes import LEASE_S, environment, start, worker
 from whet.clock import SystemClock
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import sessions
 from whet.store.sessions import NewSession
 from whet.store.team import TeamDatabase
 from whet.store.transcript import Transcript
 from whet.team import aside, orders
-from whet.team.queue import AskedTurn, DatabaseQueue, outcome
+from whet.team.queue import AskedTurn, DatabaseQueue, read_result
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply, terminal_reply
 from whet_lab.practice.server import PracticeServer
@@ -36,7 +36,7 @@ def ask(db: TeamDatabase, queue: DatabaseQueue, text: str, session_id: str = "")
             sessions.insert(connection, NewSession(wanted, source="team"), "2026-11-21T09:00:00.000Z")
         queue.ask(connection, AskedTurn(turn_id, wanted, text))
 
-    db.write_now(ScopedWork(wanted, work))
+    db.write_now(ScopedWrite(wanted, work))
     return turn_id, wanted
 
 
@@ -47,7 +47,7 @@ def opened(url: str) -> Iterator[tuple[TeamDatabase, DatabaseQueue]]:
 
 
 def has_ended(queue: DatabaseQueue, turn_id: str) -> bool:
-    found = outcome(queue.database, turn_id)
+    found = read_result(queue.database, turn_id)
     return found is not None and found.reason != ""
 
 
@@ -78,7 +78,7 @@ def test_a_turn_of_a_killed_worker_is_answered_by_another_and_its_call_is_not_ru
         stack.enter_context(worker(given, tmp_path))
         first.kill()
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        ended = outcome(queue.database, turn_id)
+        ended = read_result(queue.database, turn_id)
         messages = transcript(db, session_id).messages
     assert ended is not None
     assert (ended.reason, ended.error, ended.attempts, ended.turn) == ("answered", "", 2, 1)
@@ -104,7 +104,7 @@ def test_words_said_to_a_turn_of_a_killed_worker_come_before_its_old_calls(url, 
         assert db.write_now(lambda db: orders.send_message(db, session_id, "Stop! Do nothing more"))
         stack.enter_context(worker(given, tmp_path))
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        ended = outcome(queue.database, turn_id)
+        ended = read_result(queue.database, turn_id)
         messages = transcript(db, session_id).messages
     assert ended is not None and (ended.reason, ended.error) == ("answered", "")
     assert "".join(message.role[0] for message in messages) == "uatttua"
@@ -153,7 +153,7 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
             roles = [one.role for one in transcript(db, session_id).messages]
             assert roles == (["user", *["assistant", "tool"] * 4, "assistant"] * 2), session_id
         for one in asked:
-            ended = outcome(queue.database, one)
+            ended = read_result(queue.database, one)
             assert ended is not None and ended.reason == "answered", ended
 
 
@@ -193,7 +193,7 @@ def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
         assert not has_ended(queue, turn_id)
         there.mkdir()
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        found = outcome(queue.database, turn_id)
+        found = read_result(queue.database, turn_id)
     assert found is not None and (found.reason, found.attempts, found.error) == ("answered", 1, "")
 
 
@@ -223,13 +223,13 @@ def test_a_turn_that_stops_three_workers_is_set_aside_and_released(url, tmp_path
                 wait_until(lambda count=count: marks.exists() and marks.read_text() == "x\n" * count, 60)
         stack.enter_context(worker(given, tmp_path))
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        ended = outcome(queue.database, turn_id)
+        ended = read_result(queue.database, turn_id)
         next_id, _ = ask(db, queue, "go on", session_id)
         wait_until(lambda: has_ended(queue, next_id), 60)
         listed = run_whet(given, tmp_path, "team", "aside")
         released = run_whet(given, tmp_path, "team", "release", turn_id)
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        again = outcome(queue.database, turn_id)
+        again = read_result(queue.database, turn_id)
     assert ended is not None and (ended.reason, ended.attempts) == ("failed", 3)
     assert ended.error == "set aside, because 3 workers stopped while they ran this turn"
     assert listed.startswith(turn_id) and f"session {session_id}: poison" in listed

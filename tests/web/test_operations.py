@@ -31,12 +31,12 @@ async def nothing() -> None:
 
 
 LIST = Operation("GET", "/things", nothing, parameters=(RequestParameter("limit", int),))
-MAKE = Operation("POST", "/things", nothing, takes=Taken, gives={201: Given}, failures=(409,))
-SHOW = Operation("GET", "/things/{id}", nothing, gives={200: Given})
-DO = Operation("POST", "/things/{id}/do", nothing, takes=Taken, needs_body=False)
-HEAR = Operation("GET", "/events", nothing, gives={200: EVENT_STREAM})
-TEXT = Operation("GET", "/text", nothing, roles=None, gives={200: Media("text/plain")})
-BOTH = Operation("POST", "/both", nothing, gives={200: (Given, EVENT_STREAM)})
+MAKE = Operation("POST", "/things", nothing, body=Taken, answers={201: Given}, failures=(409,))
+SHOW = Operation("GET", "/things/{id}", nothing, answers={200: Given})
+DO = Operation("POST", "/things/{id}/do", nothing, body=Taken, needs_body=False)
+HEAR = Operation("GET", "/events", nothing, answers={200: EVENT_STREAM})
+TEXT = Operation("GET", "/text", nothing, roles=None, answers={200: Media("text/plain")})
+BOTH = Operation("POST", "/both", nothing, answers={200: (Given, EVENT_STREAM)})
 TABLE = (LIST, MAKE, SHOW, DO, HEAR, TEXT, BOTH)
 ROUTES = Routes(TABLE)
 

@@ -11,7 +11,7 @@ from whet.config.permission_settings import McpServerSettings
 from whet.config.schema import Settings
 from whet.contract.errors import ToolError
 from whet.late import LatePart
-from whet.lsp.kinds import FoundServer
+from whet.lsp.kinds import ServerProgram
 from whet.lsp.service import CodeService
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.path_rules import read_path_rules
@@ -28,13 +28,13 @@ _LIMITED = 'ulimit -d "$0" 2>/dev/null; exec "$@"'
 def open_code_service(settings: Settings, confinement: LatePart[Confinement]) -> CodeService:
     """Return the language servers of a program. None is started."""
 
-    def spawn(root: Path, found: FoundServer) -> Started:
+    def spawn(root: Path, found: ServerProgram) -> Started:
         return _spawn(confinement.get(), settings, root, found)
 
     return CodeService(settings.lsp, read_path_rules(settings.approval.deny), spawn)
 
 
-def _spawn(confinement: Confinement, settings: Settings, root: Path, found: FoundServer) -> Started:
+def _spawn(confinement: Confinement, settings: Settings, root: Path, found: ServerProgram) -> Started:
     """Start a server in a jail of its own, in which it reads what commands of the workspace read and writes
     only to a private folder. Raises ToolError if it can't be confined or started."""
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where a server is started
@@ -57,7 +57,7 @@ def _spawn(confinement: Confinement, settings: Settings, root: Path, found: Foun
         raise ToolError(f"{found.name} can't be started: {error.strerror}") from error
 
 
-def _check_readable(policy: SandboxPolicy, root: Path, found: FoundServer) -> None:
+def _check_readable(policy: SandboxPolicy, root: Path, found: ServerProgram) -> None:
     """Raise ToolError if a link of the workspace leads to a program that the sandbox can't read. A repository
     can make such a link, so its target is not opened without the person."""
     program = Path(found.command[0]).resolve()

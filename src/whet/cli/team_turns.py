@@ -29,12 +29,12 @@ from whet.contract.errors import ConfigError, StoreError
 from whet.log import mask
 from whet.postgres.driver import needs_driver
 from whet.serve.team_questions import WorkerQuestions
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import claims, sessions, turns
 from whet.store.database import StateDatabase, open_store
 from whet.team import aside, orders
 from whet.team.notices import ENDED, Notices, wait_briefly
-from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, outcome
+from whet.team.queue import AskedTurn, DatabaseQueue, EndedTurn, read_result
 from whet.team.worker import TurnWorker
 from whet.terminal.output import emit_json
 from whet.terminal.wording import printable
@@ -194,7 +194,7 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
                 sessions.insert(db, sessions.NewSession(session_id, source="team"), iso(clock.now()))
             queue.ask(db, AskedTurn(turn_id, session_id, text))
 
-        database.write_now(ScopedWork(session_id, queue_turn))
+        database.write_now(ScopedWrite(session_id, queue_turn))
         ended = run_on_loop(_wait_for_end(queue, turn_id, timeout_s))
         key = database.read_now(lambda db: sessions.key_of(db, session_id))
         answer = database.read_now(lambda db: turns.read_outcome(db, key, ended.turn)[2])
@@ -227,7 +227,7 @@ async def _wait_for_end(queue: DatabaseQueue, turn_id: str, timeout_s: float) ->
             async with asyncio.timeout(timeout_s):
                 while True:
                     has_news.clear()
-                    ended = await asyncio.to_thread(outcome, queue.database, turn_id)
+                    ended = await asyncio.to_thread(read_result, queue.database, turn_id)
                     if ended is not None and ended.reason:
                         return ended
                     if time.monotonic() > quiet_until_s and (reason := await read_reason()):

@@ -86,7 +86,7 @@ class Field(msgspec.Struct, frozen=True):
         """Return whether a text is allowed here, or in the list."""
         if self.choices:
             return item in self.choices
-        return not self.form or bool(FORMS[self.form].fits(item))
+        return not self.form or bool(FORMS[self.form].is_valid(item))
 
 
 @cache

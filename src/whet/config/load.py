@@ -188,7 +188,7 @@ def _check_accounts(model: ModelSettings, accounts_origin: str, account_origin: 
     shown, and for the choice of an account that does not exist."""
     for provider, accounts in model.accounts.items():
         for name, variables in accounts.items():
-            if not FORMS["variables"].fits(variables):
+            if not FORMS["variables"].is_valid(variables):
                 raise ConfigError(
                     f"model.accounts: {provider}.{name} is not the name of a variable ({accounts_origin})",
                     hint="put the key into .env as NAME=KEY, and NAME here",

@@ -1,5 +1,4 @@
-"""Check values against a JSON Schema, and check that a schema is valid. Covers the keywords that answers are
-requested with."""
+"""Check a value, such as a model's answer, against a JSON Schema, and check that a schema is valid."""
 
 from __future__ import annotations
 
@@ -31,9 +30,11 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def find_json_mismatch(text: str, schema: Mapping[str, Any], fits_pattern: Callable[[str, str], bool]) -> str:
-    """Return why an answer is not JSON that fits a schema, or "" if it is; it may have a fence around it.
+    """Return why an answer is not JSON that matches the schema, or "" if it is. A code fence around it is
+    ignored.
 
-    `fits_pattern` decides whether a string matches a `pattern` of the schema, which the model wrote.
+    `fits_pattern(pattern, text)` matches a string against a `pattern` of the schema. The model may have
+    written the pattern, so matching must be bounded in time.
     """
     try:
         value = msgspec.json.decode(strip_fence(text))
@@ -45,11 +46,11 @@ def find_json_mismatch(text: str, schema: Mapping[str, Any], fits_pattern: Calla
 def find_mismatch(
     value: object, schema: Mapping[str, Any], fits_pattern: Callable[[str, str], bool] | None = None
 ) -> str:
-    """Return why a value does not fit a schema, or "" if it does.
+    """Return why a value does not match the schema, or "" if it does.
 
-    `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `allOf`, `anyOf`,
-    `oneOf`, references into the schema itself and the limits of numbers and lengths are held; other keywords
-    are not looked at. `pattern` is checked with `fits_pattern`, and ignored without it.
+    Checks `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `allOf`,
+    `anyOf`, `oneOf`, references into the schema itself, the limits of numbers and lengths, and, with
+    `fits_pattern`, `pattern`. Ignores other keywords.
     """
     return _Check(schema, fits_pattern).find_mismatch(value, schema, "the answer", 0)
 
@@ -59,28 +60,27 @@ def find_schema_fault(schema: Mapping[str, Any]) -> str:
     valid."""
     pending: list[tuple[str, object]] = [("$", schema)]
     while pending:
-        where, part_schema = pending.pop()
-        if isinstance(part_schema, bool):
+        where, subschema = pending.pop()
+        if isinstance(subschema, bool):
             continue
-        if not isinstance(part_schema, Mapping):
+        if not isinstance(subschema, Mapping):
             return f"{where} must be an object"
-        keywords = cast("Mapping[str, Any]", part_schema)
-        if why := find_wrong_keyword(keywords, schema, where):
+        keywords = cast("Mapping[str, Any]", subschema)
+        if why := _find_wrong_keyword(keywords, schema, where):
             return why
         for name in (*_PARTS, *_CHOICES, "items", "additionalProperties"):
             inner: Any = keywords.get(name)
             if name in _PARTS and inner:
-                pending += [(f"{where}.{name}.{key}", part) for key, part in inner.items()]
+                pending += [(f"{where}.{name}.{key}", item) for key, item in inner.items()]
             elif isinstance(inner, list):
-                pending += [
-                    (f"{where}.{name}[{at}]", part) for at, part in enumerate(cast("list[Any]", inner))
-                ]
+                items = cast("list[Any]", inner)
+                pending += [(f"{where}.{name}[{index}]", item) for index, item in enumerate(items)]
             elif inner is not None:
                 pending.append((f"{where}.{name}", inner))
     return ""
 
 
-def find_wrong_keyword(keywords: Mapping[str, Any], root: Mapping[str, Any], where: str) -> str:
+def _find_wrong_keyword(keywords: Mapping[str, Any], root: Mapping[str, Any], where: str) -> str:
     for name, kinds in _KINDS.items():
         value = keywords.get(name)
         if value is None:
@@ -103,13 +103,13 @@ def strip_fence(text: str) -> str:
 
 
 class _Check:
-    """Checks values against the parts of a schema. Each pair is checked once, so a schema that contains
-    itself ends."""
+    """Checks values against one schema. Each pair of value and subschema is checked once, so that checking a
+    schema that contains itself ends."""
 
     def __init__(self, root: Mapping[str, Any], fits_pattern: Callable[[str, str], bool] | None) -> None:
         self._root = root
         self._fits_pattern = fits_pattern
-        self._told: dict[tuple[int, int], str] = {}
+        self._mismatches: dict[tuple[int, int], str] = {}
 
     def find_mismatch(self, value: object, schema: object, where: str, depth: int) -> str:
         """Return why the value does not fit, or an empty string."""
@@ -118,10 +118,10 @@ class _Check:
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
             return ""
         pair = (id(value), id(cast("object", schema)))
-        if pair not in self._told:
-            self._told[pair] = ""
-            self._told[pair] = self._check_value(value, cast("Mapping[str, Any]", schema), where, depth)
-        return self._told[pair]
+        if pair not in self._mismatches:
+            self._mismatches[pair] = ""
+            self._mismatches[pair] = self._check_value(value, cast("Mapping[str, Any]", schema), where, depth)
+        return self._mismatches[pair]
 
     def _check_value(self, value: object, keywords: Mapping[str, Any], where: str, depth: int) -> str:
         if "$ref" in keywords and (
@@ -152,22 +152,22 @@ class _Check:
             if missing := [name for name in _list_keyword(keywords, "required") if name not in fields]:
                 return f"{where} lacks {', '.join(map(str, missing))}"
             properties: object = keywords.get("properties")
-            rules = cast("dict[str, Any]", properties if isinstance(properties, dict) else {})
-            other_rule = keywords.get("additionalProperties", True)
-            inside = (
-                self.find_mismatch(child, rules.get(name, other_rule), f"{where}.{name}", depth + 1)
-                for name, child in fields.items()
-            )
-            return next((why for why in inside if why), "")
+            schemas = cast("dict[str, Any]", properties if isinstance(properties, dict) else {})
+            other_schema = keywords.get("additionalProperties", True)
+            for name, child in fields.items():
+                schema = schemas.get(name, other_schema)
+                if why := self.find_mismatch(child, schema, f"{where}.{name}", depth + 1):
+                    return why
+            return ""
         if isinstance(value, list):
             items = cast("list[object]", value)
             if why := _check_range(len(items), keywords, ("minItems", "maxItems"), f"the length of {where}"):
                 return why
-            rule = keywords.get("items", True)
-            inside = (
-                self.find_mismatch(child, rule, f"{where}[{at}]", depth + 1) for at, child in enumerate(items)
-            )
-            return next((why for why in inside if why), "")
+            schema = keywords.get("items", True)
+            for index, child in enumerate(items):
+                if why := self.find_mismatch(child, schema, f"{where}[{index}]", depth + 1):
+                    return why
+            return ""
         return self._check_scalar(value, keywords, where)
 
     def _check_scalar(self, value: object, keywords: Mapping[str, Any], where: str) -> str:
@@ -192,8 +192,7 @@ def _list_keyword(keywords: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _resolve_reference(root: Mapping[str, Any], reference: object) -> object:
-    """Return the part of the schema that a reference names, or None if it does not exist or lies outside the
-    schema."""
+    """Return the part of the schema that a `$ref` names, or None if the schema has no such part."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     part: object = root
@@ -208,7 +207,9 @@ def _resolve_reference(root: Mapping[str, Any], reference: object) -> object:
 
 
 def _check_range(number: float, keywords: Mapping[str, Any], names: Sequence[str], where: str) -> str:
-    least, most = (keywords.get(name) for name in names)
-    if isinstance(least, int | float) and number < least:
-        return f"{where} must be at least {least}"
-    return f"{where} must be at most {most}" if isinstance(most, int | float) and number > most else ""
+    minimum, maximum = (keywords.get(name) for name in names)
+    if isinstance(minimum, int | float) and number < minimum:
+        return f"{where} must be at least {minimum}"
+    if isinstance(maximum, int | float) and number > maximum:
+        return f"{where} must be at most {maximum}"
+    return ""

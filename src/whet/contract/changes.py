@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 REPLACES = "replaces "
-"""The beginning of the note of a change that replaces a file which is not text."""
+"""The first word of a change's note if the change replaces a file that is not text."""
 
 
 class TextChange(msgspec.Struct, frozen=True):
     """The change to one file. `old` and `new` are its text, or None if there is no file or it is not text.
 
-    `path` is the name for a person and `absolute_path` the full path. `before` is the hash of its current
-    bytes, empty if there is no file. `note` says anything that the texts can't, for example that binary
-    content is replaced. `through` is the name of the link that the call named instead of the file.
+    `path` is the path as a person reads it. `before` is the hash of the file's current bytes, empty if there
+    is no file. `note` adds a fact that the texts don't show, for example that binary content is replaced.
+    `through` is the path that the call named, if that is a link to the file.
     """
 
     path: str
@@ -36,7 +36,7 @@ class TextChange(msgspec.Struct, frozen=True):
 
 
 class FileEdit(msgspec.Struct, frozen=True):
-    """An edit that was made, as shown to a person: lines added and removed, and a diff that may be cut."""
+    """An edit as it is shown to a person: how many lines it added and removed, and its diff, perhaps cut."""
 
     path: str
     added: int
@@ -50,7 +50,7 @@ def hash_bytes(data: bytes) -> str:
 
 
 def hash_changes(changes: Sequence[TextChange]) -> str:
-    """Return one hash of all `changes` and the bytes they start from, or an empty string without changes."""
+    """Return one hash of all changes and of the bytes they replace, or an empty string if there are none."""
     rows = [[change.absolute_path, change.before, change.new, change.note] for change in changes]
     return hash_bytes(json.dumps(rows).encode("utf-8", "surrogatepass")) if rows else ""
 
@@ -58,7 +58,7 @@ def hash_changes(changes: Sequence[TextChange]) -> str:
 def hash_call(
     tool: str, arguments: Mapping[str, object], workspace: str, changes: Sequence[TextChange]
 ) -> str:
-    """Return the hash of everything known about a call before it runs. An approval holds only for a call with
-    the same hash."""
+    """Return the hash of a call's tool, arguments, workspace and file changes. An approval is valid only for
+    a call with the same hash."""
     row = [tool, arguments, workspace, hash_changes(changes)]
     return hash_bytes(json.dumps(row, sort_keys=True).encode("utf-8", "surrogatepass"))

@@ -1,5 +1,5 @@
-"""The contract of a chat platform. A channel receives updates and sends messages, and stores nothing that
-must last. The gateway and the confirmation service use the same channels.
+"""The contract of a chat platform. A channel receives updates and sends messages, and keeps no durable state
+except in its `Memo`. The gateway and the confirmation service use the same channels.
 
 A package adds a platform by an entry point in the group `whet.channels` that names a `Platform`.
 docs/channels.md shows a complete example.
@@ -20,9 +20,9 @@ _MAX_WAIT_S = 3600.0
 class SendFailed(Exception):
     """A call to the platform failed. The reason is shown to people.
 
-    `is_final`: trying again can't help. `maybe_sent`: it may have been done all the same. `is_barred`: the
-    platform rejects our token. `status`: the HTTP status, or 0 if there was none. `retry_after_s`: how
-    long the platform asks us to wait, at most an hour; after that it is tried again.
+    `is_final`: trying again can't help. `maybe_sent`: the platform may have carried out the call.
+    `is_barred`: the platform rejects our token. `status`: the HTTP status, or 0 if there was none.
+    `retry_after_s`: how long the platform asks us to wait, cut to an hour.
     """
 
     def __init__(
@@ -65,16 +65,20 @@ class FileRef(msgspec.Struct, frozen=True):
 
 
 class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An action of a person in a chat. Names and texts are theirs: treat them as data and never trust them.
+    """An action of a person in a chat. The person chose all names and texts in it: never trust them.
 
-    `update_id` is the same when the platform delivers the update again. `mentions_us`: it is addressed to
-    the bot. `ref` names their message; for a press, the message with the button, and `text` is the
-    button's data; for a reaction, the message that it is under, and `text` is the emoji. An edit without
-    text and files is a deletion. `token` is the value that `Channel.answer` needs. `at_s`: when it was sent,
-    by the platform's clock (Unix), or 0 if unknown. `quoted`: the words of the message that it answers, after
-    the name of their author. `album` is the same in each message of an album. `is_forward`: its words are
-    another person's. `is_removed`: the reaction was taken back. `joined` are the ids of all messages of an
-    act whose parts were joined; the gateway sets it.
+    - `update_id`: the same when the platform delivers the update again
+    - `ref`: the id of the person's message, of the message with the pressed button, or of the message under
+      a reaction; `text` is then the button's data or the emoji
+    - `verb` "edit" without text and files: the message was deleted
+    - `mentions_us`: the message is addressed to the bot
+    - `token`: the value that `Channel.answer` needs
+    - `at_s`: when it was sent, by the platform's clock (Unix), or 0 if unknown
+    - `quoted`: the message that it answers: the author's name, then the words
+    - `album`: the same in each message of an album
+    - `is_forward`: the words are another person's
+    - `is_removed`: the reaction was taken back
+    - `joined`: the ids of all messages that the gateway joined into this one
     """
 
     place: ChatPlace
@@ -95,8 +99,8 @@ class Incoming(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MessageButton(msgspec.Struct, frozen=True):
-    """A button under a message. `data` comes back with the press (at most 64 bytes). A button with a `url`
-    opens that address instead."""
+    """A button under a message. A press sends back its `data` (at most 64 bytes), or opens its `url` if it
+    has one."""
 
     label: str
     data: str
@@ -109,13 +113,12 @@ _MAX_LINE_CHARS = 300
 
 
 class MessageCard(msgspec.Struct, frozen=True):
-    """A message in parts that keeps our text apart from text that others wrote, for platforms that show the
-    difference.
+    """A message in parts, for platforms that show which text is ours and which others wrote.
 
     `title`, `lines` and `warning` are ours. `subject` (one line) and `quoted` come from others and are
-    shown verbatim, never as markup; `mark` is shown above `quoted`. `deadline` has a {} for the time,
-    which is `at_s` (Unix) or, in words, `at`. `alarm` is shown beside the title. `address` is a link that
-    is shown as text. `ids` are names with their values.
+    shown verbatim, never as markup; `mark` is the heading of `quoted`. `deadline` is a sentence with a {} for
+    the time, which is `at_s` (Unix) or, in words, `at`. `alarm` is shown beside the title. `address` is a
+    link that is shown as text. `ids` are pairs of a name and its value.
     """
 
     title: str
@@ -134,21 +137,23 @@ class MessageCard(msgspec.Struct, frozen=True):
 
 
 class FileBounds(msgspec.Struct, frozen=True):
-    """Where a file that goes along must lie when it is read, with no link on the way, and how large it may
-    be."""
+    """The bounds of a file that a message attaches: when it is read, it must lie in `folder`, with no link on
+    the path, and have at most `max_bytes`."""
 
     folder: str
     max_bytes: int
 
 
 class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message as we write it: Markdown, at most as long as the channel takes at once.
+    """A message to send: Markdown, at most as long as the channel's limit.
 
-    `card` says the same in parts; a channel that does not know cards leaves it alone. `edits` names the
-    message that it takes the place of. `file` is a path on this machine that goes along; `bounds` are set if
-    commands can change what is there, and `channels.transfer.read_files` keeps to them. `more_files` are the
-    other files of an album, on channels whose limits allow one. `quiet`: nobody's
-    telephone rings. `since_ms`: since when (Unix) it may have got through, 0 where it surely has not.
+    - `card`: the same message in parts; channels without cards ignore it
+    - `edits`: the id of the message that it replaces
+    - `file`: the path of an attached file on this machine; `more_files`: the other files of an album, if the
+      channel's limits allow one
+    - `bounds`: set if commands can change the file; `channels.transfer.read_files` enforces them
+    - `quiet`: sent without a notification sound
+    - `since_ms`: the time of the first attempt that may have sent it (Unix), or 0 if none has
     """
 
     text: str = ""
@@ -174,14 +179,18 @@ class Outgoing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlatformLimits(msgspec.Struct, frozen=True):
-    """The limits of a platform: characters in a message, seconds between two edits in a chat and in a group
-    (`can_edit`: whether messages can be edited at all), how many seconds a repeated send with the same key
-    counts as one message (0: never), whether it has buttons, and whether it shows cards in its own way.
+    """The limits of a platform.
 
-    `pasted_chars`: a text of this length may be a part of a paste that the platform's app has split (0:
-    never). `forward_s`: how long a forward may come after the comment on it (0: they are one message).
-    `album_files`: how many files one message may hold, `album_bytes` how large they may be together.
-    `caption_chars`: how long the text of a message with files may be (0: as long as any other)."""
+    - `message_chars`: the longest message
+    - `edit_every_s`, `group_edit_every_s`: the time between two edits in a chat and in a group
+    - `can_edit`: whether messages can be edited at all
+    - `idempotent_s`: for how long the platform drops a repeated send with the same key (0: never)
+    - `shows_cards`: whether the channel shows a `MessageCard` in the platform's own layout
+    - `pasted_chars`: the length at which the platform's app splits a pasted text (0: it does not)
+    - `forward_s`: how long after a comment the forward that belongs to it may arrive (0: in one message)
+    - `album_files`, `album_bytes`: how many files a message may have, and how large they may be together
+    - `caption_chars`: the longest text of a message with files (0: `message_chars`)
+    """
 
     message_chars: int
     edit_every_s: float
@@ -198,8 +207,8 @@ class PlatformLimits(msgspec.Struct, frozen=True):
 
 
 Take = Callable[[Sequence[Incoming]], Awaitable[None]]
-"""Stores updates, which are durable on return. Called with none, it notes that the platform has accepted the
-channel, which listens from then on. Raises StoreError."""
+"""Stores updates, which are durable on return. A call without updates reports that the platform has accepted
+the connection and the channel is listening. Raises StoreError."""
 
 
 class Memo(Protocol):
@@ -219,9 +228,8 @@ class Memo(Protocol):
 
 
 class Channel(Protocol):
-    """One configured connection to people. Updates are passed to `Take`, which returns when they are stored;
-    only then may a channel acknowledge them to its platform. A channel knows nothing about conversations,
-    people or turns."""
+    """One configured connection to a chat platform. A channel passes updates to `Take` and acknowledges them
+    to the platform only after it returns. It knows nothing about conversations, people or turns."""
 
     @property
     def name(self) -> str:
@@ -234,13 +242,13 @@ class Channel(Protocol):
         ...
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Receive updates until cancelled. Only those in `wants` are read, so the others need not be
-        requested. Raises SendFailed if the platform refuses for good."""
+        """Receive updates until cancelled. Only verbs in `wants` are used, so a channel need not request the
+        others. Raises SendFailed if the platform refuses for good."""
         ...
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Send a message and return its id on the platform. `key` is the same if the same message is sent
-        again. Raises SendFailed, with `maybe_sent` if the message may have got through."""
+        """Send a message and return its id on the platform. If it is sent again, `key` is the same. Raises
+        SendFailed, with `maybe_sent` if the platform may have sent it."""
         ...
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
@@ -270,10 +278,10 @@ class Platform(msgspec.Struct, frozen=True):
     """The object that an entry point in the group `whet.channels` names. The entry's name is the `kind` in
     the settings.
 
-    `settings` is a msgspec.Struct of the settings in its `[[channel]]`, each field with a default. A field
-    whose name ends in `_env` names the environment variable that holds a token. `open` creates a channel
-    from its name, its settings, and the tokens in the order of those fields. It raises ConfigError for
-    settings that can't work, and connects to nothing.
+    `settings` is the msgspec.Struct of a `[[channel]]` in the settings; each of its fields has a default. The
+    value of a field that ends in `_env` is the name of the environment variable that holds a token. `open`
+    creates a channel from its name, its settings, and the tokens in the order of those fields, without
+    connecting. It raises ConfigError for settings that can't work.
     """
 
     settings: type[msgspec.Struct]

@@ -24,8 +24,8 @@ class ContextEngine(ABC):
     """Decides which messages the model sees. An engine need not call `super().__init__`.
 
     The host reads the attributes below. After a compaction, `EngineOffer.recorded` sets them for an engine
-    of a plugin. Three more methods are called only if an engine has them:
-    `carry_over_new_session_context(old_id, new_id)`, `clone_for_agent()` and `shutdown()`.
+    of a plugin. An engine may also have the methods `carry_over_new_session_context(old_id, new_id)`,
+    `clone_for_agent()` and `shutdown()`.
     """
 
     last_prompt_tokens: int = 0
@@ -64,7 +64,7 @@ class ContextEngine(ABC):
         """
 
     def should_compress_preflight(self, messages: ChatRows) -> bool:
-        """Look at the list once a turn, before its first request. True requests a compaction now."""
+        """Return whether to compact now. Called once a turn, before its first request."""
         del messages
         return False
 
@@ -74,13 +74,13 @@ class ContextEngine(ABC):
         return True
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
-        """Called when a session begins or is opened, with `hermes_home`, `platform`, `model`,
+        """Prepare for a session that begins or is opened. `kwargs` are `hermes_home`, `platform`, `model`,
         `context_length`, `conversation_id` (stable over /new and resume), and `old_session_id` if another
         session was left."""
         del session_id, kwargs
 
     def on_session_end(self, session_id: str, messages: ChatRows) -> None:
-        """Called once when a session is left. Another `on_session_start` may follow."""
+        """Finish a session that is left. Called once; another `on_session_start` may follow."""
         del session_id, messages
 
     def on_session_reset(self) -> None:
@@ -120,7 +120,7 @@ class ContextEngine(ABC):
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """Another model answers from now on: store its window and recompute the threshold."""
+        """Adopt another model: store its window and recompute the threshold."""
         del model, base_url, api_key, provider, api_mode
         self.context_length = context_length
         self.threshold_tokens = int(context_length * self.threshold_percent)
@@ -133,9 +133,9 @@ class EngineOffer(msgspec.Struct, frozen=True):
     prototype, else the result of `fresh`. Only a foreground agent may share the prototype itself. A
     built-in engine has no prototype. `fresh` may raise; it is called off the event loop.
 
-    `is_quick` is set by our own engines: only a compaction takes time or waits, so the other methods need
-    no thread. `recorded(engine, tokens)` is called after a compaction of the engine was stored, with the
-    size of the next request.
+    `is_quick`: only a compaction takes time, so the other methods are called without a thread; only our own
+    engines set it. `recorded(engine, tokens)` is called after a compaction of the engine was stored, with
+    the size of the next request.
     """
 
     name: str
@@ -150,8 +150,8 @@ class EngineOffer(msgspec.Struct, frozen=True):
 class SessionChange(msgspec.Struct, frozen=True):
     """A move to the session `new_id`. `facts` are the keywords of `on_session_start`.
 
-    Without `old_id` no session is left. Without `messages` another instance was already notified of its
-    end. `carry_over` asks the engine to keep its knowledge of the old session.
+    `old_id` is the session that is left, empty if there is none. `messages` is its list, or None if another
+    instance was already notified of its end. `carry_over` asks the engine to keep its knowledge of it.
     """
 
     new_id: str

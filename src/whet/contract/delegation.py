@@ -1,5 +1,5 @@
-"""The interface between tools and helpers: sessions that do a task for another one, in the foreground or the
-background."""
+"""The interface between tools and helpers. A helper is a session that does a task for another session, in the
+foreground or in the background."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ HelperScope = Literal["parent", "read"]
 class HelperWish(msgspec.Struct, frozen=True, omit_defaults=True):
     """The task of a helper and how to run it.
 
-    `context` is sent to it with the task. `background`: its parent does not wait. `worktree`: it works in
-    a git working tree of its own. `schema`: a JSON Schema that its answer must fit. `budget_usd` and
-    `steps` are its limits, 0 for those of the settings. `scope` "read": it changes nothing and runs
-    nothing.
+    `context` is sent with the task. `background`: its parent does not wait. `worktree`: it works in a git
+    working tree of its own. `schema`: a JSON Schema that its answer must match. `budget_usd` and `steps` are
+    its limits; 0 means the limit in the settings. `scope` "read": it may not change files or run commands.
     """
 
     task: str
@@ -38,8 +37,8 @@ class Spawn(Protocol):
     """Runs a task in a child session under the same gate."""
 
     async def __call__(self, parent: ToolContext, wish: HelperWish) -> ToolOutput:
-        """Return the helper's result or, if it works in the background, that it has begun. Cancelling ends a
-        helper that is waited for. If called again for the same call, the same helper continues."""
+        """Run a helper and return its result or, if it works in the background, a text that it has begun.
+        Cancelling ends a foreground helper. If called again for the same call, the same helper continues."""
         ...
 
 
@@ -53,6 +52,6 @@ class BackgroundHelpers(Protocol):
     async def look_after(
         self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
     ) -> ToolOutput:
-        """Act on a helper as on a process: poll it, wait up to `timeout_s` for its end, send it a message, or
-        kill it. A wait that sees its end merges the changes in its own working tree."""
+        """Poll a helper, wait up to `timeout_s` for its end, send it a message, or kill it. If a wait sees
+        its end, the changes in its own working tree are merged."""
         ...

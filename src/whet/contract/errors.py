@@ -1,4 +1,4 @@
-"""Every error Whet raises on purpose, and who acts on it.
+"""Every error that Whet raises on purpose, and who acts on it.
 
     WhetError                       .message for a person, .hint says what to do; neither holds a secret
     ├─ ConfigError                  the user fixes a setting
@@ -56,7 +56,7 @@ class NotFound(WhetError):
 
 
 class ProviderError(WhetError):
-    """A model server failed us; `retryable` says whether the same request may succeed later."""
+    """A request to a model server failed. `retryable`: the same request may succeed later."""
 
     retryable = False
 
@@ -78,11 +78,11 @@ class ProviderError(WhetError):
         self.code = ""
         """The server's own error code, or an empty string if it sent none."""
         self.detail = ""
-        """All texts of the server's error object, one a line: its message, and where it points to."""
+        """All texts in the server's error object, one a line."""
         self.part = ""
-        """The part of the request that a refusal points to, as JSON; empty if it points to none."""
+        """The part of the request that the server refused, as JSON; empty if it named none."""
         self.tool = ""
-        """The tool whose schema a refusal points to; empty if it points to none."""
+        """The tool whose schema the server refused; empty if it named none."""
         self.was_sent: bool = False
         """Whether the server got the request and may charge for it, though no whole answer came."""
 
@@ -121,11 +121,11 @@ class ModelRefused(ProviderError):
 
 
 class Rambled(ProviderError):
-    """The answer did not end and was cut. The same model may do the same again."""
+    """The answer did not end, so Whet cut it off. The same model may do so again."""
 
 
 class BadRequest(ProviderError):
-    """The server rejected the request's shape or the model's name; sending it again will not help."""
+    """The server rejected the request as invalid; sending it again will not help."""
 
 
 class UnknownModel(BadRequest):
@@ -144,7 +144,7 @@ class StoreError(WhetError):
 
 
 class StoreBusy(StoreError):
-    """Another process holds the session's turn or the file's write lock for too long."""
+    """Another process holds the session or the file's write lock, and did not release it in time."""
 
 
 class QueueFull(StoreBusy):
@@ -152,7 +152,7 @@ class QueueFull(StoreBusy):
 
 
 class ClaimRefused(StoreBusy):
-    """A session's turn can't begin: another process has the session, or has changed it."""
+    """A turn can't begin, because another process holds the session or has changed it."""
 
 
 class StoreFull(StoreError):

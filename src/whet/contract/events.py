@@ -1,7 +1,7 @@
-"""Everything that can happen in a turn, as one closed union that every interface consumes.
+"""The events of a turn, as one closed union that every interface consumes.
 
-Events are shown, never stored: what must last is in the store before its event is emitted. They carry
-`type` when encoded, so that `--stream-json` and other programs can read them.
+Events are shown, never stored: a change is in the store before its event is emitted. Encoded events have a
+`type`, so that readers of `--stream-json` can tell them apart.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning_delta"):
 
 
 class StepFinished(msgspec.Struct, frozen=True, tag="step_finished"):
-    """One model call is stored: its number in the turn and its usage. Its text so far is complete."""
+    """A model call was stored. `step` is its number in the turn. No more text of it follows."""
 
     step: int
     usage: Usage
 
 
 class ToolStarted(msgspec.Struct, frozen=True, tag="tool_started"):
-    """A tool's start is stored and it is running now; `arguments` is the JSON text."""
+    """The start of a call was stored, and its tool is running. `arguments` is JSON text."""
 
     call_id: str
     name: str
@@ -54,11 +54,11 @@ class ToolProgress(msgspec.Struct, frozen=True, tag="tool_output"):
 
 
 class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
-    """A tool's result is stored. `error_kind` is empty on success.
+    """The result of a call was stored. `error_kind` is empty on success.
 
     `preview` is the first 400 characters of the result, or the last 400 of a failed command; for a denial,
     the text for the person. `arguments` is set if the call never started (denied, unknown). `edits` are
-    the changes it made.
+    the changes that it made.
     """
 
     call_id: str
@@ -77,7 +77,7 @@ class ToolFinished(msgspec.Struct, frozen=True, tag="tool_finished"):
 
 
 class ApprovalAsked(msgspec.Struct, frozen=True, tag="approval_asked"):
-    """A person is asked about a call. `reasons` say why it is risky, `edits` which changes it would make."""
+    """A person is asked about a call. `reasons`: why it is risky; `edits`: the changes it would make."""
 
     call_id: str
     tool: str
@@ -87,7 +87,8 @@ class ApprovalAsked(msgspec.Struct, frozen=True, tag="approval_asked"):
 
 
 class ApprovalDecided(msgspec.Struct, frozen=True, tag="approval_decided"):
-    """The gate decided. `decided_by` is rule, person, nobody or service."""
+    """The gate decided on a call. `decided_by` is rule, person, nobody (no person could be asked) or
+    service."""
 
     call_id: str
     verdict: Verdict
@@ -108,12 +109,12 @@ class ConfirmationAsked(msgspec.Struct, frozen=True, tag="confirmation_asked"):
 
     @property
     def text(self) -> str:
-        """Which action waits, and where to decide on it."""
+        """The action that waits and the page to decide on it, in one line."""
         return f"{self.action} waits for a human's decision at {self.page_url or 'the confirmation service'}"
 
 
 class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
-    """The context engine made the live list smaller; the transcript records it."""
+    """The context engine shortened the list of messages that the model sees. The transcript records it."""
 
     engine: str
     messages_before: int
@@ -123,10 +124,13 @@ class Compaction(msgspec.Struct, frozen=True, tag="compaction"):
 
 
 class Retry(msgspec.Struct, frozen=True, tag="retry"):
-    """A model call failed before its first delta, or after a StreamRestarted. It is tried again after
-    `wait_s`, or sooner if the machine wakes up or its network changes. `left_s`: how many more seconds an
-    outage is waited out, or 0 if only attempts are counted. `hint`: what the person can do meanwhile.
-    `status`: the HTTP status of the failure, 0 if the server did not answer or named a time to wait."""
+    """A model call failed and is tried again after `wait_s`, or sooner if the machine wakes up or its network
+    changes. Comes before the first delta or after a StreamRestarted.
+
+    `left_s`: how many more seconds Whet waits for the end of an outage, or 0 if only attempts are counted.
+    `hint`: what the person can do meanwhile. `status`: the HTTP status of the failure, 0 if the server did
+    not answer or named a time to wait.
+    """
 
     attempt: int
     wait_s: float
@@ -149,8 +153,8 @@ class Steered(msgspec.Struct, frozen=True, tag="steered"):
 
 
 class Notice(msgspec.Struct, frozen=True, tag="notice"):
-    """One line that the person should see: a fall-back, a disabled plugin, a switched key. `must_show`: a
-    surface that otherwise shows only the answer shows it, too."""
+    """One line for the person, for example about a fallback, a disabled plugin or a switched key.
+    `must_show`: interfaces that show only the answer show it, too."""
 
     text: str
     must_show: bool = False
@@ -164,8 +168,7 @@ class ReviewQueued(msgspec.Struct, frozen=True, tag="review_queued"):
 
 
 class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
-    """A review of `session_id` ended or was postponed, and that is stored. The event comes outside of any
-    turn.
+    """A review of `session_id` ended or was postponed, and that was stored. The only event outside of a turn.
 
     `state`: saved (see `summary`), nothing, failed (given up; `note` says why) or waiting (tried again at
     `until`, an ISO time; `note` says why). `review_session_id` is the review's own transcript.
@@ -183,7 +186,7 @@ class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
 
 
 class TurnEnd(msgspec.Struct, frozen=True, tag="turn_end"):
-    """The turn's end marker is stored. `text` is the final answer, `error` one line if it failed. `receipt`
+    """The turn's end was stored. `text` is the final answer, `error` one line if the turn failed. `receipt`
     sums up the effects of the turn's calls, None if they had none. `is_overflow`: the conversation is too
     long for the model."""
 
@@ -223,4 +226,4 @@ Emit = Callable[[Event], None]
 
 
 def show_nothing(event: Event) -> None:
-    """Show nothing of an event: no one is there to see it, or it is shown elsewhere."""
+    """Ignore an event, for callers that show none."""

@@ -1,5 +1,5 @@
-"""The format of settings whose type does not say it. The settings reader and the code that uses a setting
-share the same expressions, so no value is accepted that would fail later."""
+"""Formats of text settings, such as rules, addresses and time zones. The settings reader and the code that
+uses a setting share the same expressions, so no value is accepted that would fail later."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ ACTION_RULE = late_pattern(rf"(?s:{_RULE})=\s*(?P<action>[a-z][a-z0-9_.-]{{0,63}
 BACKEND = late_pattern(
     r"\s*(?:local|container\s+(?P<image>[^-\s]\S*)|ssh\s+(?P<host>[^-\s]\S*)(?:\s+(?P<folder>[^-\s]\S*))?)\s*"
 )
-"""The place where commands run."""
+"""Where commands run: on this machine, in a container, or on another machine by ssh."""
 _HOST = late_pattern(r"(?:\*\.)?[\w.-]*\w|\[?[0-9a-fA-F:.]+\]?")
 _VARIABLES = late_pattern(r"\s*\w+\s*(?:,\s*\w+\s*)*")
 DATABASE_SCHEMES = ("postgresql://", "postgres://")
 
 
 class SettingForm(msgspec.Struct, frozen=True):
-    """A test for valid values, and a description of them for a person."""
+    """The format of a setting. `allowed` describes valid values to a person; `is_valid` returns a true value
+    for them."""
 
     allowed: str
-    fits: Callable[[str], object]
+    is_valid: Callable[[str], object]
 
 
 def _is_service(text: str) -> bool:
@@ -80,7 +81,7 @@ FORMS = {
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
-# The types of settings that have a form of FORMS. An empty text needs no form if it is the default.
+# The types of settings with a format of FORMS. A setting whose default is the empty text accepts it, too.
 Rules = Annotated[tuple[str, ...], msgspec.Meta(extra={"form": "rule"})]
 Address = Annotated[str, msgspec.Meta(extra={"form": "address"})]
 Variables = Annotated[str, msgspec.Meta(extra={"form": "variables"})]

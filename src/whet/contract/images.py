@@ -1,7 +1,7 @@
-"""Check images before they become history: too many pixels, or a file that was cut off.
+"""Check the size of images and whether their files are complete, without decoding them.
 
-Vendors refuse a request that holds one such image, and the history sends it with every later request. Only
-the file's frame is read; nothing is decoded.
+Vendors refuse a request with an image that is too large or cut off. Once such an image is in the history,
+every later request contains it and fails.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import struct
 
 MAX_SIDE_PIXELS = 8_000
-"""The longest side that the large vendors take."""
+"""The longest side that the large vendors accept."""
 _PNG_HEADER_BYTES = 33
 _GIF_HEADER_BYTES = 13
 _WEBP_HEADER_BYTES = 30
-# The JPEG markers of a frame's size: C0 to CF, except those of tables and extensions.
+# The JPEG markers of a frame header: C0 to CF, except those of tables and extensions.
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _MAX_SEGMENTS = 100_000  # cameras write a few dozen; a hostile file could have one for each byte
 _MARKERS_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
@@ -22,7 +22,7 @@ _MARKERS_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
 def image_fault(data: bytes) -> str:
     """Return why vendors would refuse an image (PNG, JPEG, GIF or WebP), or an empty string.
 
-    A file whose frame can't be read has no known fault: the model's server judges it.
+    Also returns "" for a file whose size can't be read: the model's server decides.
     """
     size: tuple[int, ...] = ()
     is_whole = True
@@ -33,8 +33,8 @@ def image_fault(data: bytes) -> str:
     elif data.startswith(b"RIFF") and len(data) >= _WEBP_HEADER_BYTES:
         size, is_whole = _webp_size(data), struct.unpack("<I", data[4:8])[0] + 8 <= len(data) + 1
     elif data.startswith(b"\xff\xd8"):
-        size, at = _jpeg_size(data)
-        is_whole = b"\xff\xd9" in data[at:]
+        size, header_end = _jpeg_size(data)
+        is_whole = b"\xff\xd9" in data[header_end:]
     return _fault(size, is_whole=is_whole) if size else ""
 
 
@@ -57,7 +57,7 @@ def _fault(size: tuple[int, ...], *, is_whole: bool) -> str:
 
 
 def _webp_size(data: bytes) -> tuple[int, ...]:
-    """Return width and height, or nothing if the file has another form."""
+    """Return width and height, or an empty tuple if the file has another form."""
     kind = data[12:16]
     if kind == b"VP8X":
         return tuple(int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
@@ -70,7 +70,7 @@ def _webp_size(data: bytes) -> tuple[int, ...]:
 
 
 def _jpeg_size(data: bytes) -> tuple[tuple[int, ...], int]:
-    """Return width and height, and the end of the frame's header, or nothing and 0 if there is no frame."""
+    """Return (width, height) and the end of the frame header, or () and 0 if there is no frame."""
     at = 2
     for _ in range(_MAX_SEGMENTS):
         if at + 9 > len(data):

@@ -1,9 +1,9 @@
 """The messages of a conversation, as frozen values.
 
-A `Message` is one row of a transcript. At the boundaries to engines, plugins and exports it is an OpenAI
-chat dict (`to_dict`, `from_dict`); on the wire each provider's codec encodes it. This module does not know
-about any provider, nor about storage. A model's output is kept as received: `ToolCall.arguments` is the
-JSON text itself, and `VendorReplay` keeps the vendor's own blocks if they must be sent back unchanged.
+A `Message` is one row of a transcript. Engines, plugins and exports receive it as an OpenAI chat dict
+(`to_dict`, `from_dict`); the codecs in `providers/` encode it for a server. A model's output is kept as
+received: `ToolCall.arguments` is the JSON text itself, and `VendorReplay` keeps the vendor's own blocks if
+they must be sent back unchanged.
 """
 
 from __future__ import annotations
@@ -43,26 +43,29 @@ _IMAGES = (
 
 
 def image_type(head: bytes) -> str:
-    """Return the image type of a file from its first bytes, or an empty string if it is not an image that
+    """Return the media type of a file from its first 16 bytes, or an empty string if it is not an image that
     models read."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
-    return next((kind for magic, kind in _IMAGES if head.startswith(magic)), "")
+    for magic, media_type in _IMAGES:
+        if head.startswith(magic):
+            return media_type
+    return ""
 
 
 def image_in(data_base64: str) -> ImagePart | None:
-    """Return an untrusted image as a part, or None if the data is not base64 or no image that models take.
-    Its type is taken from its bytes: a model would refuse a wrong type in every later request."""
+    """Return an untrusted image as a part, or None if the data is not base64 or not an image that models
+    accept. Its media type comes from its bytes: a model would refuse a wrong type in every later request."""
     try:
         data = binascii.a2b_base64(data_base64, strict_mode=True)
     except ValueError:
         return None
-    kind = image_type(data[:16])
-    return ImagePart(kind, data_base64) if kind and not image_fault(data) else None
+    media_type = image_type(data[:16])
+    return ImagePart(media_type, data_base64) if media_type and not image_fault(data) else None
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call that the model asked for; `arguments` is its JSON text as received, perhaps unreadable."""
+    """One call that the model asked for. `arguments` is JSON text as received and may be invalid."""
 
     id: str
     name: str
@@ -73,8 +76,8 @@ class VendorReplay(msgspec.Struct, frozen=True, omit_defaults=True):
     """A vendor's own form of an assistant message, to be sent back unchanged to the same wire format.
 
     `blocks_json`: the JSON text of the content blocks (Anthropic), of the output items (Responses) or of
-    extra message fields such as reasoning_details (Chat Completions). Another format ignores it. `server`:
-    the name of the server that sent it, empty if unknown; others refuse it or ignore it.
+    extra message fields such as reasoning_details (Chat Completions). `server`: the name of the server that
+    sent it, empty if unknown. It is not sent in another format or to another server.
     """
 
     format: WireFormat
@@ -85,10 +88,10 @@ class VendorReplay(msgspec.Struct, frozen=True, omit_defaults=True):
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     """One row of a transcript. Compared by identity: the wire cache relies on it.
 
-    `note` is added by Whet to a person's message when it is stored (time, folder): the model reads it
-    after the content, people and searches don't see it. `cache_until`: a vendor whose cache needs marks is
-    asked to keep everything up to here. `is_typed`: the interface has put all that was pasted or attached
-    into tags, so the person typed the rest.
+    `note` is text that Whet adds to a person's message (time, folder): the model reads it after the content,
+    people and searches don't see it. `cache_until`: a vendor whose cache needs marks is asked to keep
+    everything up to this message. `is_typed`: pasted and attached text is in tags, so the person typed all
+    other text.
     """
 
     role: Role
@@ -117,7 +120,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
 
 
 def sent_content(message: Message) -> str | tuple[Part, ...]:
-    """Return the content that the model reads: the message's own, then the note."""
+    """Return the content that the model reads: the message's content, then its note."""
     if not message.note:
         return message.content
     if isinstance(message.content, str):
@@ -197,7 +200,7 @@ def _part_to_dict(part: Part) -> dict[str, Any]:
 
 
 def from_dict(row: dict[str, Any]) -> Message:
-    """Parse an OpenAI chat dict. Unknown keys are ignored. Raises ValueError for a wrong shape."""
+    """Parse an OpenAI chat dict. Unknown keys are ignored. Raises ValueError for a wrong role or content."""
     role = row.get("role")
     if role not in ("user", "assistant", "tool"):
         raise ValueError(f"role must be user, assistant or tool, not {role!r}")

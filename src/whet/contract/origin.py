@@ -1,7 +1,6 @@
 """The provenance of a learned write: who made it, in which session, turn and call.
 
-Kept with every row of the ledger and handed to external memory providers as plain metadata. It does not
-know the content of the write.
+It is stored with every row of the ledger and passed to external memory providers as plain metadata.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The replaceable parts of a turn, as the loop sees them.
 
-The composition root (`app/build.py`) provides them; the loop imports nothing else. Each method says when
-it is called, whether it may raise, and what is durable.
+`app/build.py` provides them, so that the loop imports no implementation.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
 class ModelReply(msgspec.Struct, frozen=True, tag="reply"):
     """The last item of a stream: the whole assistant message, its usage, and the model that really answered.
 
-    `stop` is "end" (answered or tool calls) or "length" (the output limit cut it). `warnings` are lines that
-    the person reads on every surface, `notices` those that a surface may leave out.
+    `stop` is "end" (answered or tool calls) or "length" (the output limit cut it). Every interface shows
+    `warnings` to the person; it may leave out `notices`.
     """
 
     message: Message
@@ -84,15 +83,15 @@ class ModelReply(msgspec.Struct, frozen=True, tag="reply"):
 
 
 class AttemptLost(msgspec.Struct, frozen=True, tag="attempt_lost"):
-    """A request was sent and no whole answer came: its usage, mostly estimated. Comes before the next try
-    or before the error that ends the stream. Counted, never shown."""
+    """The usage of a request that got no complete answer, mostly estimated. Comes before the next attempt or
+    before the error that ends the stream. Counted, never shown."""
 
     usage: Usage
 
 
 class AnswerGrew(msgspec.Struct, frozen=True, tag="answer_grew"):
-    """Characters of the answer that no delta shows have come: arguments of tool calls. Never shown. 0: the
-    wait for another attempt is over, and its request is sent."""
+    """Characters of the answer that no delta contains were received: arguments of tool calls. Never shown.
+    `chars` is 0 if a wait is over and the request is sent again."""
 
     chars: int
 
@@ -112,11 +111,11 @@ class ModelLink(Protocol):
         ...
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
-        """Send the frozen prefix and `messages`, yield deltas, and one Reply as the last item.
+        """Send the frozen prefix and `messages`, yield deltas, and one ModelReply as the last item.
 
-        Retries with back-off (yielding Retry) happen inside, only before the first delta or after a
-        StreamRestarted. Raises ProviderError. Cancellation closes the connection.
-        Messages that are the same objects as last time at the same index are not encoded again.
+        Retries with back-off and yields a Retry for each, but only before the first delta or after a
+        StreamRestarted. Raises ProviderError. Cancellation closes the connection. A message that is the same
+        object as last time at the same index is not encoded again.
         """
         ...
 
@@ -151,8 +150,8 @@ Compacted = Literal["compacted", "unchanged", "nothing"]
 
 
 class ContextStatus(msgspec.Struct, frozen=True):
-    """How full the window is. `used_tokens` is the server's own count if `counted`, else an estimate.
-    `threshold_tokens` 0 means that nothing is compacted. `stopped` says why automatic compaction is off."""
+    """How full the model's window is. `used_tokens` is the server's own count if `counted`, else an estimate.
+    `threshold_tokens` 0 means that nothing is compacted. `stopped`: why automatic compaction is off."""
 
     engine: str
     source: str
@@ -170,23 +169,25 @@ class Context(Protocol):
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
-        """Return the list for the next request: valid for every provider (P3), append-only relative to the
-        last one unless a compaction was recorded (P4). `overflow_limit_tokens` is set once, after the
-        server refused the last view; it is 0 if the server did not name its limit. Never raises for bad
-        messages."""
+        """Return the messages for the next request. They are valid for every provider and begin with the last
+        view, unless a compaction was recorded.
+
+        `overflow_limit_tokens` is set once, after the server refused the last view as too long; it is 0 if
+        the server did not name its limit. Never raises for bad messages.
+        """
         ...
 
     async def without_refused(
         self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
     ) -> Sequence[Message] | None:
-        """Return the list without an item of the history that the server may have refused; None if there is
-        nothing (more) to leave out. Called again if that list is refused, too. `may_shorten`: long texts
-        count, as no compaction can make the list smaller."""
+        """Return the last view without an item that the server may have refused, or None if there is nothing
+        more to leave out. Called again if that list is refused, too. `may_shorten`: long texts may also be
+        left out, because no compaction can make the view smaller."""
         ...
 
     async def answered(self, emit: Emit) -> None:
-        """Note that the last list was answered. What was left out of it stays out: durable on return, and
-        the person is notified."""
+        """Handle the answer to the last view. Items that `without_refused` left out stay out: this is durable
+        on return, and the person is notified."""
         ...
 
     def observe(self, usage: Usage) -> None:
@@ -194,15 +195,16 @@ class Context(Protocol):
         ...
 
     def sent_tokens(self) -> int:
-        """Estimate the tokens of the last view, including everything before it in the request."""
+        """Estimate the tokens of the last request: the frozen prefix and the last view."""
         ...
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
-        """Make the list smaller by hand, between turns, keeping what concerns `focus` (may be empty)."""
+        """Compact the view on the person's request, between turns. Text about `focus` (may be empty) is kept
+        in preference."""
         ...
 
     async def status(self) -> ContextStatus:
-        """Return how full the window is. Sends nothing."""
+        """Return how full the window is, without a request."""
         ...
 
     async def aclose(self) -> None:
@@ -213,8 +215,8 @@ class Context(Protocol):
 class Decision(msgspec.Struct, frozen=True):
     """The gate's verdict on a call. After a denial the model reads `reason` and people read `notice`.
 
-    After a question, `digest` is the hash of the request that was shown, `changes` the file changes it
-    showed, and `arguments` those that the person wrote in place of the model's. `only_reads`: it is a command
+    If a person was asked, `digest` is the hash of the request that they saw, `changes` the file changes in
+    it, and `arguments` those that they wrote in place of the model's. `only_reads`: the call is a command
     whose sandbox lets it change no file.
     """
 
@@ -234,13 +236,14 @@ fail."""
 
 
 class GateCall(msgspec.Struct, frozen=True):
-    """One call before the gate: the final arguments that will run (parsed), and where.
+    """A call that the gate decides on, with the parsed arguments that will run.
 
-    `key` identifies the call in its session and is the same after a crash; models use call ids twice.
-    `preview` None: its changes to files are not known before it runs. `asks`: why a person must be asked
-    even if the policy would allow the call. `content` is what the tool's author said of it before the gate
-    decided. `unasked`: a running call leads to this one, and what would need a person's decision is denied;
-    with "rules", what only the mode would ask about is allowed.
+    - `key`: identifies the call in its session, also after a crash; models use call ids twice
+    - `preview`: None if the call's changes to files are not known before it runs
+    - `asks`: why a person must be asked even if the policy would allow the call
+    - `content`: the tool's description by its author before the gate decided
+    - `unasked`: set if a running call leads to this one; a call that would need a person's decision is then
+      denied. With "rules", calls that only the mode would ask about are allowed
     """
 
     session_id: str
@@ -256,7 +259,7 @@ class GateCall(msgspec.Struct, frozen=True):
     unasked: Literal["", "rules", "all"] = ""
 
     def refuse_changed_tool(self) -> None:
-        """Raise ToolDenied if the tool's author says something else of it than before the gate decided."""
+        """Raise ToolDenied if the tool's author changed its description since the gate was asked."""
         if self.tool.content is not None and self.tool.content() not in ("", self.content):
             raise ToolDenied(
                 f"{self.tool.name} was changed by its author after this call was allowed, so nothing was run",
@@ -265,8 +268,8 @@ class GateCall(msgspec.Struct, frozen=True):
 
 
 class ConfirmCase(msgspec.Struct, frozen=True):
-    """A high-risk call for the confirmation service: `action` is its name there, `subject` the exact action
-    as a person reads it, `reasons` why it is risky, `changes` its changes to files."""
+    """A high-risk call for the confirmation service. `action` is the kind of action in the service's policy,
+    `subject` the exact action as a person reads it, `reasons` why it is risky, `changes` its file changes."""
 
     action: str
     subject: str
@@ -280,12 +283,12 @@ class Confirmer(Protocol):
 
     async def confirm(self, case: ConfirmCase, emit: Emit) -> Decision:
         """Have a human decide on exactly this call, waiting as long as the service allows. An approval is
-        consumed on return. If the same call is submitted again after a crash, its existing request is
-        found. Cancelling withdraws the request."""
+        consumed on return. If the same call is submitted again after a crash, its existing request is used.
+        Cancelling withdraws the request."""
         ...
 
     async def report(self, case: ConfirmCase, output: ToolOutput, emit: Emit) -> None:
-        """Report the end of the allowed call to the service. Never raises: a failure becomes a Notice."""
+        """Report the result of an allowed call to the service. Never raises: a failure becomes a Notice."""
         ...
 
 
@@ -298,8 +301,8 @@ class Gate(Protocol):
         ...
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
-        """Receive the stored result of a call that the service decided on, or whose outcome a crash left
-        unknown. Does not raise."""
+        """Report the stored result of a call that the service decided on, or whose outcome a crash left
+        unknown. Never raises."""
         ...
 
 
@@ -307,9 +310,12 @@ Answer = Literal["once", "session", "always", "no"]
 
 
 class GrantScope(msgspec.Struct, frozen=True):
-    """The patterns that a lasting approval would cover, and whether "always" may be chosen for them. `words`
-    says it to a person if the patterns are not about calls of the tool. With `call`, the digest of a call,
-    it covers only calls with this digest. `also` are other tools that it covers with the same patterns."""
+    """The calls that a lasting approval would cover: those of `tool`, and of the tools in `also`, that match
+    one of `patterns`.
+
+    `always`: whether the person may choose "always". `words` describes the scope to a person if the patterns
+    don't. `call`: if set, only calls with this digest are covered.
+    """
 
     tool: str
     patterns: tuple[str, ...]
@@ -320,7 +326,7 @@ class GrantScope(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> tuple[tuple[str, str], ...]:
-        """Each tool that it covers with each of the patterns."""
+        """Every pair of a covered tool and a pattern."""
         return tuple((tool, pattern) for tool in (self.tool, *self.also) for pattern in self.patterns)
 
     @property
@@ -330,13 +336,15 @@ class GrantScope(msgspec.Struct, frozen=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """The question to a person: `subject` is the exact action, `reasons` why it is risky.
+    """The question to a person.
 
-    `grant` is the first scope that "always" would cover, empty if it is not offered; `scopes` are all that
-    a lasting approval may cover, the usual one first. `changes` are the changes to files, `arguments` the
-    call's own, `folder` the folder it runs in, `opening` what the sandbox would be opened for, in words.
-    `digest` ties an approval to all of that. `intent` is what the call does, as the end of "wants to", and
-    `undo` whether and how its effects can be taken back.
+    - `subject`: the exact action; `reasons`: why it is risky
+    - `intent`: the call's effect, as the end of "wants to"; `undo`: whether and how it can be undone
+    - `scopes`: the scopes that a lasting approval may have, the usual one first
+    - `grant`: the text of the first scope that "always" may cover, empty if there is none
+    - `changes`: the changes to files; `arguments`: the call's arguments; `folder`: where it runs
+    - `opening`: the hosts or folders that the sandbox would be opened for, in words
+    - `digest`: ties an approval to everything that was shown
     """
 
     session_id: str
@@ -356,8 +364,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A person's whole answer: for which of the request's scopes, in which words ("no, because ..."), and
-    with which arguments to ask again in place of those that were shown."""
+    """A person's whole answer. `scope` is the index of one of the request's scopes, `words` are the person's
+    own ("no, because ..."), and `arguments`, if set, replace the shown ones, which asks again."""
 
     answer: Answer
     scope: int = 0
@@ -374,7 +382,7 @@ class Person(Protocol):
     """The human at an interface. An interface without one returns None, which is a denial."""
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Ask about one action. Returns None if no person can answer. May take hours; may be cancelled."""
+        """Ask about one action. Returns None if no person can answer. May take hours and may be cancelled."""
         ...
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
@@ -383,12 +391,12 @@ class Person(Protocol):
 
 
 class NobodyPresent:
-    """The Person of a program without a user: no question is answered, and that is a denial."""
+    """The Person of a program without a user: it answers no question, so calls that need one are denied."""
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Return None: no person decides."""
+        """Return None."""
         return None
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Return None: no person answers."""
+        """Return None."""
         return None

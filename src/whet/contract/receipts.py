@@ -1,7 +1,7 @@
-"""The effects of a turn, taken from its calls and not from its prose: files, commands, tests, things sent.
+"""The effects of a turn: files, commands, tests, data sent. They come from its calls, never from the model's
+own account of its work.
 
-`CallEffects` is stored with each call; a `TurnReceipt` sums up those of one turn. The model's own account
-of its work is shown beside the receipt and never becomes a part of it.
+`CallEffects` is stored with each call; a `TurnReceipt` sums up those of one turn.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from whet.contract.texts import plural
 ReceiptState = Literal["fresh", "stale", "mixed", "never", "none"]
 _MAX_PATH_CHARS = 40
 HASH_CHARS = 12
-"""The length of the beginning of a hash that is stored for a changed file."""
+"""How many characters of a changed file's hash are stored."""
 
 
 class FileLines(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file that changed, with the number of lines added and removed, and the diff that was shown if the
-    call's arguments don't hold it. `before` and `after` begin the hashes of its contents, empty if there
-    was no file or if they are unknown."""
+    """A file that changed, with the numbers of lines added and removed. `diff` is set if the call's arguments
+    don't contain it. `before` and `after` are the first characters of the hashes of its contents, empty if
+    there was no file or the hash is unknown."""
 
     path: str
     added: int
@@ -32,9 +32,9 @@ class FileLines(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TestCounts(msgspec.Struct, frozen=True):
-    """The counts that a test runner printed. `direct`: the command ran only the runner, or ran it last, so
-    nothing else printed the counts and the exit code is the runner's own. `unit` names the counted things
-    if they are not tests."""
+    """The counts that a test runner printed. `unit` names the counted things if they are not tests.
+    `direct`: the command ran only the runner, or ran it last. So nothing else printed the counts, and the
+    exit code is the runner's own."""
 
     __test__ = False
 
@@ -59,13 +59,13 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
 
     - `edits`: its own changes; `touched`: changes that the step's commands made to other files
     - `command`: the command it ran; `sent`: the data it sent out
-    - `later`: files that changed after its tests and before its turn ended, other than by a call
+    - `later`: files that changed between its tests and the end of its turn, other than by a call
     - `marked`: sentences of the answer that the receipt does not support; `unmarked`: why that is unknown
     - `folder`: where the next command begins, below the workspace; None if the call did not change it
     - `pipeline`: the exit codes of its command's last pipeline, if they were read
     - `received`: whether it received bytes from the network; None if they were not counted
-    - `runs_on`: the process that it left in the background (`received` then says whether bytes can reach it)
-    - `over`: the process whose end it saw
+    - `runs_on`: the background process that it started; `received` is then whether bytes can reach it
+    - `over`: the background process whose end it saw
     """
 
     edits: tuple[FileLines, ...] = ()
@@ -84,7 +84,7 @@ class CallEffects(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CommandRun(msgspec.Struct, frozen=True):
-    """A command with its exit code, None if it still runs or was stopped, as `how` says."""
+    """A command and its exit code, or None if it still runs or was stopped. `how` describes a stop."""
 
     command: str
     exit_code: int | None
@@ -98,8 +98,8 @@ class CommandRun(msgspec.Struct, frozen=True):
 
 
 class SentOut(msgspec.Struct, frozen=True):
-    """Something that a tool sent out: its subject, and whether the call succeeded. `how` is set for a call
-    that may have sent it without succeeding: it was cut off, or its answer came too late."""
+    """Data that a tool sent out. `ok`: the call succeeded. `how` is set if a failed call may have sent it all
+    the same: the call was cut off, or its answer came too late."""
 
     tool: str
     about: str
@@ -108,11 +108,13 @@ class SentOut(msgspec.Struct, frozen=True):
 
 
 class TurnReceipt(msgspec.Struct, frozen=True):
-    """The effects of a turn. `state` compares its tests with its edits: fresh (nothing changed since they
-    ran), stale (files changed after the last run), mixed (the command that ran them also changed files),
-    never (files changed and no tests ran), none. `later` names files that no call of the turn changed,
-    `marked` sentences of the answer that a judging model finds unsupported; `unmarked` says why the judge
-    gave no verdict."""
+    """The effects of a turn. `later` names files that changed, but by no call of the turn. `marked` are
+    sentences of the answer that a judging model finds unsupported; `unmarked` is why there is no verdict.
+
+    `state` compares tests and edits: fresh (nothing changed since the tests ran), stale (files changed after
+    the last run), mixed (the command that ran the tests also changed files), never (files changed and no
+    tests ran), none.
+    """
 
     files: tuple[FileLines, ...] = ()
     commands: tuple[CommandRun, ...] = ()
@@ -125,7 +127,7 @@ class TurnReceipt(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The summary in short pieces; callers join as many as they have room for."""
+        """The summary in short pieces, the most important first."""
         pieces: list[str] = []
         if self.files:
             added, removed = sum(f.added for f in self.files), sum(f.removed for f in self.files)
@@ -133,15 +135,15 @@ class TurnReceipt(msgspec.Struct, frozen=True):
             pieces.append(f"{_short(label)} +{added:,} −{removed:,}")
         if self.commands:
             failed = sum(command.is_failed for command in self.commands)
-            some = plural(len(self.commands), "command")
-            pieces.append(f"{some}, {failed} failed" if failed else some)
+            text = plural(len(self.commands), "command")
+            pieces.append(f"{text}, {failed} failed" if failed else text)
         if self.tests is not None:
             pieces.append(self.tests.text)
         if self.sent:
             failed = sum(not command.ok and not command.how for command in self.sent)
             unknown = sum(bool(command.how) for command in self.sent)
-            some = f"sent {len(self.sent) - failed - unknown}" + (f", {failed} failed" if failed else "")
-            pieces.append(some + (f", {unknown} not known" if unknown else ""))
+            text = f"sent {len(self.sent) - failed - unknown}" + (f", {failed} failed" if failed else "")
+            pieces.append(text + (f", {unknown} not known" if unknown else ""))
         if self.state == "stale":
             pieces.append("stale: files changed after the last test run")
         elif self.state == "mixed":
@@ -167,11 +169,11 @@ class TurnReceipt(msgspec.Struct, frozen=True):
         for run in self.commands:
             end = run.how or ("runs on" if run.exit_code is None else f"exit {run.exit_code}")
             lines.append(f"$ {run.command}  [{end}]" + (f"  {run.tests.text}" if run.tests else ""))
-        for file in self.sent:
-            end = "sent" if file.ok else f"{file.how}: it may have been sent" if file.how else "failed"
-            lines.append(f"{file.tool}: {file.about}  [{end}]")
+        for item in self.sent:
+            end = "sent" if item.ok else f"{item.how}: it may have been sent" if item.how else "failed"
+            lines.append(f"{item.tool}: {item.about}  [{end}]")
         lines += [f"{path}  [changed after the tests, by no call of this turn]" for path in self.later]
-        lines += [f"“{file}”  [said, but no call supports it]" for file in self.marked]
+        lines += [f"“{sentence}”  [said, but no call supports it]" for sentence in self.marked]
         return tuple(lines)
 
 

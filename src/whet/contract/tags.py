@@ -1,7 +1,7 @@
-"""Tags: what holds for a tool, for readers that have only the name of a stored call.
+"""Tags: properties of tools, for code that has only the tool's name from a stored call.
 
-The tags of Whet's own tools are a table here, so that every program knows them whatever else it imports.
-`declare` adds a tool that another package brings.
+The tags of Whet's own tools are a table here, so that looking them up does not import the tools. `declare`
+adds a tool of another package.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 Tag = Literal[
-    # What its arguments are.
+    # About its arguments.
     "path",  # `path` names a file, `diff` several
     "edits",  # the tool changes those files
     "whole",  # `content` becomes the whole file
     "command",  # `command` is text for a shell that begins in `workdir`
     "background",  # `action` and `id` control a process that keeps running
     "url",  # `url` is the address that it contacts
-    "looks",  # they only ask for something: the call changes nothing
-    # What its result is.
+    "looks",  # the call changes nothing
+    # About its result.
     "local",  # observed on this machine, so it is evidence
     "search",  # a list of hits, which may be empty
     "own",  # the assistant's own earlier text: its list of tasks, notes or skills
     "asks",  # the person's answer
     "untrusted",  # text that others wrote
-    # What it is for.
+    # About its purpose.
     "tasks",  # keeps the list of tasks
     "notes",  # writes the memory
     "skills",  # writes skills
     "loads-skills",  # shows a skill's whole text
     "delegates",  # has a helper do something
     "templates",  # makes and chooses the templates of new sessions
-    # Who has it.
+    # About who may use it, and where it comes from.
     "probe",  # a review may call it
     "owner",  # only in the owner's sessions, because it reads them
     "aside",  # its calls are left out of examples, because they are not the work itself
@@ -75,14 +75,14 @@ def declare(name: str, *tags: Tag) -> frozenset[str]:
 
     Raises ValueError for an unknown tag, and if the tool has other tags already.
     """
-    given = frozenset[str](tags)
-    if unknown := sorted(given - frozenset[str](get_args(Tag))):
+    tag_set = frozenset[str](tags)
+    if unknown := sorted(tag_set - frozenset[str](get_args(Tag))):
         raise ValueError(f"{name}: {unknown} are not tags")
-    if (BUILT_IN.get(name) or DECLARED.setdefault(name, given)) != given:
+    if (BUILT_IN.get(name) or DECLARED.setdefault(name, tag_set)) != tag_set:
         raise ValueError(f"{name} is declared twice")
-    return given
+    return tag_set
 
 
 def tags_of(name: str) -> frozenset[str]:
-    """Return the tags of a tool; none for another program's, or for one that no longer exists."""
+    """Return the tags of a tool, or an empty set if the tool is unknown."""
     return BUILT_IN.get(name) or DECLARED.get(name, frozenset())

@@ -1,5 +1,4 @@
-"""Decode JSON into the types of this program from any thread, and handle texts in JSON values and parts of
-URLs.
+"""Functions for JSON, texts and URLs that all layers share.
 
 msgspec (0.22) publishes a struct's fields on the class before all of them are complete, so two threads that
 use a type for the first time at once crash the process. Here, one lock guards the first use of every type.
@@ -33,7 +32,7 @@ _ESCAPE = late_pattern(
 _lock = threading.RLock()
 _decoders: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
 
-# The arguments that can be a call's subject, from most to least informative.
+# The names of arguments that can be a call's subject, the most informative first.
 _SUBJECTS = "command pattern path file_path url query question name action goal task".split()  # noqa: SIM905
 
 
@@ -78,8 +77,8 @@ def replace_escaped_surrogates(data: bytes) -> bytes:
 
 
 def mark_as_model_question(question: str) -> str:
-    """Return a question of the model, marked as such. If it has several lines, each is quoted, so that it
-    can't imitate a question of Whet's."""
+    """Return a model's question with a prefix that names its author. Several lines are quoted, so that none
+    can imitate a question of Whet's."""
     lines = question.splitlines()
     if len(lines) == 1:
         return f"The assistant asks: {question}"
@@ -87,7 +86,7 @@ def mark_as_model_question(question: str) -> str:
 
 
 def to_json(value: object) -> str:
-    """Write a value as JSON, on one line."""
+    """Return a value as JSON, on one line."""
     return msgspec.json.encode(value).decode()
 
 
@@ -106,12 +105,12 @@ def as_object(value: object) -> dict[str, Any]:
 
 
 def flat(text: str) -> str:
-    """Return a text on one line."""
+    """Return a text on one line, with single spaces."""
     return " ".join(text.split())
 
 
 def short(text: str, limit: int = 80) -> str:
-    """Return a text on one line, cut to `limit` characters."""
+    """Return a text on one line, cut to `limit` characters, the last of them "…"."""
     text = flat(text)
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
@@ -123,8 +122,7 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
-    """Write a count with its noun: "1 file", "2,000 files". `nouns` is the plural if it is not formed with an
-    s."""
+    """Return a count with its noun: "1 file", "2,000 files". `nouns` is an irregular plural."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
@@ -156,7 +154,11 @@ def subject_of(arguments: Mapping[str, object]) -> str:
     command, folder = arguments.get("command"), arguments.get("workdir")
     if isinstance(command, str) and isinstance(folder, str) and command and folder not in ("", "."):
         return f"in {folder}: {command}"
-    return next((value for key in _SUBJECTS if isinstance(value := arguments.get(key), str) and value), "")
+    for name in _SUBJECTS:
+        value = arguments.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 def call_subject(arguments: str) -> str:
@@ -180,7 +182,7 @@ def argument_texts(arguments: str) -> list[tuple[str, str]]:
 
 def argument_text(value: object) -> str:
     """Return the value of an argument: a text unchanged, any other value as JSON."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else to_json(value)
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -200,8 +202,8 @@ def encode_output(value: object) -> bytes:
 
 
 def round_amounts(value: Any) -> Any:
-    """Return the value with each amount of money in it, under a key that ends with `usd`, rounded to 10
-    significant digits: a sum of floats ends with digits of rounding. The store keeps them."""
+    """Return the value with each float under a key that ends with `usd` rounded to 10 significant digits.
+    Sums of floats end with digits that are only rounding errors."""
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return {
@@ -216,13 +218,13 @@ def round_amounts(value: Any) -> Any:
 
 
 def round_amount(usd: float) -> float:
-    """Return an amount of money as it is shown."""
+    """Return an amount rounded to 10 significant digits."""
     return float(f"{usd:.10g}")
 
 
 def wrap_in_tag(tag: str, text: str) -> str:
-    """Wrap text in a tag, to mark a part of a message that the person did not type. Whet does not take it for
-    the person's words when it learns."""
+    """Wrap text in a tag that marks it as not typed by the person, so that reviews don't take it for the
+    person's words."""
     return f"<{tag}>{escape_closing_tag(tag, text)}</{tag}>"
 
 
@@ -232,7 +234,7 @@ def escape_closing_tag(tag: str, text: str) -> str:
 
 
 def unwrap_pastes(text: str, fold: Callable[[str], str] = str) -> str:
-    """Return a message as a person sees it: each pasted text without its tag, after `fold` has changed it."""
+    """Return a message as a person sees it: each pasted text without its tag, changed by `fold`."""
     return _PASTED.sub(lambda match: fold(re.sub(r"<\\/(?=pasted\b)", "</", match[1])), text)
 
 
@@ -246,16 +248,12 @@ def replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
-def collect_texts(value: object) -> list[str]:
+def collect_texts(value: Any) -> list[str]:
     """Return every text in a JSON-like value, without keys, in order."""
-    texts: list[str] = []
-
-    def collect(text: str) -> str:
-        texts.append(text)
-        return text
-
-    map_texts(value, collect)
-    return texts
+    if isinstance(value, str):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()  # pyright: ignore[reportUnknownVariableType] JSON of any shape
+    return [text for item in items for text in collect_texts(item)]  # pyright: ignore[reportUnknownVariableType]
 
 
 def iterate_texts_and_keys(value: Any) -> Iterator[str]:
@@ -273,17 +271,17 @@ def split_http_url(url: str) -> SplitResult | None:
     """Split a URL. Returns None if it is not an http(s) URL."""
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0
+        is_usable = parts.scheme in PORTS and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets without an address, or an invalid port
         return None
-    return parts if usable else None
+    return parts if is_usable else None
 
 
 def paths_in_uri(uri: str) -> list[str]:
-    """Return the file paths that a text may refer to: the text itself, and paths inside it if it is a URI.
+    """Return the file paths that a text may refer to: the text itself and, if it is a URI, the paths in it.
 
-    Paths are looked for in the URI's path, query and fragment, and in URIs, JSON and lists nested in these.
-    For an http(s) URL, only absolute paths of existing files are returned, besides the text itself.
+    Searches the URI's path, query and fragment, and URIs, JSON and lists nested in these. Of the paths in an
+    http(s) URL, only absolute ones of existing files are returned.
     """
     try:
         scheme = urlsplit(uri).scheme
@@ -300,7 +298,7 @@ def paths_in_uri(uri: str) -> list[str]:
 
 
 def _list_inner(text: str) -> Iterator[str]:
-    """Yield the parts of a text that may be paths, read as a URI, as JSON and as a list, one level deep."""
+    """Yield the parts of a text that may be paths. Reads it as URI, JSON and list, one level deep."""
     yield from _list_parts(text)
     try:
         parts = urlsplit(text)
@@ -331,6 +329,6 @@ def _list_parts(text: str) -> Iterator[str]:
 
 
 def strip_credentials(url: str) -> str:
-    """Return a URL, valid or not, without the user name and password in it."""
-    head, mark, remainder = url.partition("://")
-    return head + mark + remainder.rpartition("@")[2] if mark else url
+    """Return a URL without its user name and password. The URL may be invalid."""
+    scheme, mark, address = url.partition("://")
+    return scheme + mark + address.rpartition("@")[2] if mark else url

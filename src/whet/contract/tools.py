@@ -1,8 +1,7 @@
-"""What a tool is: its schema, its effect, its limits, and what a call gives back.
+"""The types of a tool and of its calls: schema, effects, limits, context and output.
 
 The registry derives `ToolSpec.parameters` from a function's signature; the gate reads `effects`; dispatch
-applies `timeout_s` and `output_cap_chars`. What else others must know of a tool it says by tags (`tags.py`).
-This module does not know about any concrete tool.
+applies `timeout_s` and `output_cap_chars`; other code reads `tags` (`tags.py`). No concrete tool is here.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ TOOL_NAME: re.Pattern[str] = late_pattern(r"[A-Za-z0-9_-]{1,64}")
 
 
 class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The description of a tool for the model. `parameters` is a JSON schema object. The properties in
-    `unsent` are accepted in a call, but no request spends tokens on them."""
+    """The description of a tool for the model. `parameters` is a JSON Schema object. The properties in
+    `unsent` are accepted in a call but left out of requests, to save tokens."""
 
     name: str
     description: str
@@ -39,17 +38,17 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """The output of a call: `text` for the model, and the facts that statistics read.
+    """The output of a call: `text` for the model, and facts for receipts and statistics.
 
-    - `error_kind` is empty on success, else one word (bad_input, timeout, denied, failed, crashed,
+    - `error_kind`: empty on success, else one word (bad_input, timeout, denied, failed, crashed,
       interrupted, exit, unknown_tool, cancelled)
-    - `exit_code`: a command's, None otherwise
-    - `changes`: its changes to files
-    - `folder`: where its shell is now, below the workspace
+    - `exit_code`: the exit code of a command that ended, else None
+    - `changes`: the call's changes to files
+    - `folder`: the current folder of its shell, below the workspace; None if the call has no shell
     - `pipeline`: the exit codes of its command's last pipeline, if they were read
     - `received`: whether it received bytes from the network, as counted by the sandbox; None if not counted
-    - `runs_on`: the process that it left in the background; `over`: the process whose end it saw
-    - `facts`: what is kept of the call, as JSON; `agent/record_call.py` sets it
+    - `runs_on`: the background process that it started; `over`: the background process whose end it saw
+    - `facts`: the call's `CallEffects` as JSON; `agent/record_call.py` sets it
     - `cpu_s`: the CPU time of its command, None if it was not measured
     """
 
@@ -73,19 +72,17 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 def error_output(error: ToolError) -> ToolOutput:
-    """Return the output of a call that failed with an error."""
+    """Return the output of a call that failed with `error`: its message and hint."""
     text = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
     return ToolOutput(text, error_kind=error.kind)
 
 
 class Buffers(Protocol):
-    """Files that another program has open, such as an editor's unsaved ones. Called on a tool's thread, with
-    paths that were resolved and lie where the tool may go. Nothing raises: a file that can't be asked
-    about counts as not open."""
+    """Files that another program, such as an editor, has open and perhaps not saved. Called on a tool's
+    thread, with resolved paths that the tool may access. Never raises."""
 
     def read(self, path: Path) -> str | None:
-        """Return a file's text as the program has it, or None if the program can't say; then the file on disk
-        counts."""
+        """Return the program's text of a file, or None if the file on disk is to be read."""
         ...
 
     def write(self, path: Path, text: str) -> bool:
@@ -94,20 +91,24 @@ class Buffers(Protocol):
 
 
 async def allow_all(_arguments: dict[str, Any], _is_same: bool) -> str:
-    """Refuse nothing: for a call that no gate decides on."""
+    """Return "", for calls that no gate decides on."""
     return ""
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """The environment of a running call. `output` shows live text to the person and stores nothing.
+    """The environment of a running call.
 
-    `ask` puts a question to the person and returns the answer, or None if no person can answer. `buffers`
-    are the files open in the person's editor, None if there is no editor. `paused` stops the clock of the
-    turn while it is entered, for a call that runs a turn of its own in which a person is asked. `shown` is
-    the hash of the changes that a person allowed, and no others may be made; it is empty if no person was
-    asked. `key` names the call within its session, also after a crash: turn, step and position. `refusal`
-    returns why the call may not go on with other arguments, such as a redirect's address, or an empty
-    string; with True, what only the mode would ask about is allowed.
+    - `output`: shows live text to the person and stores nothing
+    - `ask`: asks the person and returns the answer, or None if no person can answer
+    - `buffers`: the files open in the person's editor, None if there is no editor
+    - `paused`: a context that stops the turn's clock, for a call that runs a turn of its own in which a
+      person is asked
+    - `shown`: the hash of the file changes that a person allowed; the call may make no others. Empty if no
+      person was asked
+    - `key`: names the call within its session, also after a crash: turn, step and position
+    - `refusal(arguments, is_same)`: returns why the call may not continue with other arguments, such as a
+      redirect's address, or an empty string. With `is_same`, changes that only the mode would ask about are
+      allowed
     """
 
     session_id: str
@@ -131,22 +132,25 @@ Preview = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[Text
 fail."""
 
 StandsFor = Callable[[dict[str, Any]], tuple[str, dict[str, Any]]]
+"""Returns the name and arguments of the call that a call stands for. Raises ToolError."""
 PlanCall = Callable[[ToolContext, dict[str, Any]], Coroutine[Any, Any, tuple[str, dict[str, Any]] | None]]
+"""Does the same by asking a program that only reads. Returns None if the call stands for itself."""
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A tool as the loop sees it. `run` takes parsed arguments, validates them against the signature
-    (BadInput) and returns the output; it raises only ToolError, CancelledError and bugs.
+    """A tool as the loop sees it.
 
-    `parallel`: calls of one step may run at the same time as others. `repeatable`: running it twice does
-    no harm, so that a call interrupted by a crash runs again at resume instead of "outcome unknown".
-    `timeout_s` None: the tool keeps its own limit. `check` and `preview` are called before a person is
-    asked. `names` returns the files that its arguments name, as it reads them; raises BadInput. None:
-    their `path`. `stands_for`: its calls are calls of other tools; returns the name and arguments of the
-    tool that is meant, or raises ToolError. `plan` does the same for some of its calls, by asking a program
-    that only reads, and returns None for the others. `content` returns what its author says of it now: a
-    lasting permission holds for that text. None: its author is this program, or code that the person
-    installed.
+    - `run`: validates the parsed arguments (BadInput), does the work and returns the output; raises only
+      ToolError, CancelledError and bugs
+    - `parallel`: a call may run at the same time as others of its step
+    - `repeatable`: running a call twice does no harm, so that one interrupted by a crash runs again at
+      resume instead of returning "outcome unknown"
+    - `timeout_s`: None if the tool keeps its own limit
+    - `check`, `preview`: called before a person is asked
+    - `names`: returns the files that the arguments name, or raises BadInput; None: the argument `path`
+    - `stands_for`: set if each call stands for a call of another tool, `plan` if some calls do
+    - `content`: returns the current description by the tool's author, to which a lasting permission is
+      tied; None if the author is this program, or code that the person installed
     """
 
     spec: ToolSpec
@@ -172,26 +176,23 @@ class Tool(msgspec.Struct, frozen=True):
 
     @property
     def may_run_again(self) -> bool:
-        """Whether a call that had begun before a crash may run again. One that was planned as another may
-        have been that one."""
+        """Whether a call that had begun before a crash may run again. Not if it may have run as another tool
+        (`plan`)."""
         return self.repeatable and self.plan is None
 
     async def preview_changes(
         self, context: ToolContext, arguments: dict[str, Any]
     ) -> tuple[TextChange, ...]:
-        """Check a call's arguments and return the file changes that it would make, none if they are not
-        known before it runs. Raises ToolError."""
+        """Check a call's arguments and return the file changes that it would make, or () if they are unknown
+        before it runs. Raises ToolError."""
         if self.check is not None:
             self.check(arguments)
         return await self.preview(context, arguments) if self.preview is not None else ()
 
 
 def clip(text: str, cap_chars: int, note: str = "") -> str:
-    """Cut the middle out of `text` so that at most `cap_chars` characters of it stay, and say how much was
-    cut.
-
-    `note` follows that, for example how to get it back.
-    """
+    """Return `text`, with its middle replaced by a line about the cut if it has more than `cap_chars`
+    characters. `note` is added to that line, for example how to read the whole text."""
     if len(text) <= cap_chars:
         return text
     head = cap_chars * 2 // 5
@@ -214,7 +215,7 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def is_json_type(kind: str, value: object) -> bool:
-    """Return whether a value has a JSON Schema's `type`. An unknown type fits everything, and 2.0 is an
+    """Return whether a value has a JSON Schema's `type`. Every value has an unknown type, and 2.0 is an
     integer."""
     if kind not in JSON_TYPES or (kind == "integer" and isinstance(value, float) and value.is_integer()):
         return True

@@ -1,6 +1,7 @@
-"""Match texts against patterns with `*` and `?`, in time that grows with pattern and text.
+"""Match texts against patterns with `*` and `?`, without exponential time.
 
-A backslash before a wildcard escapes it. A final ` *` also matches no arguments at all.
+A backslash before a wildcard escapes it. A final ` *` also matches the end of the text, so that `make *`
+matches `make`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from functools import cache
 
 
 def has_wildcard(pattern: str) -> bool:
-    """Return whether a pattern has a wildcard that is not escaped."""
+    """Return whether a pattern has an unescaped wildcard."""
     return re.search(r"[*?]", re.sub(r"\\.", "", pattern, flags=re.DOTALL)) is not None
 
 
@@ -26,20 +27,20 @@ def matches(pattern: str, text: str) -> bool:
 
 @cache
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern so that its time grows with pattern and text, however many stars it has.
+    """Compile a pattern to an expression that does not backtrack exponentially, however many stars it has.
 
-    What a star has passed over to reach the text behind it is final ("?>"): the next star can take up any
-    more. Only the last star tries all places, for the pattern's end.
+    Each star but the last matches up to the first occurrence of the text after it, and no other is tried
+    ("?>"): the next star matches anything that lies between. Only the last star backtracks, to match the end.
     """
     tail = ""
     if pattern.endswith(" *") and len(pattern) > 2:
         pattern, tail = pattern[:-2], r"(?:\s.*)?"
-    parts = [""]
+    pieces = [""]
     for match in re.finditer(r"\\(.)|([*]+)|(\?)|([^\\*?]+|\\$)", pattern, re.DOTALL):
         if match[2]:
-            parts.append("")
+            pieces.append("")
         else:
-            parts[-1] += "." if match[3] else re.escape(match[1] or match[4])
-    first, *others = parts
+            pieces[-1] += "." if match[3] else re.escape(match[1] or match[4])
+    first, *others = pieces
     last = f".*?{others.pop()}" if others else ""
-    return re.compile(first + "".join(f"(?>.*?{part})" for part in others) + last + tail, re.DOTALL)
+    return re.compile(first + "".join(f"(?>.*?{piece})" for piece in others) + last + tail, re.DOTALL)

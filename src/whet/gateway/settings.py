@@ -92,7 +92,7 @@ def read_gateway(path: Path) -> GatewayText:
         raise ConfigError(f"{path} has no channel", hint=_HINT)
     zone = FORMS["zone"]
     for name, person in gateway.people.items():
-        if person.time_zone and not zone.fits(person.time_zone):
+        if person.time_zone and not zone.is_valid(person.time_zone):
             raise ConfigError(
                 f"{path}: people.{name}: there is no time zone {person.time_zone!r}", hint=zone.allowed
             )

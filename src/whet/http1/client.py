@@ -1,10 +1,9 @@
-"""A client for any number of servers: connections are reused, and each request is sent once.
+"""An HTTP/1.1 client that reuses connections and sends each request once.
 
-The client never retries, follows redirects or stores cookies; callers that want that do it per request. An
-idle connection is not used after `Limits.idle_s`, nor if the server has sent anything meanwhile: if a
-server closes the connection while a request is on its way, it is unknown whether the request arrived.
-Connections are opened directly or through a proxy, with or without TLS; each stage (connecting with TLS, the
-proxy's handshake, TLS through the proxy) has the whole time limit.
+It never retries, follows redirects or stores cookies. Nobody knows whether a request arrived if the server
+closed its connection meanwhile, so an idle connection is not used after `Limits.idle_s` or if the server has
+sent anything on it. Connections are opened directly or through a proxy, with or without TLS. Each stage
+(connecting with TLS, the proxy's handshake, TLS through the proxy) has the whole time limit.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ class Limits(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """A request to send.
 
-    `host` and `server_name` replace the URL's own if the URL contains an address that was already
-    resolved. `silence_s` 0 means the client's limit.
+    If the URL contains a resolved address, `host` is the Host header and `server_name` the name that the
+    certificate must have. `silence_s` and `connect_s` 0 mean the client's limits.
     """
 
     method: str
@@ -82,7 +81,7 @@ class Answer:
 
     @property
     def is_delimited(self) -> bool:
-        """Whether the head or a last chunk says where the body ends, not only the end of the connection."""
+        """Whether a length or a last chunk marks the end of the body, not only the end of the connection."""
         return not self._response.ends_with_connection
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
@@ -92,14 +91,14 @@ class Answer:
             while piece := await self._connection.next_piece():
                 yield piece
             return
-        from whet.http1.inflate import inflate_pieces  # noqa: PLC0415 nobody asked for it
+        from whet.http1.inflate import inflate_pieces  # noqa: PLC0415 requests don't ask for compression
 
         async for piece in inflate_pieces(coding, self._connection.next_piece):
             yield piece
 
     async def read(self, limit_bytes: int, *, within_s: float | None = None) -> bytes:
-        """Read at most the first `limit_bytes` of the body, and no longer than `within_s`. Raises
-        HttpFailed."""
+        """Read at most the first `limit_bytes` of the body, for at most `within_s`. Raises HttpFailed, but
+        not when the time is over."""
         body = bytearray()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s), contextlib.aclosing(self.chunks()) as chunks:
@@ -159,7 +158,7 @@ class HttpClient:
     async def aclose(self) -> None:
         """Close every connection; the next request opens a new one."""
         self._closings += 1
-        for connection in [*self._busy, *(idle for all_ in self._idle.values() for idle in all_)]:
+        for connection in [*self._busy, *chain.from_iterable(self._idle.values())]:
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)
@@ -181,7 +180,7 @@ class HttpClient:
                 self._proxies.clear()
             proxy_url = find_proxy(*key)
             if proxy_url:
-                from whet.http1.proxy import parse_proxy  # noqa: PLC0415 most have no proxy
+                from whet.http1.proxy import parse_proxy  # noqa: PLC0415 most machines use no proxy
 
                 self._proxies[key] = parse_proxy(proxy_url)
             else:
@@ -209,7 +208,7 @@ class HttpClient:
         return connection
 
     def _take_idle(self, address: Address) -> HttpConnection | None:
-        """Return the most recently used idle connection to an address, or None. Unusable ones are closed."""
+        """Return the most recently used idle connection to an address, or None. Closes unusable ones."""
         connections = self._idle.get(_key(address))
         oldest_s = asyncio.get_running_loop().time() - self._limits.idle_s
         while connections:
@@ -232,7 +231,7 @@ class HttpClient:
 
 @contextlib.asynccontextmanager
 async def _reserve_slot(slots: asyncio.Semaphore, limit_s: float) -> AsyncGenerator[None, None]:
-    """Wait until another connection is allowed. Raises HttpFailed."""
+    """Hold one of the client's connection slots, waiting up to `limit_s` for it. Raises HttpFailed."""
     try:
         async with asyncio.timeout(limit_s):
             await slots.acquire()
@@ -255,7 +254,8 @@ async def _dial(
     trust: ssl.SSLContext | None,
     limit_s: float,
 ) -> None:
-    """Connect until `connection` can send its request. Raises HttpFailed, with its cause."""
+    """Connect `connection` to the server, directly or through the proxy. Raises HttpFailed, with its
+    cause."""
     if proxy is None or proxy.carries(address):
         if proxy is None:
             target, name = (address.host, address.port), address.server_name if address.is_secure else ""
@@ -264,7 +264,7 @@ async def _dial(
         stage: Stage = "connect" if proxy is None else "proxy"
         await _run_with_limit(_open_transport(lambda: connection, target, name, trust), limit_s, stage)
         return
-    from whet.http1.proxy import Handshake  # noqa: PLC0415 most have no proxy
+    from whet.http1.proxy import Handshake  # noqa: PLC0415 most machines use no proxy
 
     name = proxy.host if proxy.scheme == "https" else ""
     transport, handshake = await _run_with_limit(
@@ -316,10 +316,10 @@ async def _run_with_limit(work: Awaitable[T], limit_s: float, stage: Stage = "co
 
 
 async def _connect(host: str, port: int) -> socket.socket:
-    """Return a connected socket: try the addresses one after the other, a moment apart, and use the first
-    that answers (RFC 8305). Raises OSError."""
-    # asyncio does the same, but if it is cancelled just when an address has answered, Python 3.11 loses that
-    # socket without closing it.
+    """Return a connected socket. Tries the host's addresses 0.25 s apart and uses the first that answers (RFC
+    8305). Raises OSError."""
+    # asyncio can do this, too. But if it is cancelled just when an address has answered, Python 3.11 loses
+    # that socket without closing it.
     addresses = await _resolve(host, port)
     if len(addresses) == 1:
         return await _connect_address(addresses[0])
@@ -347,7 +347,8 @@ async def _connect(host: str, port: int) -> socket.socket:
 async def _wait_for_first(
     tries: list[asyncio.Task[socket.socket]], limit_s: float | None, errors: list[BaseException]
 ) -> socket.socket | None:
-    """Wait for the first successful attempt and return its socket. Failed attempts are dropped."""
+    """Return the socket of the first successful attempt, or None if there is none within `limit_s`. Failed
+    attempts are moved from `tries` to `errors`."""
     loop = asyncio.get_running_loop()
     until_s = None if limit_s is None else loop.time() + limit_s
     while tries:
@@ -377,9 +378,9 @@ async def _connect_address(address: _AddressInfo) -> socket.socket:
 
 
 async def _resolve(host: str, port: int) -> Sequence[_AddressInfo]:
-    """Return the addresses of a name, alternating between the two families. A numeric address needs no
+    """Return the addresses of a name, alternating between IPv6 and IPv4. A numeric address needs no
     thread."""
-    name = host.encode() if host.isascii() else host  # of a text, Python loads the rules of all languages
+    name = host.encode() if host.isascii() else host  # for a str, Python would load its IDNA tables
     try:
         return socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)[:1]
     except OSError:

@@ -1,11 +1,11 @@
-"""One connection to a server: its address, the head of a request as bytes, and the exchange, one at a time.
+"""One HTTP/1.1 connection: parse its address, encode a request's head, send a request, receive the answer.
 
 Characters that could end a line of the head early are refused, so that no value can inject a header or a
-request. Errors never quote a header, because it may be a key.
+request. Errors never quote a header, because it may contain a key.
 
-Bytes are received into a buffer that the client's connections share and are parsed in place. If an answer
-arrives in many small pieces, those of a few milliseconds are read together: the kernel buffers them, and
-the loop wakes once instead of once per piece.
+Bytes are received into a buffer that the client's connections share, and are parsed in place. If an answer
+arrives in many small pieces, the kernel buffers those of a few milliseconds, so that the loop wakes once
+instead of once per piece.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse received bytes. Bytes without a pending request make the connection unusable."""
+        """Parse received bytes. Bytes that come without a request close the connection."""
         response = self._response
         if response is None:
             self.abort()
@@ -179,8 +179,7 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request may be sent: the connection is open and has no unexpected bytes that the loop has
-        not seen."""
+        """Whether a request may be sent: the connection is open, and its socket has nothing to read."""
         transport = self._transport
         if transport is None or transport.is_closing() or self._failure is not None:
             return False
@@ -203,7 +202,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         return response
 
     async def next_piece(self) -> bytes:
-        """Return the received bytes of the body, at least one; b"" at the end. Raises HttpFailed."""
+        """Return received bytes of the body, or b"" at its end. Raises HttpFailed."""
         response = self._response
         while response is not None:
             if response.waiting_bytes:
@@ -246,8 +245,8 @@ class HttpConnection(asyncio.BufferedProtocol):
     # Internal.
 
     def _throttle_reading(self, response: ResponseReader, size: int, now_s: float) -> None:
-        """Pause reading briefly if small pieces follow each other closely, or until the reader catches up if
-        it is far behind."""
+        """Pause reading for `PACE_S` if small pieces follow each other closely, and until the reader catches
+        up if much of the body waits to be read."""
         if response.waiting_bytes > _READ_AHEAD_BYTES:
             self._is_held = True
             self._pause()
@@ -278,7 +277,8 @@ class HttpConnection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     async def _wait_for_change(self) -> None:
-        """Wait for a change. Raises HttpFailed, also after `silence_s` without any byte."""
+        """Wait until bytes arrive or the stream ends. Raises HttpFailed, also after `silence_s` without a
+        byte."""
         if self._failure is not None:
             raise self._failure
         self._waiter = waiter = self._loop.create_future()
@@ -300,7 +300,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_later(min(after_s, CHECK_S), self._check_silence)
 
     def _check_silence(self) -> None:
-        """Fail if nothing was received, and nothing accepted, for the whole time limit."""
+        """Fail if the server has neither sent nor accepted a byte for the whole time limit."""
         self._timer = None
         if self._waiter is None:
             return  # no one is waiting; the next wait starts the timer again
@@ -323,16 +323,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._fail(HttpFailed(stage, f"silent for {self._silence_s:g} s", is_timeout=True))
 
     def _may_be_dead(self) -> bool:
-        """Return whether the machine slept meanwhile, or the server is now reached through another network.
-
-        Such a connection may be dead without any sign of it.
-        """
+        """Return whether the machine slept meanwhile, or now reaches the server through another network. Then
+        the connection may be dead, although nothing reports it."""
         from whet.http1.machine import SLEPT_S, source_address  # noqa: PLC0415 only long waits need it
 
         offset_s = time.time() - time.monotonic()
-        slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
-        if slept or self._silence_s <= AFTER_SLEEP_S or self._transport is None:
-            return slept
+        has_slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
+        if has_slept or self._silence_s <= AFTER_SLEEP_S or self._transport is None:
+            return has_slept
         local, remote = (self._transport.get_extra_info(name) for name in ("sockname", "peername"))
         return bool(local and remote) and source_address(remote[:2]) != local[0]
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Literal
 
 Stage = Literal["request", "wait", "connect", "proxy", "write", "read", "answer", "body"]
-"""`request`: it can't be sent as given; `wait`: for a free connection; `connect`: name, address or TLS;
-`proxy`: it refused; `write`, `read`: the connection broke or was silent; `answer`: it is not HTTP; `body`:
-its compression is broken."""
+"""The stage that failed.
+
+- `request`: the request can't be sent as given
+- `wait`: no connection was free in time
+- `connect`: the name, the address or TLS
+- `proxy`: the proxy refused
+- `write`, `read`: the connection broke or was silent
+- `answer`: the answer is not HTTP
+- `body`: the body's compression is broken
+"""
 
 
 class HttpFailed(Exception):

@@ -1,5 +1,4 @@
-"""Decompress bodies that are compressed although we did not ask for it: gzip, and deflate with or without
-header."""
+"""Decompress bodies that a server compressed unasked: gzip, and deflate with or without header."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from whet.http1.failure import HttpFailed
 
 _MAX_AT_ONCE_BYTES = 256 * 1024
-_MAX_FOR_NOTHING_BYTES = 1024 * 1024
+_MAX_EMPTY_BYTES = 1024 * 1024  # received without any decompressed text
 
 
 async def inflate_pieces(
@@ -17,13 +16,13 @@ async def inflate_pieces(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the decompressed body in bounded pieces. Other codings are passed on unchanged.
 
-    Data after the end of the compressed text is not read. Raises HttpFailed.
+    Data after the end of the compressed text is ignored. Raises HttpFailed.
     """
     if coding not in ("gzip", "x-gzip", "deflate"):
         while piece := await next_piece():
             yield piece
         return
-    inflater, head, silent_bytes = None, b"", 0
+    inflater, head, empty_bytes = None, b"", 0
     try:
         while piece := await next_piece():
             if inflater is None:
@@ -33,13 +32,13 @@ async def inflate_pieces(
                 inflater, piece = zlib.decompressobj(_window_bits(head)), head
             if inflater.eof:
                 return
-            silent_bytes += len(piece)
+            empty_bytes += len(piece)
             text = inflater.decompress(piece, _MAX_AT_ONCE_BYTES)
             while text:
-                silent_bytes = 0
+                empty_bytes = 0
                 yield text
                 text = inflater.decompress(inflater.unconsumed_tail, _MAX_AT_ONCE_BYTES)
-            if silent_bytes > _MAX_FOR_NOTHING_BYTES:
+            if empty_bytes > _MAX_EMPTY_BYTES:
                 raise HttpFailed("body", "its compression has no content")
     except zlib.error as error:
         raise HttpFailed("body", "its compression is broken") from error

@@ -17,7 +17,7 @@ News = Literal["", "resumed", "network"]
 
 
 def source_address(target: tuple[str, int]) -> str:
-    """Return the local address for packets to `target`, or an empty string if there is no route."""
+    """Return the local address of packets to `target`, or an empty string if there is no route."""
     family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -28,7 +28,7 @@ def source_address(target: tuple[str, int]) -> str:
 
 
 class MachineWatch:
-    """Detects sleep and a change of network between two calls. The clocks are injectable."""
+    """Detects sleep and a change of network between two calls of `poll`. The clocks are injectable."""
 
     def __init__(
         self,
@@ -39,13 +39,14 @@ class MachineWatch:
     ) -> None:
         self._wall_s, self._monotonic_s, self._source = wall_s, monotonic_s, source
         self._offset_s = wall_s() - monotonic_s()
-        self._from = source()
+        self._address = source()
 
     def poll(self) -> News:
-        """Return the change since the last call. A lost network is reported only once one is back."""
+        """Return the change since the last call: "resumed" after sleep, "network", or "". A lost network is
+        reported only once there is one again."""
         offset_s = self._wall_s() - self._monotonic_s()
-        slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
-        before, self._from = self._from, self._source()
-        if slept:
+        has_slept, self._offset_s = offset_s - self._offset_s > SLEPT_S, offset_s
+        before, self._address = self._address, self._source()
+        if has_slept:
             return "resumed"
-        return "network" if self._from and self._from != before else ""
+        return "network" if self._address and self._address != before else ""

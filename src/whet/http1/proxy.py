@@ -1,6 +1,7 @@
-"""Connect through a proxy until the server's own bytes begin: CONNECT, or SOCKS 5 (RFC 1928, 1929).
+"""Open a tunnel through a proxy, by CONNECT or SOCKS 5 (RFC 1928, 1929).
 
-Bytes from the proxy after its answer are refused, because they would be read as the server's first bytes.
+If the proxy sends bytes after its answer, the tunnel is refused: they would be read as the server's first
+bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _REFUSALS = {
 
 
 class OutboundProxy(msgspec.Struct, frozen=True):
-    """A proxy from the environment. `user` and `password` are empty if it needs none."""
+    """A proxy from the environment. `basic` is its Proxy-Authorization header. `user` and `password` are for
+    SOCKS. They are empty if the proxy needs no sign-in."""
 
     scheme: str
     host: str
@@ -68,11 +70,11 @@ def parse_proxy(url: str) -> OutboundProxy:
 
 
 class Handshake(asyncio.Protocol):
-    """The first bytes of a connection, before HTTP or TLS to the server begins."""
+    """The protocol of a connection to a proxy until the tunnel is open."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self._came = bytearray()
+        self._received = bytearray()
         self._is_over = False
         self._waiter: asyncio.Future[None] | None = None
 
@@ -82,7 +84,7 @@ class Handshake(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Store received bytes."""
-        self._came += data
+        self._received += data
         self._wake()
 
     def eof_received(self) -> None:
@@ -103,7 +105,7 @@ class Handshake(asyncio.Protocol):
             await self._connect(proxy, address)
         if self.transport is None or self._is_over:
             raise HttpFailed("proxy", "the proxy hung up")
-        if self._came:
+        if self._received:
             raise HttpFailed("proxy", "something came before the server could speak")
         return self.transport
 
@@ -114,17 +116,17 @@ class Handshake(asyncio.Protocol):
         self._send(
             f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\nuser-agent: whet\r\n{user}\r\n".encode()
         )
-        while (end := self._came.find(b"\r\n\r\n")) < 0:
-            if len(self._came) > _MAX_ANSWER_BYTES:
+        while (end := self._received.find(b"\r\n\r\n")) < 0:
+            if len(self._received) > _MAX_ANSWER_BYTES:
                 raise HttpFailed("proxy", "its answer has no end")
             await self._wait_for_data()
-        words = bytes(self._came[:end]).split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
+        words = bytes(self._received[:end]).split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
         if not words[0].startswith("HTTP/1.") or len(words) < 2 or not words[1].isdigit():
             raise HttpFailed("proxy", "its answer is not HTTP")
         if not words[1].startswith("2"):
             reason = words[2][:80] if len(words) == 3 and words[2].isprintable() else ""
             raise HttpFailed("proxy", f"{words[1]} {reason}".strip())
-        del self._came[: end + 4]
+        del self._received[: end + 4]
 
     async def _socks(self, proxy: OutboundProxy, address: Address) -> None:
         self._send(b"\x05\x02\x00\x02" if proxy.user else b"\x05\x01\x00")
@@ -149,10 +151,10 @@ class Handshake(asyncio.Protocol):
         self.transport.write(data)
 
     async def _take(self, size: int) -> bytes:
-        while len(self._came) < size:
+        while len(self._received) < size:
             await self._wait_for_data()
-        data = bytes(self._came[:size])
-        del self._came[:size]
+        data = bytes(self._received[:size])
+        del self._received[:size]
         return data
 
     async def _wait_for_data(self) -> None:

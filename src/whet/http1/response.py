@@ -1,7 +1,7 @@
-"""Parse one answer from bytes as they arrive: status, headers, body pieces, its end. No I/O and no clock.
+"""Parse one answer from bytes as they arrive, with httptools. No I/O and no clock.
 
-httptools does the parsing. Memory is bounded: a head, and any data without body content, is limited to 100
-KB; the connection pauses reading while enough of the body waits to be read.
+Memory is bounded: a head, and any data without body content, is limited to 100 KB; the connection pauses
+reading while much of the body waits to be read.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MAX_HEADERS = 256
 
 
 class ResponseReader:
-    """Receives bytes by `feed` and the end of the connection by `end`; after a failure it accepts nothing
-    more.
+    """Parses one answer. `feed` takes received bytes and does nothing after a failure; `end` handles the end
+    of the connection.
 
     `is_whole`: the answer is complete. `can_follow`: the connection may be used for another request.
-    `waiting_bytes`: the bytes of the body that have not been read yet. `ends_with_connection`: nothing else
-    marks the body's end.
+    `waiting_bytes`: how many bytes of the body have arrived and not been read. `ends_with_connection`: only
+    the end of the connection marks the end of the body.
     """
 
     def __init__(self) -> None:
@@ -38,8 +38,8 @@ class ResponseReader:
         self._header_count = 0
         self._refusal = ""
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        # Line ends without CR, folded headers, a length in addition to chunks: real servers send them, and
-        # nothing but this answer is read from the connection until the next request is sent.
+        # Real servers send line ends without CR, folded headers, and a length in addition to chunks. This is
+        # safe, because nothing but this answer is read from the connection until the next request is sent.
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_headers=True, lenient_chunked_length=True
         )

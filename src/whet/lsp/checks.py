@@ -1,4 +1,4 @@
-"""Check an edit: compare the errors that a server reports before it and after it."""
+"""Check an edit by comparing the errors that a language server reports before and after it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Reports = Mapping[Path, Sequence[CodeError]]
 
 
 class EditChecks:
-    """Checks edits with one server. If a check runs out of time, the errors of its files count as new in the
-    next check that succeeds."""
+    """Checks edits with one server. If a check times out, the next successful check reports the errors that
+    the edit may have introduced."""
 
     def __init__(self, server: LanguageServer, files: ProjectFiles) -> None:
         self.server: LanguageServer = server
@@ -46,8 +46,8 @@ class EditChecks:
             await server.note_saved(changes)
 
     async def show(self, path: Path, text: str | None = None) -> str | None:
-        """Show the server a file as it is on disk, or with `text`. Returns its text, or None if a deny rule
-        closes it or it is not text. Raises ToolError."""
+        """Show the server a file with `text` or, if that is None, as it is on disk. Returns its text, or None
+        if a deny rule closes it or it is not text. Raises ToolError."""
         text = await asyncio.to_thread(self.files.read, path) if text is None else text
         if text is not None:
             await self.server.show(path, text)
@@ -60,9 +60,9 @@ class EditChecks:
             await self.server.show(path, text)
 
     async def check(self, changes: Sequence[TextChange], within_s: float) -> str:
-        """Return a report of the errors that an edit introduced, or of why it was not checked; usually empty.
-        Raises only CancelledError."""
-        name = self.server.found.name
+        """Return a report of the errors that an edit introduced, or of why it could not be checked. Usually
+        returns "". Raises only CancelledError."""
+        name = self.server.program.name
         within_s = within_s if self.server.has_checked else max(within_s, FIRST_CHECK_S)
         edits = {Path(change.absolute_path): change for change in changes[:_MAX_CHANGED] if _is_small(change)}
         try:
@@ -109,14 +109,14 @@ class EditChecks:
         return self._report_new(after)
 
     def _remember(self, reports: Reports, created: Collection[Path]) -> None:
-        """Store the errors before an edit as known, except for files of an edit that was never checked."""
+        """Store the errors before an edit as known, except in files whose last check timed out."""
         for path, errors in reports.items():
             if path not in self._unsure or path not in self._known:
                 self._known[path] = self._with_text(path, errors)
         self._known |= {path: FileErrors() for path in created}
 
     def _report_new(self, reports: Reports) -> str:
-        """Return a report of the errors that were not known yet; all are known from now on."""
+        """Return a report of the errors that are not known yet, and store all errors as known."""
         new: dict[Path, FileErrors] = {}
         for path, errors in reports.items():
             after = self._with_text(path, errors)
@@ -124,10 +124,10 @@ class EditChecks:
             self._known[path] = after
             if fresh:
                 new[path] = FileErrors(fresh, after.text)
-        return describe_new(self.server.found.name, new, self.server.root)
+        return describe_new(self.server.program.name, new, self.server.root)
 
     def _report_failure(self, reason: str) -> str:
-        """Return the line on a failure, or an empty string if it repeats the last one."""
+        """Return a line about a failure, or an empty string if the reason is the same as the last time."""
         if reason == self._failure:
             return ""
         self._failure = reason

@@ -1,7 +1,7 @@
 """JSON-RPC with one running language server over its pipes: framing, requests, and the server's own requests.
 
-Everything that a server sends is untrusted: the size of messages and the bytes between two requests are
-limited, text between messages is skipped, and requests to edit a file or start a program are refused.
+A server's output is untrusted: the size of a message and the bytes between two requests are limited, text
+between messages is skipped, and requests to edit a file or start a program are refused.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _PIPE_BYTES = 65_536
 _QUIT_S = 2.0
 
 Handle = Callable[[str, Any], Any]
-"""Handles a server's request, and returns its result, or a notification. Raises LookupError if the method is
-unknown."""
+"""Handles a server's request or notification, by method and parameters, and returns the result of a request.
+Raises LookupError if the method is unknown."""
 
 
 class ServerEnded(ToolError):
-    """The server has ended, or was ended because it broke the protocol."""
+    """The server has ended, or Whet has ended it because it broke the protocol."""
 
 
 class _Reader(asyncio.Protocol):
@@ -99,8 +99,8 @@ class _Tail(asyncio.Protocol):
 
 
 class ServerConnection:
-    """The connection to one server process. `handle` gets its requests and notifications; `when_ended` is
-    called once, when it ends."""
+    """The connection to one server process. `handle` is called with its requests and notifications,
+    `when_ended` once when it ends."""
 
     def __init__(self, name: str, process: Started, handle: Handle, when_ended: Callable[[], None]) -> None:
         self._name = name
@@ -129,8 +129,8 @@ class ServerConnection:
         self._writer = asyncio.StreamWriter(flow, protocol, None, loop)
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> Any:
-        """Return the server's answer. There is no time limit; if the caller cancels, the request is cancelled
-        at the server. Raises ServerEnded, or ToolError with the server's own error."""
+        """Send a request and return its result, without a time limit. Cancelling cancels the request at the
+        server. Raises ServerEnded, or ToolError with the server's own error."""
         self._next_id = call_id = self._next_id + 1
         self._unasked_bytes = 0
         self._pending[call_id] = future = asyncio.get_running_loop().create_future()
@@ -148,12 +148,12 @@ class ServerConnection:
         await self._send({"method": method, "params": params})
 
     def check(self) -> None:
-        """Raise ServerEnded if it has ended."""
+        """Raise ServerEnded if the server has ended."""
         if self.ended:
             raise self._ended_error()
 
     def silent_s(self) -> float:
-        """Return how long the server has sent nothing, in seconds."""
+        """Return the seconds since the server last sent anything."""
         return time.monotonic() - self._received_s
 
     async def close(self) -> None:
@@ -240,7 +240,7 @@ class ServerConnection:
 
 
 def _read_rest(process: Started) -> bytes:
-    """Return what waits in the pipe of the error output, which the loop may not have read yet."""
+    """Return the part of the error output that the event loop has not read yet."""
     with contextlib.suppress(OSError, ValueError):
         if process.stderr is not None and not os.get_blocking(process.stderr.fileno()):
             return os.read(process.stderr.fileno(), _PIPE_BYTES)

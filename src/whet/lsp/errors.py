@@ -21,7 +21,7 @@ _ERROR = 1
 
 
 class CodeError(msgspec.Struct, frozen=True):
-    """One error: its line from 0, its column in UTF-16 units, and its text."""
+    """One error. `line` counts from 0, `column` is in UTF-16 units."""
 
     line: int
     column: int
@@ -30,14 +30,14 @@ class CodeError(msgspec.Struct, frozen=True):
 
 
 class FileErrors(msgspec.Struct, frozen=True):
-    """The errors of a file, and the text that they are about."""
+    """The errors of a file, and the text of the file that they refer to."""
 
     errors: Sequence[CodeError] = ()
     text: str = ""
 
 
 def read_errors(items: object) -> list[CodeError]:
-    """Return the errors in a list of diagnostics. Items that can't be read are left out."""
+    """Return the errors in a list of diagnostics. Warnings and invalid items are left out."""
     errors: list[CodeError] = []
     for item in cast("list[Any]", items)[:MAX_KEPT] if isinstance(items, list) else ():
         try:
@@ -54,7 +54,7 @@ def read_errors(items: object) -> list[CodeError]:
 
 
 def find_new(before: FileErrors, after: FileErrors) -> list[CodeError]:
-    """Return the errors that were not there before. An error whose line only moved is not new."""
+    """Return the errors in `after` that are not in `before`. An error whose line only moved is not new."""
     known = Counter(_keys(before))
     unmatched: list[tuple[CodeError, tuple[str, str, str]]] = []
     for error, key in zip(after.errors, _keys(after), strict=True):
@@ -62,20 +62,20 @@ def find_new(before: FileErrors, after: FileErrors) -> list[CodeError]:
             known[key] -= 1
         else:
             unmatched.append((error, key))
-    left = Counter[tuple[str, str]]()
+    gone = Counter[tuple[str, str]]()
     for (message, code, _), count in known.items():
-        left[message, code] += count
+        gone[message, code] += count
     new: list[CodeError] = []
     for error, (message, code, _) in unmatched:
-        if left[message, code] > 0:
-            left[message, code] -= 1
+        if gone[message, code] > 0:  # the same error on an edited line
+            gone[message, code] -= 1
         else:
             new.append(error)
     return new
 
 
 def describe_new(server: str, new: Mapping[Path, FileErrors], root: Path) -> str:
-    """Return the lines that tell a model which errors its edit brought, or an empty string."""
+    """Return the lines for a model about the errors that its edit introduced, or an empty string."""
     count = sum(len(file.errors) for file in new.values())
     if not count:
         return ""
@@ -108,8 +108,8 @@ def _shown_path(path: Path, root: Path) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return a server's text on one line, cut after `limit` characters, without terminal escapes. Characters
-    that are invisible or reorder text are written as their code."""
+    """Return a server's text on one line of at most `limit` characters, without terminal escapes. Characters
+    that are invisible or reorder text are replaced by their codes."""
     line = " ".join(clean(text[: 4 * limit]).split())
     if not line.isascii():
         from whet.visible import escape_characters  # noqa: PLC0415 - 10 ms of tables, rarely needed

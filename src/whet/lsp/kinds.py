@@ -1,7 +1,6 @@
-"""Find the programs of language servers for a project, of the known kinds and those in the setting
-lsp.servers.
+"""Find the programs of language servers for a project, of the known kinds and of those in lsp.servers.
 
-A program is looked up in the project's own environment and on PATH. A repository can't name one.
+A program is looked up in the project's own environment and on PATH. A repository can't configure one.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class ServerKind(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     """Sent as initialization options, and by section when the server asks for its settings."""
     install: str = ""
-    """What a person can do to have the server."""
+    """The command that installs the server."""
 
 
-class FoundServer(msgspec.Struct, frozen=True):
-    """A server whose program was found. `command` has its path and arguments."""
+class ServerProgram(msgspec.Struct, frozen=True):
+    """The installed program of a language server. `command` is its path and arguments."""
 
     kind: ServerKind
     command: tuple[str, ...]
@@ -102,13 +101,13 @@ def find_servers(
     workspace: Path,
     settings: Mapping[str, LanguageServerSettings],
     environment: Mapping[str, str] | None = None,
-) -> list[FoundServer]:
+) -> list[ServerProgram]:
     """Return the servers for the languages of a project's files, at most one for each language."""
     candidates = [*_find_programs(list_kinds(settings), workspace, environment)]
     if not candidates:  # most projects: their files need not be listed
         return []
     endings = _list_endings(workspace)
-    servers: list[FoundServer] = []
+    servers: list[ServerProgram] = []
     taken: set[str] = set()
     for server in candidates:
         languages = server.kind.languages.keys()
@@ -119,33 +118,33 @@ def find_servers(
 
 
 def list_missing(
-    workspace: Path, settings: Mapping[str, LanguageServerSettings], servers: Sequence[FoundServer]
+    workspace: Path, settings: Mapping[str, LanguageServerSettings], servers: Sequence[ServerProgram]
 ) -> list[ServerKind]:
-    """Return the kinds of servers for the languages of a project's files that are not among these servers."""
+    """Return the kinds of servers for those languages of a project's files that `servers` don't cover."""
     endings = _list_endings(workspace).difference(*(server.kind.languages for server in servers))
     return [kind for kind in list_kinds(settings) if endings & kind.languages.keys()]
 
 
 def find_server(
     ending: str, workspace: Path, settings: Mapping[str, LanguageServerSettings]
-) -> FoundServer | None:
-    """Return the server for files with an ending, or None if this machine has none."""
+) -> ServerProgram | None:
+    """Return the program for files with an ending such as ".py", or None if this machine has none."""
     kinds = [kind for kind in list_kinds(settings) if ending in kind.languages]
     return next(_find_programs(kinds, workspace), None)
 
 
 def list_kinds(settings: Mapping[str, LanguageServerSettings]) -> list[ServerKind]:
-    """Return the kinds of servers that the settings allow, those that they add first."""
+    """Return the kinds of servers, without those that the settings turn off. Configured kinds come first."""
     return [*_configured(settings), *(kind for kind in KINDS if kind.name not in settings)]
 
 
 def _find_programs(
     kinds: Sequence[ServerKind], workspace: Path, environment: Mapping[str, str] | None = None
-) -> Iterator[FoundServer]:
+) -> Iterator[ServerProgram]:
     search_path = (os.environ if environment is None else environment).get("PATH")
     for kind in kinds:
         if (command := _find_program(kind.programs, workspace, search_path)) is not None:
-            yield FoundServer(kind, command)
+            yield ServerProgram(kind, command)
 
 
 def _configured(settings: Mapping[str, LanguageServerSettings]) -> Iterator[ServerKind]:
@@ -172,7 +171,7 @@ def _find_program(
 
 
 def _has_server(compiler: str) -> bool:
-    """Return whether a TypeScript compiler is itself a language server: since version 7."""
+    """Return whether a TypeScript compiler is a language server, too. It is since version 7."""
     package = Path(os.path.realpath(compiler)).parents[1] / "package.json"
     try:
         version = str(from_json(read_regular(package, _PACKAGE_BYTES), dict[str, Any])["version"])

@@ -1,7 +1,7 @@
-"""Ask a language server about the whole project: repeat the question until the server has loaded all files.
+"""Repeat a question about the whole project until the language server has loaded all files.
 
-A server that has just started answers from the files that it knows so far, and not every server reports that
-it loads.
+A server that has just started answers from the files that it has loaded so far, and not every server reports
+that it is loading.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, cast
 from whet.lsp.server import LanguageServer
 
 LOAD_S = 30.0
-"""How long a question is repeated, in seconds."""
+"""For how many seconds a question is repeated."""
 
 
 async def ask_until_loaded(server: LanguageServer, ask: Callable[[], Awaitable[Any]]) -> Any:
-    """Ask until the server reports no work and gives the same answer twice, then set `server.has_loaded`.
-    Returns the last answer; it may lack places if `has_loaded` is still False. Raises ToolError."""
+    """Ask until the server reports no work and gives the same answer twice. Then sets `server.has_loaded`.
+    Returns the last answer, which may be incomplete if `has_loaded` is still False. Raises ToolError."""
     answer = await ask()
     try:
         async with asyncio.timeout(LOAD_S):
@@ -32,7 +32,7 @@ async def ask_until_loaded(server: LanguageServer, ask: Callable[[], Awaitable[A
 
 
 def _sort(value: Any) -> Any:
-    """Return JSON with its lists sorted, because servers may list the same places in another order."""
+    """Return JSON with its lists sorted, because servers may list the same locations in another order."""
     if isinstance(value, dict):
         return {key: _sort(item) for key, item in cast("dict[str, Any]", value).items()}
     return sorted(map(_sort, cast("list[Any]", value)), key=repr) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Look up symbols with a language server: definitions, references, the outline of a file, and the diff of a
+"""Ask a language server about symbols: definitions, references, the outline of a file, the diff of a
 rename."""
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ _KINDS = {
 
 
 class SymbolQuery(msgspec.Struct, frozen=True):
-    """A question about a symbol: its file, its name as written there, and its line from 1, or 0 for any
-    line."""
+    """A question about a symbol: its file, its name as written there, and its line from 1 (0: any line)."""
 
     action: SymbolAction
     path: Path | None = None
@@ -59,13 +58,13 @@ class SymbolQuery(msgspec.Struct, frozen=True):
 
 
 async def find_locations(checks: EditChecks, query: SymbolQuery) -> str:
-    """Return the places where a symbol is defined or used, one a line. Raises ToolError."""
+    """Return the locations where a symbol is defined or used, one a line. Raises ToolError."""
     more = {"context": {"includeDeclaration": True}} if query.action == "references" else {}
     answer = await _ask_at(checks, query, f"textDocument/{query.action}", more)
     notes = _loading_notes(checks) if query.action == "references" else []
     locations = dict.fromkeys(_read_locations(answer))
     if not locations:
-        nothing = f"[{checks.server.found.name} knows no {query.action} of {printable(query.symbol)} there]"
+        nothing = f"[{checks.server.program.name} knows no {query.action} of {printable(query.symbol)} there]"
         return "\n".join([nothing, *notes])
     rows = await asyncio.to_thread(_describe_locations, checks, list(locations)[:_MAX_ROWS])
     return "\n".join([_join(rows, len(locations)), *notes])
@@ -98,21 +97,21 @@ async def list_symbols(checks: EditChecks, query: SymbolQuery) -> list[str]:
 
 
 async def plan_rename(checks: EditChecks, query: SymbolQuery, read_text: Callable[[Path], str | None]) -> str:
-    """Return the unified diff that renames a symbol everywhere. `read_text` returns a file with its unsaved
-    edits. Raises ToolError if the server has not loaded the whole project, or if the rename would change a
-    file outside the workspace or a file's name."""
+    """Return the unified diff that renames a symbol everywhere. `read_text` returns a file's text with
+    unsaved edits. Raises ToolError if the server has not loaded the whole project, or if the rename would
+    change a file outside the workspace or a file's name."""
     answer = await _ask_at(checks, query, "textDocument/rename", {"newName": query.new_name})
     if not checks.server.has_loaded:
-        name = checks.server.found.name
+        name = checks.server.program.name
         raise ToolError(
             f"{name} is still loading the project, so nothing was renamed", hint="try again in a while"
         )
     try:
         edits = _read_edits(answer)
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise ToolError(f"{checks.server.found.name} sent a rename that can't be read") from None
+        raise ToolError(f"{checks.server.program.name} sent a rename that can't be read") from None
     if not edits:
-        raise ToolError(f"{checks.server.found.name} can't rename {printable(query.symbol)} there")
+        raise ToolError(f"{checks.server.program.name} can't rename {printable(query.symbol)} there")
     return await asyncio.to_thread(_make_diff, checks.server.root, edits, read_text)
 
 
@@ -147,8 +146,9 @@ def _diff_rows(old: str, new: str, name: str) -> Iterator[str]:
 
 
 async def _ask_at(checks: EditChecks, query: SymbolQuery, method: str, more: Mapping[str, Any]) -> Any:
-    """Ask about a symbol in a file. If its name is written in several places, return the first answer that is
-    not empty. Questions about the whole project are asked until the server has loaded it."""
+    """Ask about a symbol in a file. If the file contains its name several times, returns the first answer
+    that is not empty. Questions other than "definition" are repeated until the server has loaded the
+    project."""
     assert query.path is not None
     uri = to_uri(query.path)
     async with checks.server.lock:
@@ -169,11 +169,13 @@ async def _ask_at(checks: EditChecks, query: SymbolQuery, method: str, more: Map
 
 
 def _loading_notes(checks: EditChecks) -> list[str]:
-    """Return the line that says that an answer may lack places, or an empty list."""
+    """Return the line about a possibly incomplete answer, or an empty list."""
     server = checks.server
     if server.has_loaded:
         return []
-    return [f"[{server.found.name} is still loading the project, so places may be missing; ask again later]"]
+    return [
+        f"[{server.program.name} is still loading the project, so places may be missing; ask again later]"
+    ]
 
 
 async def _show(checks: EditChecks, query: SymbolQuery) -> str:
@@ -185,7 +187,7 @@ async def _show(checks: EditChecks, query: SymbolQuery) -> str:
 
 
 def _find_positions(text: str, query: SymbolQuery) -> list[tuple[int, int]]:
-    """Return the lines and columns where the symbol is written. Raises BadInput if it is not."""
+    """Return the lines and columns where the text contains the symbol. Raises BadInput if there are none."""
     lines = split_lines(text)
     if query.line > len(lines):
         raise BadInput(f"the file has {plural(len(lines), 'line')}")
@@ -245,7 +247,7 @@ def _read_symbols(
 
 
 def _read_edits(answer: Any) -> dict[Path, list[tuple[dict[str, Any], str]]]:
-    """Return the edits of each file. Raises ToolError if the answer does more than edit text."""
+    """Return the edits by file. Raises ToolError if the answer contains more than edits of text."""
     edits: dict[Path, list[tuple[dict[str, Any], str]]] = {}
     documents: list[tuple[str, list[Any]]] = [*(answer.get("changes") or {}).items()] if answer else []
     for change in (answer.get("documentChanges") or ()) if answer else ():

@@ -1,4 +1,4 @@
-"""Positions and files as language servers name them: lines and UTF-16 columns from 0, and file URIs."""
+"""Convert between our positions and paths and those of language servers: UTF-16 columns and file URIs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def to_path(uri: str) -> Path | None:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines as servers count them, without their ends."""
+    """Return the lines as language servers count them, without line ends."""
     return _LINE_END.split(text)
 
 
 def to_column(line: str, units: int) -> int:
-    """Return the index of the character at a number of UTF-16 units, at most the line's length."""
+    """Return the index of the character after `units` UTF-16 units, at most the line's length."""
     count = 0
     for index, char in enumerate(line):
         if count >= units:
@@ -43,7 +43,7 @@ def to_column(line: str, units: int) -> int:
 
 
 def to_units(line: str, column: int) -> int:
-    """Return the number of UTF-16 units before a character."""
+    """Return the number of UTF-16 units before the character at `column`."""
     return column + sum(char > "\uffff" for char in line[:column])
 
 

@@ -1,5 +1,4 @@
-"""Watch the files of a project for a language server: list those that changed since the last call, and find
-those that mention a module."""
+"""List the files of a project that changed since the last call, and find those that mention a module."""
 
 from __future__ import annotations
 
@@ -30,8 +29,10 @@ class ChangeKind(IntEnum):
 
 
 class ProjectFiles:
-    """The files of `root` with the endings of a language, and configuration files. Symlinks are ignored.
-    `is_closed` says whether a deny rule closes a path. Methods block; call one at a time, on a thread."""
+    """The source files of a language below `root`, and configuration files. Symlinks are ignored.
+
+    `is_closed` returns whether a deny rule closes a path. The methods block: call one at a time, on a thread.
+    """
 
     def __init__(self, root: Path, endings: Collection[str], is_closed: Callable[[Path], bool]) -> None:
         self._root = root
@@ -41,7 +42,7 @@ class ProjectFiles:
         self._states: dict[str, tuple[int, int]] | None = None
 
     def list_changes(self) -> dict[Path, ChangeKind]:
-        """Return the files that changed since the last call; the first call returns none."""
+        """Return the files that changed since the last call. The first call returns none."""
         old, self._states = self._states, dict(self._scan())
         if old is None:
             return {}
@@ -63,8 +64,8 @@ class ProjectFiles:
         decoded = decode(data) if len(data) <= MAX_FILE_BYTES else None
         return None if decoded is None else decoded[0]
 
-    def find_mentions(self, paths: Collection[Path], most: int) -> list[Path]:
-        """Return up to `most` source files that mention the modules of `paths`, the nearest first."""
+    def find_mentions(self, paths: Collection[Path], limit: int) -> list[Path]:
+        """Return up to `limit` source files that mention the modules `paths`, the nearest first."""
         names = {
             path.parent.name if path.stem in ("__init__", "index", "mod") else path.stem for path in paths
         }
@@ -83,7 +84,7 @@ class ProjectFiles:
             count_chars += len(text)
             if word.search(text):
                 matches.append(Path(name))
-            if len(matches) == most or count_chars > _MAX_SEARCHED_CHARS:
+            if len(matches) == limit or count_chars > _MAX_SEARCHED_CHARS:
                 break
         return matches
 

@@ -1,5 +1,5 @@
-"""Store a server's reports, and answer its requests: it gets settings and folders, and may not edit or open
-anything."""
+"""Store the reports of a language server, and answer its requests. It gets settings and folders, but may not
+edit or open anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _MAX_TOKENS = 100
 
 
 class ShownFile(msgspec.Struct):
-    """A file that the server was shown: its text and version, and the number of reports before that."""
+    """A file that was shown to the server: its text and version, and the number of reports before it was
+    shown."""
 
     text: str
     version: int
@@ -27,7 +28,7 @@ class ShownFile(msgspec.Struct):
 
 
 class _Report(msgspec.Struct, frozen=True):
-    """The last report on a file, and the version that it is about if the server says so."""
+    """The last report on a file. `version` is that of the file, or None if the server does not name it."""
 
     errors: list[CodeError]
     version: int | None
@@ -35,7 +36,7 @@ class _Report(msgspec.Struct, frozen=True):
 
 
 class ServerReports:
-    """The files that a server was shown, and its last reports on them and on others of `root`."""
+    """The files that were shown to a server, and its last reports on these and other files below `root`."""
 
     def __init__(self, root: Path, settings: Mapping[str, Any]) -> None:
         self.files: OrderedDict[Path, ShownFile] = OrderedDict()
@@ -50,11 +51,11 @@ class ServerReports:
 
     @property
     def is_working(self) -> bool:
-        """Whether the server has said that it works on something."""
+        """Whether the server has reported that it is working on something."""
         return bool(self._working)
 
     def errors(self) -> dict[Path, list[CodeError]]:
-        """Return the errors of all files that were reported."""
+        """Return the errors of all reported files."""
         return {path: report.errors for path, report in self._reports.items()}
 
     def clear(self) -> None:
@@ -64,19 +65,19 @@ class ServerReports:
         self._working.clear()
 
     def is_reported(self, path: Path) -> bool:
-        """Return whether the server has reported on a file as it was last shown."""
+        """Return whether the server has reported on the last shown version of a file."""
         report, file = self._reports.get(path), self.files.get(path)
         if report is None or file is None:
             return file is None
         return report.number > file.reports_before and report.version in (None, file.version)
 
     def may_be_silent(self, path: Path) -> bool:
-        """Return whether a server that reports only changes has nothing to report for a file."""
+        """Return whether the server may send no report on a file, because it still has no errors."""
         report = self._reports.get(path)
         return report is not None and report.version is None and not report.errors
 
     def keep(self, path: Path, errors: list[CodeError], version: int | None = None) -> None:
-        """Store the report on a file, up to a number of files."""
+        """Store the report on a file, unless there are reports on too many files."""
         self.count += 1
         if path in self._reports or len(self._reports) < _MAX_REPORTED_FILES:
             self._reports[path] = _Report(errors, version, self.count)

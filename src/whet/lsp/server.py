@@ -1,4 +1,4 @@
-"""One language server of one project: started on first use, restarted once after a crash."""
+"""One language server for one project: started on first use, restarted once after a crash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whet.config.permission_settings import SERVER_START_S
 from whet.contract.errors import ToolError
 from whet.lsp.connection import ServerConnection, ServerEnded
 from whet.lsp.errors import CodeError, read_errors
-from whet.lsp.kinds import FoundServer
+from whet.lsp.kinds import ServerProgram
 from whet.lsp.positions import to_uri
 from whet.lsp.project import ChangeKind
 from whet.lsp.reports import ServerReports, ShownFile
@@ -52,16 +52,16 @@ _CLIENT: dict[str, Any] = {
 class LanguageServer:
     """A server for `root`. `spawn` starts its process in the sandbox; it blocks and may raise ToolError."""
 
-    def __init__(self, found: FoundServer, root: Path, spawn: Callable[[], Started]) -> None:
-        self.found: FoundServer = found
+    def __init__(self, program: ServerProgram, root: Path, spawn: Callable[[], Started]) -> None:
+        self.program: ServerProgram = program
         self.root: Path = root
         self.lock: asyncio.Lock = asyncio.Lock()
         """Held during a check, so that the server sees one edit at a time."""
-        self.reports: ServerReports = ServerReports(root, found.kind.settings)
+        self.reports: ServerReports = ServerReports(root, program.kind.settings)
         self.has_checked: bool = False
-        """Whether it has reported errors in time; a server that has just started needs longer."""
+        """Whether a check has succeeded. A server that has just started needs more time."""
         self.has_loaded: bool = False
-        """Whether it has read all files of the project. Until then, answers about the project lack places."""
+        """Whether it has read all files of the project. Until then, answers about it are incomplete."""
         self._spawn = spawn
         self._start: asyncio.Task[ServerConnection] | None = None
         self._starts = 0
@@ -70,7 +70,8 @@ class LanguageServer:
         self._capabilities: dict[str, Any] = {}
 
     async def request(self, method: str, params: Mapping[str, Any], within_s: float) -> Any:
-        """Return the server's answer. Raises ToolError if it refuses, ends or doesn't answer in time."""
+        """Send a request and return its result. Raises ToolError if the server refuses, ends or does not
+        answer in time."""
         connection = self._running()
         within_s = self._limit(within_s)
         try:
@@ -78,17 +79,17 @@ class LanguageServer:
                 answer = await connection.request(method, params)
         except TimeoutError:
             await self._note_missed()
-            raise ToolError(f"{self.found.name} did not answer within {within_s:g} s") from None
+            raise ToolError(f"{self.program.name} did not answer within {within_s:g} s") from None
         self._is_busy = False
         return answer
 
     async def show(self, path: Path, text: str) -> None:
-        """Show the server a file as it is now. Raises ToolError."""
+        """Open a file at the server with this text, or update it. Raises ToolError."""
         connection, reports, uri = self._running(), self.reports, to_uri(path)
         file = reports.files.get(path)
         if file is None:
             reports.files[path] = ShownFile(text, 1, reports.count)
-            language = self.found.kind.languages.get(path.suffix, "")
+            language = self.program.kind.languages.get(path.suffix, "")
             document = {"uri": uri, "languageId": language, "version": 1, "text": text}
             await connection.notify("textDocument/didOpen", {"textDocument": document})
             while len(reports.files) > _MAX_SHOWN_FILES:
@@ -103,13 +104,13 @@ class LanguageServer:
             )
 
     async def hide(self, path: Path) -> None:
-        """Close a file at the server, which then reads it from disk again."""
+        """Close a file at the server, which then uses the file on disk again. Raises ServerEnded."""
         if self.reports.files.pop(path, None) is not None:
             connection = self._running()
             await connection.notify("textDocument/didClose", {"textDocument": {"uri": to_uri(path)}})
 
     async def note_saved(self, changes: Mapping[Path, ChangeKind]) -> None:
-        """Report files that were created, changed or deleted on disk."""
+        """Notify the server about files that were created, changed or deleted on disk. Raises ServerEnded."""
         connection = self._running()
         if set(changes.values()) != {ChangeKind.CHANGED}:
             self.has_loaded = False
@@ -119,8 +120,8 @@ class LanguageServer:
             await connection.notify("textDocument/didSave", {"textDocument": {"uri": to_uri(path)}})
 
     async def find_errors(self, paths: list[Path], within_s: float) -> dict[Path, list[CodeError]] | None:
-        """Wait until the server has reported on `paths` as they were last shown, and return the errors of all
-        reported files. Returns None if the time runs out. Raises ToolError."""
+        """Wait until the server has reported on the last shown versions of `paths`. Returns the errors of all
+        reported files, or None after `within_s`. Raises ToolError."""
         try:
             async with asyncio.timeout(self._limit(within_s)):
                 if self._capabilities.get("diagnosticProvider"):
@@ -146,13 +147,13 @@ class LanguageServer:
                 return
 
     async def connect(self) -> ServerConnection:
-        """Return the connection of the running server, started if necessary. Raises ToolError."""
+        """Return the connection of the server. Starts it if it does not run. Raises ToolError."""
         if self._connection is not None and not self._connection.ended and self._start is None:
             return self._connection
         if self._start is None:
             if self._starts >= _STARTS:
                 reason = self._connection.ended if self._connection is not None else "it could not be started"
-                raise ServerEnded(f"{self.found.name} is off: {reason}")
+                raise ServerEnded(f"{self.program.name} is off: {reason}")
             self._starts += 1
             self._start = asyncio.create_task(self._begin())
         # Shielded: if this call is cancelled, the start continues, so that its process is not lost.
@@ -161,14 +162,14 @@ class LanguageServer:
     async def aclose(self) -> None:
         """End the server. It is not started again."""
         self._starts = _STARTS
-        for _ in range(2):  # a start that is under way opens its connection in the meantime
+        for _ in range(2):  # a start that is in progress opens another connection
             if self._connection is not None:
                 await self._connection.close()
             if (start := self._start) is not None:
                 await asyncio.wait([start])
 
     async def _begin(self) -> ServerConnection:
-        reports, name = self.reports, self.found.name
+        reports, name = self.reports, self.program.name
         try:
             if self._connection is not None:
                 await self._connection.close()  # the one that crashed
@@ -201,21 +202,21 @@ class LanguageServer:
                 "rootPath": str(self.root),
                 "workspaceFolders": self.reports.folders,
                 "capabilities": _CLIENT,
-                "initializationOptions": self.found.kind.settings or None,
+                "initializationOptions": self.program.kind.settings or None,
             },
         )
         result = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
         capabilities = result.get("capabilities")
         self._capabilities = cast("dict[str, Any]", capabilities) if isinstance(capabilities, dict) else {}
         await connection.notify("initialized", {})
-        await connection.notify("workspace/didChangeConfiguration", {"settings": self.found.kind.settings})
+        await connection.notify("workspace/didChangeConfiguration", {"settings": self.program.kind.settings})
 
     def _running(self) -> ServerConnection:
-        """Return the connection of the running server. Raises ServerEnded: never starts one, because a
-        new server was not shown the files."""
+        """Return the connection of the running server. Raises ServerEnded if none runs. Does not start one,
+        because a new server would not know the shown files."""
         connection = self._connection
         if connection is None:
-            raise ServerEnded(f"{self.found.name} does not run")
+            raise ServerEnded(f"{self.program.name} does not run")
         connection.check()
         return connection
 
@@ -223,11 +224,11 @@ class LanguageServer:
         return min(within_s, _BUSY_S) if self._is_busy else within_s
 
     async def _note_missed(self) -> None:
-        """Shorten the wait for a server that missed its time until it answers again, and end one that has
+        """Shorten the time limits of a server that did not answer in time, until it does. End it if it has
         sent nothing for `_SILENT_S`."""
         connection, self._is_busy = self._connection, True
         if connection is not None and connection.silent_s() > _SILENT_S:
-            log.warning("%s hangs and is ended", self.found.name)
+            log.warning("%s hangs and is ended", self.program.name)
             await connection.close()
 
     async def _pull(self, paths: list[Path]) -> None:
@@ -239,11 +240,11 @@ class LanguageServer:
                 self.reports.keep(path, read_errors(cast("dict[str, Any]", answer)["items"]))
 
     async def _until_reported(self, paths: list[Path]) -> None:
-        """Wait until the server has reported on each file as last shown, and has then been silent for a
-        moment.
+        """Wait until the server has reported on the last shown version of each file, and has then been silent
+        for a moment.
 
-        Some servers report syntax first and types later, and some report nothing for a file that still has no
-        errors. So this asks a question that needs types before it takes silence for an answer.
+        Some servers report syntax errors first and type errors later, and some report nothing for a file that
+        still has no errors. So a question that needs types is asked before silence counts as an answer.
         """
         reports, has_answered = self.reports, False
         while True:

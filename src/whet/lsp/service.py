@@ -1,5 +1,5 @@
-"""Run one language server for each root and language: sessions that work there share it, and it ends with the
-last of them."""
+"""Run one language server for each workspace and language. The sessions of a workspace share it, and it ends
+with the last of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lsp.checks import EditChecks
-from whet.lsp.kinds import FoundServer, find_server
+from whet.lsp.kinds import ServerProgram, find_server
 from whet.lsp.project import ProjectFiles
 from whet.lsp.server import LanguageServer
 from whet.sandbox.path_rules import PathRules
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from whet.sandbox.jail import Started
 
 _MAX_SERVERS = 6
-Spawn = Callable[[Path, FoundServer], "Started"]
+Spawn = Callable[[Path, ServerProgram], "Started"]
 
 
 class CodeService:
@@ -40,17 +40,17 @@ class CodeService:
         self._settings = settings
         self._rules = rules
         self._spawn = spawn
-        self._servers: dict[Path, list[FoundServer]] = {}
+        self._servers: dict[Path, list[ServerProgram]] = {}
         self._checks: dict[tuple[Path, str], EditChecks] = {}
         self._users: dict[tuple[Path, str], set[str]] = {}
 
-    def tools(self, workspace: Path, servers: Sequence[FoundServer]) -> list[Tool]:
-        """Return the tools for a workspace with these servers."""
+    def tools(self, workspace: Path, servers: Sequence[ServerProgram]) -> list[Tool]:
+        """Return the tools for a workspace with these servers, none without servers."""
         self._servers[Path(os.path.realpath(workspace))] = [*servers]
         return [*CodeTools(self)] if servers else []
 
     async def check_edit(self, ctx: ToolContext, output: ToolOutput) -> ToolOutput:
-        """Return the result of an edit with the errors that the edit brought."""
+        """Return the output of an edit, with the errors that the edit introduced added to its text."""
         try:
             lines = await self._check(ctx, output)
         except asyncio.CancelledError:
@@ -77,7 +77,8 @@ class CodeService:
         return ToolOutput("\n".join([*rows[:200], *more]) or "[no symbols]")
 
     async def plan_call(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-        """Return the patch call that replaces a rename, or None if the call only reads. Raises ToolError."""
+        """Return the patch call that carries out a rename, or None if the call only reads. Raises
+        ToolError."""
         if given.get("action") != "rename":
             return None
         from whet.lsp.lookups import plan_rename  # noqa: PLC0415 - with the first call
@@ -108,7 +109,7 @@ class CodeService:
     async def _check(self, ctx: ToolContext, output: ToolOutput) -> str:
         root = Path(os.path.realpath(ctx.workspace))
         changes: dict[str, list[TextChange]] = {}
-        servers: dict[str, FoundServer] = {}
+        servers: dict[str, ServerProgram] = {}
         for change in () if output.is_error else output.changes:
             path = Path(change.absolute_path)
             if path.is_relative_to(root) and (server := await self._find_server(root, path.suffix)):
@@ -121,9 +122,9 @@ class CodeService:
             lines.append(await checks.check(changes[name], self._settings.check_s))
         return "\n".join(filter(None, lines))
 
-    async def _find_server(self, root: Path, ending: str) -> FoundServer | None:
-        """Return the workspace's server for files with an ending. It is looked for again if there was none:
-        the first file of a language, or its server, may be newer than the session."""
+    async def _find_server(self, root: Path, ending: str) -> ServerProgram | None:
+        """Return the workspace's server for files with an ending, or None. Searches again if there was none,
+        because the first file of a language, or its server, may be newer than the session."""
         servers = self._servers.setdefault(root, [])
         for server in servers:
             if ending in server.kind.languages:
@@ -141,7 +142,7 @@ class CodeService:
         for key in idle[: max(0, len(self._checks) - _MAX_SERVERS)]:
             await self._checks.pop(key).server.aclose()
 
-    def _get_checks(self, ctx: ToolContext, server: FoundServer) -> EditChecks:
+    def _get_checks(self, ctx: ToolContext, server: ServerProgram) -> EditChecks:
         root = Path(os.path.realpath(ctx.workspace))
         key = (root, server.kind.name)
         self._users.setdefault(key, set()).add(ctx.session_id)
@@ -152,7 +153,7 @@ class CodeService:
 
             process = LanguageServer(server, root, lambda: self._spawn(root, server))
             self._checks[key] = EditChecks(process, ProjectFiles(root, server.kind.languages, is_closed))
-        self._checks[key] = self._checks.pop(key)  # in order of use: the last one was used last
+        self._checks[key] = self._checks.pop(key)  # keep the order of use
         return self._checks[key]
 
     async def _find_checks(self, ctx: ToolContext, path: Path | None) -> EditChecks:

@@ -1,5 +1,4 @@
-"""The page on 127.0.0.1 to which a browser returns the answer of a login. It accepts one answer, on one
-path."""
+"""The page on 127.0.0.1 to which the browser is sent after a login. It accepts one answer, on one path."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ class LoginFailed(WhetError):
     """Raised if a login failed; nothing was stored."""
 
 
-class Listener:
-    """Waits on a port of 127.0.0.1 for the one request that brings the code.
+class CallbackListener:
+    """Listens on a port of 127.0.0.1 for the request with the authorization code.
 
     `needs_issuer`: the issuer announced that its answers name it, so an answer without an issuer is rejected.
     """
@@ -34,7 +33,7 @@ class Listener:
         self._code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
 
-    async def __aenter__(self) -> Listener:
+    async def __aenter__(self) -> CallbackListener:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=32_768)
         self.address = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
         return self
@@ -46,7 +45,8 @@ class Listener:
             self._code.exception()
 
     async def wait_for_code(self, timeout_s: float) -> str:
-        """Return the code when it arrives. Raises LoginFailed if it is late or the person refused."""
+        """Wait for the code and return it. Raises LoginFailed after `timeout_s`, or if the login was
+        refused."""
         limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
@@ -64,7 +64,7 @@ class Listener:
                 line = await reader.readline()
                 while (await reader.readline()).strip():
                     pass
-                status, text = self._accept_answer(line.decode("latin-1"))
+                status, text = self._handle_request(line.decode("latin-1"))
                 page = _PAGE.format(text=text).encode()
                 head = (
                     f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8"
@@ -78,8 +78,9 @@ class Listener:
         finally:
             writer.close()
 
-    def _accept_answer(self, request_line: str) -> tuple[str, str]:
-        """Settle the login if this is its answer. Returns the HTTP status and the text of the page."""
+    def _handle_request(self, request_line: str) -> tuple[str, str]:
+        """Complete the login if the request is its answer. Returns the HTTP status and the text of the
+        page."""
         words = request_line.split(" ")
         target = urlsplit(words[1] if len(words) > 2 and words[0] == "GET" else "")
         if target.path != "/callback":

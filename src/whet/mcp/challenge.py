@@ -1,7 +1,7 @@
-"""The login that a server last asked for, stored so that `whet mcp login` can request exactly that.
+"""Store the login that a server last asked for, so that `whet mcp login` can request exactly that.
 
 A server may accept the handshake and refuse only a list or one call because a login or a right (scope) is
-missing. The details are in that answer alone. A file that can't be read counts as missing.
+missing. Only that answer contains the details. An invalid file counts as missing.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ class Challenge(msgspec.Struct, frozen=True):
 
     @property
     def wants_more(self) -> bool:
-        """Whether the login exists but lacks a right."""
+        """Whether a login exists but lacks a right."""
         return self.parameter("error") == "insufficient_scope"
 
 
 def store_challenge(home: paths.Home, name: str, challenge: Challenge) -> None:
-    """Store a challenge. If the home can't be written, a login requests the server's defaults."""
+    """Store a challenge. Does nothing if the home can't be written; then a login requests the server's
+    defaults."""
     text = msgspec.json.encode(msgspec.structs.replace(challenge, header=challenge.header[:_MAX_CHARS]))
     try:
         home.ensure()

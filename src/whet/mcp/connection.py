@@ -42,8 +42,8 @@ class RpcFailed(ToolError):
 
 
 class ConnectionListener(msgspec.Struct, frozen=True):
-    """Callbacks for a server's own actions: its lists changed, it made a request that was refused, it
-    ended."""
+    """Callbacks: `changed` when the server's lists changed, `refused` when a request of its own was refused,
+    `gone` when it ended."""
 
     changed: Callable[[], None]
     refused: Callable[[str], None]
@@ -59,13 +59,13 @@ class Connection:
         self.server_info: dict[str, Any] = {}
         self.version: str = ""
         self.offers: tuple[str, ...] = ()
-        """The server's offers besides tools: resources, prompts."""
+        """The lists that the server offers besides tools: "resources", "prompts"."""
         self.failure: ToolError | None = None
         self._listener = listener
         self._next_id = 0
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._progress: dict[int, Progress] = {}
-        self._listening: asyncio.Task[None] | None = None
+        self._subscription_task: asyncio.Task[None] | None = None
         self._server_requests = ServerRequests(
             name, lambda message: transport.send(message, None), listener.refused
         )
@@ -87,7 +87,8 @@ class Connection:
         self.transport.listen()
 
     async def _discover(self, refusal: RpcFailed) -> None:
-        """Begin by the newer protocol, without a handshake: any refusal may mean it. Raises ServerFailed."""
+        """Begin with the newer protocol, which has no handshake. Tried after any refusal of the handshake.
+        Raises ServerFailed."""
         self.version = STATELESS_VERSION
         try:
             answer = await self.request("server/discover", {})
@@ -103,7 +104,7 @@ class Connection:
             )
         self.server_info = _read_object(_read_object(answer, "_meta"), "io.modelcontextprotocol/serverInfo")
         if self._take_capabilities(answer).get("listChanged") is True:
-            self._listening = asyncio.create_task(self._subscribe())
+            self._subscription_task = asyncio.create_task(self._subscribe())
 
     def _take_capabilities(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Record the server's capabilities and return those about tools."""
@@ -112,7 +113,8 @@ class Connection:
         return _read_object(capabilities, "tools")
 
     async def _subscribe(self) -> None:
-        """Subscribe to changes of the server's lists, by the newer protocol's call that is never answered."""
+        """Subscribe to changes of the server's lists. The newer protocol has a call for it that never
+        ends."""
         names = ("tools", *self.offers)
         subscription = {"notifications": {f"{name}ListChanged": True for name in names}}
         while self.failure is None:
@@ -133,8 +135,8 @@ class Connection:
     ) -> dict[str, Any]:
         """Call a method and return its result. The server may ask `asker` questions meanwhile.
 
-        Raises RpcFailed, ServerFailed, and ToolError if the server wants input that it does not get. A
-        cancelled call notifies the server.
+        Raises RpcFailed, ServerFailed, and ToolError if the server wants input that it does not get. If the
+        call is cancelled, the server is notified.
         """
         with self._server_requests.during(asker):
             answers: dict[str, Any] = {}
@@ -173,7 +175,7 @@ class Connection:
         self._next_id += 1
         call_id = self._next_id
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[call_id] = answer
+        self._pending[call_id] = answer
         if progress is not None:
             self._progress[call_id] = progress
             params = {**params, "_meta": {"progressToken": call_id}}
@@ -186,7 +188,7 @@ class Connection:
                 await self._notify_cancelled(call_id)
             raise
         finally:
-            self._waiting.pop(call_id, None)
+            self._pending.pop(call_id, None)
             self._progress.pop(call_id, None)
             if not answer.cancel() and not answer.cancelled():
                 answer.exception()  # otherwise asyncio reports an exception that was never retrieved
@@ -197,8 +199,8 @@ class Connection:
         await self.transport.send(body, None, _build_headers(self.version, method, params))
 
     async def list_all(self, method: str, key: str) -> list[object]:
-        """Return the server's list under `key`, all pages. Excessively long lists are cut. Raises RpcFailed,
-        ServerFailed, ToolError."""
+        """Return all pages of the server's list under `key`. Cuts it after 2,000 items or 4 MB. Raises
+        RpcFailed, ServerFailed, ToolError."""
         collected: list[object] = []
         cursors: set[str] = set()
         cursor = ""
@@ -222,8 +224,8 @@ class Connection:
 
     async def wait_for_pending(self, timeout_s: float) -> None:
         """Wait for pending calls, up to `timeout_s`."""
-        if self._waiting:
-            await asyncio.wait(tuple(self._waiting.values()), timeout=timeout_s)
+        if self._pending:
+            await asyncio.wait(tuple(self._pending.values()), timeout=timeout_s)
 
     async def is_alive(self, timeout_s: float) -> bool:
         """Return whether the server answers a ping in time. An error counts as an answer."""
@@ -240,8 +242,8 @@ class Connection:
         """End the conversation and release the server."""
         self._is_closed = True
         self._server_requests.cancel()
-        if self._listening is not None:
-            self._listening.cancel()
+        if self._subscription_task is not None:
+            self._subscription_task.cancel()
         self._fail(ServerFailed(f"the connection to the MCP server {self.name} was closed"))
         await self.transport.aclose()
 
@@ -255,7 +257,7 @@ class Connection:
         """Complete the call that an answer belongs to, answer a request, or handle a notification."""
         method, call_id = message.get("method"), message.get("id")
         if method is None:
-            answer = self._waiting.get(call_id) if isinstance(call_id, int) else None
+            answer = self._pending.get(call_id) if isinstance(call_id, int) else None
             if answer is not None and not answer.done():
                 answer.set_result(message)
             return
@@ -270,8 +272,8 @@ class Connection:
                 progress(params)
 
     def _handle_dropped(self, description: str) -> None:
-        """Fail all pending calls: a message was too large to read and may be the answer to any of them."""
-        self._fail_waiting(ToolError(f"the MCP server {self.name} sent {description}"))
+        """Fail all pending calls, because a message that was too large to read may answer any of them."""
+        self._fail_pending(ToolError(f"the MCP server {self.name} sent {description}"))
 
     def _handle_end(self, failure: ToolError) -> None:
         self._fail(failure)
@@ -281,16 +283,16 @@ class Connection:
     def _fail(self, failure: ToolError) -> None:
         if self.failure is None:
             self.failure = failure
-        self._fail_waiting(self.failure)
+        self._fail_pending(self.failure)
 
-    def _fail_waiting(self, failure: ToolError) -> None:
-        for answer in self._waiting.values():
+    def _fail_pending(self, failure: ToolError) -> None:
+        for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(failure)
 
 
 def _encode_message(version: str, head: dict[str, object], params: dict[str, Any]) -> bytes:
-    """Encode a call or notification; the newer protocol requires metadata in its parameters."""
+    """Encode a call or notification, with the metadata that the newer protocol requires."""
     if version == STATELESS_VERSION:
         facts = {"protocolVersion": version, "clientInfo": _client(), "clientCapabilities": ABILITIES}
         meta = {f"io.modelcontextprotocol/{key}": value for key, value in facts.items()}
@@ -299,7 +301,7 @@ def _encode_message(version: str, head: dict[str, object], params: dict[str, Any
 
 
 def _build_headers(version: str, method: str, params: dict[str, Any]) -> dict[str, str]:
-    """Return the HTTP headers of a call, none before the version is agreed."""
+    """Return the HTTP headers of a call, or none if the version is not agreed yet."""
     if not version:
         return {}
     headers = {VERSION_HEADER: version}
@@ -347,14 +349,14 @@ def _read_object(value: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _header_value(text: str) -> str:
-    """Encode a text for a header: unchanged if it is printable ASCII, else in base64."""
+    """Encode a text for a header: printable ASCII unchanged, other text in base64."""
     if text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?"):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
 def _start_unwatched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Start a task that may fail after everybody has stopped waiting for it, without a report by asyncio."""
+    """Start a task whose failure asyncio does not report, because nobody may be waiting for it any more."""
     task = asyncio.create_task(work)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return task

@@ -1,8 +1,8 @@
-"""Find the login of a server over HTTP, and check the metadata of the server and its authorization server.
+"""Find out how to log in at a server over HTTP, and check the metadata of its authorization server.
 
-Addresses must be https (http only if both the address and the server are on this machine), the issuer must
-be the requested one, and PKCE with S256 must be offered. A server from before resource metadata
-(2025-03-26) is its own authorization server, with metadata at its origin or the default paths.
+Addresses must be https (http only if both the address and the server are on this machine), the issuer must be
+the requested one, and PKCE with S256 must be offered. A server of the specification 2025-03-26, which had no
+resource metadata, is its own authorization server, with metadata at its origin or the default paths.
 
 Sources: MCP specifications 2025-03-26 and 2025-11-25 (authorization), RFC 9728, 8414.
 """
@@ -43,8 +43,7 @@ class LoginServer(msgspec.Struct, frozen=True):
 
     @property
     def auth_methods(self) -> list[str]:
-        """The ways in which clients may send their secret to the token endpoint, or an empty list if not
-        specified."""
+        """The ways in which clients may send their secret to the token endpoint; empty if unspecified."""
         return _texts(self.metadata.get("token_endpoint_auth_methods_supported"))
 
     @property
@@ -54,18 +53,18 @@ class LoginServer(msgspec.Struct, frozen=True):
 
 
 class _Resource(msgspec.Struct, frozen=True):
-    """A resource's description of itself. `described` False: it has none."""
+    """A server's resource metadata. `is_described` False: the server has none, and defaults are used."""
 
     name: str
     authority: str
     scopes: list[str]
-    described: bool = True
+    is_described: bool = True
 
 
 async def discover(
     http: httpx2.AsyncClient, url: str, stored: Challenge, rights: tuple[str, ...]
 ) -> LoginServer | None:
-    """Query the server about its login. Returns None if it answers without one.
+    """Ask the server how to log in. Returns None if it needs no login.
 
     `stored` is its stored challenge, `rights` are those of the previous login. Raises LoginFailed and
     httpx2's errors.
@@ -82,8 +81,8 @@ async def discover(
 
 
 async def _find_challenge(http: httpx2.AsyncClient, url: str, stored: Challenge) -> Challenge | None:
-    """Return the challenge with which the server refuses the handshake or its list of tools, or else the
-    stored one."""
+    """Return the challenge with which the server refuses the handshake or its list of tools, else the stored
+    one, or None if there is neither."""
     hello = {
         "protocolVersion": VERSIONS[0],
         "capabilities": {},
@@ -93,11 +92,11 @@ async def _find_challenge(http: httpx2.AsyncClient, url: str, stored: Challenge)
     if status < 300:
         session = {_SESSION: headers[_SESSION]} if _SESSION in headers else {}
         extra_headers = {**session, VERSION_HEADER: VERSIONS[0]}
-        second, listed = await _send_request(http, url, "tools/list", {}, extra_headers)
+        list_status, list_headers = await _send_request(http, url, "tools/list", {}, extra_headers)
         if session:
             await http.delete(url, headers=extra_headers)
-        if second == 401:
-            status, headers = second, listed
+        if list_status == 401:
+            status, headers = list_status, list_headers
     if status == 401:
         return Challenge(url, headers.get("www-authenticate", ""))
     if stored.header or status < 300:
@@ -121,7 +120,7 @@ async def _send_request(
 
 
 async def _find_resource(http: httpx2.AsyncClient, url: str, challenge: Challenge) -> _Resource:
-    """Return the resource's name, authorization server and scopes."""
+    """Return the server's resource metadata, or defaults if it has none."""
     parts = urlsplit(url)
     origin = f"{parts.scheme}://{parts.netloc}"
     named_address = challenge.parameter("resource_metadata")
@@ -144,7 +143,7 @@ async def _find_resource(http: httpx2.AsyncClient, url: str, challenge: Challeng
             )
         servers = _texts(document.get("authorization_servers"))
         return _Resource(name, servers[0] if servers else origin, _texts(document.get("scopes_supported")))
-    return _Resource(url, origin, [], described=bool(named_address))
+    return _Resource(url, origin, [], is_described=bool(named_address))
 
 
 async def _find_authority(http: httpx2.AsyncClient, url: str, resource: _Resource) -> Mapping[str, Any]:
@@ -161,16 +160,16 @@ async def _find_authority(http: httpx2.AsyncClient, url: str, resource: _Resourc
         if not document:
             continue
         issuer_name = str(document.get("issuer") or "")
-        is_it = issuer_name.rstrip("/") == issuer.rstrip("/")
-        if not is_it and (resource.described or not _same_origin(issuer_name, issuer)):
+        is_requested = issuer_name.rstrip("/") == issuer.rstrip("/")
+        if not is_requested and (resource.is_described or not _same_origin(issuer_name, issuer)):
             raise LoginFailed(f"{address} speaks for another issuer: {visible(issuer_name, 200)}")
         if "S256" not in _texts(document.get("code_challenge_methods_supported")):
             raise LoginFailed(f"the authorization server {issuer} does not offer PKCE with S256")
         return document
-    if not resource.described:
+    if not resource.is_described:
         usual = {"authorization_endpoint": "authorize", "token_endpoint": "token"}
         usual["registration_endpoint"] = "register"
-        return {"issuer": origin, **{name: f"{origin}/{last}" for name, last in usual.items()}}
+        return {"issuer": origin, **{name: f"{origin}/{path_name}" for name, path_name in usual.items()}}
     raise LoginFailed(
         f"the authorization server {issuer} does not describe itself", hint=f"tried {addresses[0]}"
     )
@@ -193,17 +192,15 @@ def as_object(body: bytes) -> Mapping[str, Any]:
 
 
 def require_safe_address(url: str, address: str, description: str) -> str:
-    """Return an address if it is safe: https, or http if both it and the server are on this machine.
-
-    Raises LoginFailed.
-    """
+    """Return `address`. Raises LoginFailed unless it is https, or http with both it and the server `url` on
+    this machine."""
     try:
         parts = urlsplit(address)
         is_local = is_loopback(address) and is_loopback(url)
     except ValueError:
         parts, is_local = urlsplit(""), False
-    usable = parts.scheme == "https" or (parts.scheme == "http" and is_local)
-    if not usable or not parts.hostname or "@" in parts.netloc or re.search(r"[\s\x00-\x1f\x7f]", address):
+    is_usable = parts.scheme == "https" or (parts.scheme == "http" and is_local)
+    if not is_usable or not parts.hostname or "@" in parts.netloc or re.search(r"[\s\x00-\x1f\x7f]", address):
         raise LoginFailed(
             f"the {description} is {visible(address, 200)!r}, which is not to be trusted (no https)"
         )

@@ -1,4 +1,4 @@
-"""Detect the end of a child process that leads a group immediately, and kill its remaining group."""
+"""Wait for the end of a child process that leads a process group, and kill the remaining group."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _REAP_S = 1.0
 
 
 class ChildExit:
-    """Detects a child's end and leaves it unreaped, so that its group number can't be reused meanwhile."""
+    """Sets `ended` when a child ends. The child stays unreaped until `kill_group`, so that its group number
+    can't be reused meanwhile."""
 
     def __init__(self, popen: Started) -> None:
-        self.happened: asyncio.Event = asyncio.Event()
+        self.ended: asyncio.Event = asyncio.Event()
         self._popen = popen
         self._loop = asyncio.get_running_loop()
         try:
@@ -35,15 +36,15 @@ class ChildExit:
         else:  # a system without pidfds
             threading.Thread(target=self._wait, name=f"wait-{popen.pid}", daemon=True).start()
 
-    async def within(self, timeout_s: float) -> bool:
-        """Wait for the end. Returns False if `timeout_s` passed first."""
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait for the end, up to `timeout_s`. Returns whether the child has ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self.happened.wait()
-        return self.happened.is_set()
+                await self.ended.wait()
+        return self.ended.is_set()
 
     def kill_group(self) -> int | None:
-        """Kill the remaining group, reap the child, and return its exit code."""
+        """Kill the remaining group, reap the child, and return its exit code, or None if it did not end."""
         if self._popen.returncode is None:
             signal_group(self._popen.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -53,7 +54,7 @@ class ChildExit:
 
     def _handle_exit(self) -> None:
         self._unwatch()
-        self.happened.set()
+        self.ended.set()
 
     def _unwatch(self) -> None:
         fd, self._pid_fd = self._pid_fd, -1
@@ -67,7 +68,7 @@ class ChildExit:
                 os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
         else:  # macOS before Python 3.13; the remaining group is then not killed
             self._popen.wait()
-        call_in_loop(self._loop, self.happened.set)
+        call_in_loop(self._loop, self.ended.set)
 
 
 def signal_group(group: int, number: int) -> None:

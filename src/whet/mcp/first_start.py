@@ -1,7 +1,7 @@
-"""Wait for the servers whose tools are not known yet, but only for a while.
+"""Wait, for a limited time, for the first start of servers whose tools are unknown.
 
-A server that hangs must not hold up a session and the other servers. It goes on starting, beyond the end of
-the program too, and later sessions have its tools.
+A server that hangs must not delay a session or the other servers. It goes on starting, even after the end of
+the program, and later sessions have its tools.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ from whet.config.permission_settings import McpServerSettings
 
 WAIT_S = 5.0
 SKIPPED = "its start was skipped"
-"""The reason for a server whose start the person did not wait for."""
+"""The reason for a server if the person ended the wait."""
 
 StartWait = Callable[[Sequence[str]], AbstractContextManager[asyncio.Event]]
-"""Begins a wait for the servers of these names. The event ends it early."""
+"""Shows the person that servers of these names are waited for. Setting the event ends the wait."""
 
 
 def wait_limit_s(settings: McpServerSettings, wait_s: float) -> float | None:
-    """Return how long a session waits for a server's first start. None: until it is ready or has failed,
-    because the person has set how long it may take."""
+    """Return how long a session waits for a server's first start. Returns None, which means no limit of the
+    wait, if the settings limit the start itself."""
     return wait_s if settings.start_timeout_s is None else None
 
 
 async def wait_for_starts(
     starts: Mapping[str, asyncio.Task[None]], limits_s: Mapping[str, float | None], wait: StartWait | None
 ) -> dict[str, str]:
-    """Wait until each start has ended or its limit has passed. Returns the reason for each one that still
-    runs."""
+    """Wait until each start has ended or its limit has passed. Returns, by name, why the others have not."""
     with wait([*starts]) if wait is not None else nullcontext(asyncio.Event()) as skip:
         ends = asyncio.create_task(_wait_for_ends(starts, limits_s))
         skipping = asyncio.ensure_future(skip.wait())
@@ -58,7 +57,7 @@ async def _wait_for_ends(
 
 
 async def end_starts(starts: Mapping[str, asyncio.Task[None]]) -> None:
-    """Cancel the starts that still run."""
+    """Cancel the starts that are still running, and wait for their ends."""
     running = [task for task in starts.values() if task.cancel()]
     if running:
         await asyncio.wait(running)

@@ -1,8 +1,8 @@
-"""Connect to an MCP server over streamable HTTP: each message is a POST, answered with JSON or a stream of
-events.
+"""Connect to an MCP server over streamable HTTP: each message is a POST, answered with JSON or an event
+stream.
 
 Redirects are not followed, so headers never reach another host. Headers with keys are sent only encrypted
-or to this machine. `streams.py` reads the streams. Loaded at the first server with a url.
+or to this machine. `streams.py` reads the streams. Loaded with the first server that has a url.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _CONNECT_S = 10.0
 _SILENCE_S = 300.0
 _GOODBYE_S = 2.0
 _UNTIL_ANSWERED = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S, read=None)
-"""Only the call's own limit applies: a server may work for longer than any silence of a broken connection."""
+"""The time limits of a call. It has no limit for silence, because a server may work for long; the caller
+limits the call."""
 _ERROR_BYTES = 4_000
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,1024}")
 _NAMES_SESSION = re.compile(rb"(?i)session|not initialized")
@@ -50,7 +51,7 @@ _LOST_SESSION = re.compile(
     rb"(?i)\bsession\b[^\n]{0,40}(?:unknown|expired|not found|invalid|no longer|not exist|terminated)"
     rb"|(?:unknown|expired|invalid|no such|no valid)[^\n]{0,20}\bsession\b|not initialized"
 )
-"""What a server that has lost a session says of it; then nothing was run."""
+"""Matches the error of a server that has lost a session. It has not run anything then."""
 Waiting = asyncio.Future[dict[str, Any]]
 
 
@@ -58,7 +59,7 @@ class HttpTransport:
     """One session with a server at a URL. `headers` are sent with every request."""
 
     def __init__(
-        self, name: str, url: str, headers: Mapping[str, str], reach: RemoteParts, *, has_key: bool = False
+        self, name: str, url: str, headers: Mapping[str, str], parts: RemoteParts, *, has_key: bool = False
     ) -> None:
         self._name = name
         self._url = url
@@ -75,8 +76,8 @@ class HttpTransport:
             verify=create_trusted_context(),
             trust_env=not is_loopback(url),
         )
-        self._login = Login(name, url, reach, self._http)
-        self._streams = Streams(name, self._stream, self._take, reach.pause)
+        self._login = Login(name, url, parts, self._http)
+        self._streams = Streams(name, self._open_stream, self._take_data, parts.pause)
 
     async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
         """Check the settings. Nothing is sent before the first message. Raises ServerFailed."""
@@ -91,11 +92,11 @@ class HttpTransport:
             )
 
     def listen(self) -> None:
-        """Open the stream for messages between calls; many servers have none."""
+        """Open the stream for messages between calls, if the server has one."""
         self._streams.start_listening()
 
     def explain(self) -> str:
-        """Return an empty string: each failure already says everything known."""
+        """Return an empty string, because each failure already contains all details."""
         return ""
 
     async def send(
@@ -107,7 +108,7 @@ class HttpTransport:
         try:
             await self._post(message, answer, call_headers, is_second=False)
         except (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, OSError, UnicodeError) as error:
-            raise self._unreachable(error) from error
+            raise self._connection_error(error) from error
         except WireError as error:
             raise ServerFailed(f"the MCP server {self._name}: {error.message}") from error
 
@@ -127,20 +128,20 @@ class HttpTransport:
         limits = _UNTIL_ANSWERED if answer is not None else self._http.timeout
         request = self._http.stream("POST", self._url, content=message, headers=headers, timeout=limits)
         async with request as response:
-            again = not is_second and await self._has_other_login(response.status_code)
-            if not again:
+            is_retry_due = not is_second and await self._has_other_login(response.status_code)
+            if not is_retry_due:
                 await self._read_answer(response, answer)
-        if again:
+        if is_retry_due:
             await self._post(message, answer, call_headers, is_second=True)
 
     async def _has_other_login(self, status: int) -> bool:
-        """Return whether a newer login exists than the one refused with this status."""
+        """Return whether a request refused with this status may be repeated with a new login."""
         if status == 401:
             return await self._login.renew()
         return status == 403 and self._login.adopt_newer_login()
 
     @asynccontextmanager
-    async def _stream(self, last_id: str) -> AsyncGenerator[httpx2.Response]:
+    async def _open_stream(self, last_id: str) -> AsyncGenerator[httpx2.Response]:
         headers = {**await self._all_headers(), "accept": EVENTS}
         if last_id:
             headers["last-event-id"] = last_id
@@ -160,7 +161,7 @@ class HttpTransport:
 
     async def _read_answer(self, response: httpx2.Response, answer: Waiting | None) -> None:
         if response.status_code >= 300:
-            await self._refuse(response, answer)
+            await self._handle_error_status(response, answer)
             return
         session_id = response.headers.get("mcp-session-id", "")
         if not self._session_id and _SESSION_ID.fullmatch(session_id):
@@ -171,7 +172,7 @@ class HttpTransport:
         if kind == EVENTS:
             await self._streams.follow(response, answer)
         elif kind == "application/json":
-            self._take(await self._body(response))
+            self._take_data(await self._read_body(response))
         else:
             content_kind = "HTML" if "html" in kind else kind or "no content type"
             raise ServerFailed(
@@ -184,7 +185,7 @@ class HttpTransport:
                 hint="whether it did what was asked is unknown",
             )
 
-    async def _body(self, response: httpx2.Response) -> bytes:
+    async def _read_body(self, response: httpx2.Response) -> bytes:
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
@@ -194,7 +195,7 @@ class HttpTransport:
                 )
         return bytes(body)
 
-    def _take(self, data: bytes) -> None:
+    def _take_data(self, data: bytes) -> None:
         try:
             decoded: object = from_foreign_json(data, object)
         except NOT_JSON as error:
@@ -204,35 +205,36 @@ class HttpTransport:
             if isinstance(message, dict):
                 self._received(cast("dict[str, Any]", message))
 
-    async def _refuse(self, response: httpx2.Response, answer: Waiting | None) -> None:
-        """Handle an error that is the call's own answer, or raise an error for the status."""
+    async def _handle_error_status(self, response: httpx2.Response, answer: Waiting | None) -> None:
+        """Take the body as the call's answer if it is a JSON-RPC error. Otherwise raises ServerFailed, or
+        SessionLost if the session may be lost."""
         status = response.status_code
-        body = await self._first_bytes(response)
+        body = await self._read_first_bytes(response)
         has_session = "mcp-session-id" in response.request.headers
-        lost = status == 404 and has_session
+        is_lost = status == 404 and has_session
         # Most servers answer 400 after a restart, a few with the call's own id.
         names_session = status == 400 and has_session and _NAMES_SESSION.search(body)
         if (
             answer is not None
             and status in (400, 404)
-            and not (lost or names_session)
+            and not (is_lost or names_session)
             and b'"jsonrpc"' in body
         ):
             with contextlib.suppress(ServerFailed):
-                self._take(body)
+                self._take_data(body)
             if answer.done():
                 return
-        if lost:
+        if is_lost:
             self._session_id = ""  # otherwise `aclose` would try to end it with a DELETE
             raise SessionLost(f"the MCP server {self._name} no longer knows this session")
-        refusal = self._refusal(response, body)
-        is_told = bool(_LOST_SESSION.search(body))
-        if has_session and (status == 400 or status >= 500 or (status in (401, 403) and is_told)):
-            may_have_run = status >= 500 and not is_told
+        refusal = self._status_error(response, body)
+        says_lost = bool(_LOST_SESSION.search(body))
+        if has_session and (status == 400 or status >= 500 or (status in (401, 403) and says_lost)):
+            may_have_run = status >= 500 and not says_lost
             raise SessionLost(refusal.message, hint=refusal.hint, is_certain=False, may_have_run=may_have_run)
         raise refusal
 
-    def _refusal(self, response: httpx2.Response, body: bytes) -> ServerFailed:
+    def _status_error(self, response: httpx2.Response, body: bytes) -> ServerFailed:
         status, server = response.status_code, f"the MCP server {self._name}"
         challenge = response.headers.get("www-authenticate", "")
         if status == 401:
@@ -256,7 +258,7 @@ class HttpTransport:
         )
         return ServerFailed(f"{server} answered HTTP {status}{detail}", hint=hint)
 
-    async def _first_bytes(self, response: httpx2.Response) -> bytes:
+    async def _read_first_bytes(self, response: httpx2.Response) -> bytes:
         body = b""
         async for chunk in response.aiter_bytes():
             body += chunk
@@ -264,7 +266,7 @@ class HttpTransport:
                 break
         return body[:_ERROR_BYTES]
 
-    def _unreachable(self, error: Exception) -> ServerFailed:
+    def _connection_error(self, error: Exception) -> ServerFailed:
         where = urlsplit(self._url).netloc.rpartition("@")[2]
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
             return ServerFailed(

@@ -1,8 +1,7 @@
 """Store each server's tool list in the home, so that a session can begin without contacting the server.
 
-A list is valid only for the settings it was made with: another command or address invalidates it. A failed
-first contact is stored for a while too, so that a broken server delays one start and not every one. A file
-that can't be read counts as missing.
+A list is valid only for the same command and address. A failed first contact is stored for five minutes, so
+that a broken server delays only one start. An invalid file counts as missing.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ RETRY_AFTER_MS = 5 * 60 * 1000
 
 
 class KeptListing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A server's last list and its time. `failure` is the reason why the server could not be reached since;
-    the older list remains."""
+    """A server's last list and its time. `failure`: why a later attempt to reach the server failed."""
 
     config: str
     at_ms: int
@@ -43,13 +41,13 @@ class KeptListing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def config_digest(settings: McpServerSettings) -> str:
-    """Return a digest that identifies the server of these settings."""
+    """Return a digest of the settings that identify a server."""
     identity = (settings.command, settings.args, settings.env, settings.cwd, settings.url, settings.headers)
     return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:32]
 
 
 def servers_folder(home: Home) -> Path:
-    """Return the folder that holds the lists and logins of servers."""
+    """Return the folder of the lists and logins of servers."""
     return home.root / "mcp"
 
 
@@ -66,7 +64,7 @@ def read_stored(home: Home, name: str, settings: McpServerSettings) -> KeptListi
 
 
 def store_failure(home: Home, name: str, settings: McpServerSettings, failure: str, now_ms: int) -> None:
-    """Store why a server can't be reached, next to its existing list."""
+    """Store why a server can't be reached. Keeps its existing list."""
     before = read_stored(home, name, settings)
     if before is None:
         before = KeptListing(config_digest(settings), now_ms)
@@ -92,7 +90,7 @@ def challenge_path(home: Home, name: str) -> Path:
 
 
 def delete_stored(home: Home, name: str) -> None:
-    """Remove everything stored about a server, including its login."""
+    """Delete everything stored about a server, including its login."""
     for path in (servers_folder(home) / f"{name}.json", servers_folder(home) / f"{name}.login.json"):
         path.unlink(missing_ok=True)
     challenge_path(home, name).unlink(missing_ok=True)

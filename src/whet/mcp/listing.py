@@ -2,7 +2,7 @@
 
 A tool that can't be offered is left out with a reason. Descriptions are untrusted text: hidden characters
 are removed, and a tool whose text reads like orders to the assistant is left out unless the settings allow
-it by name. Hints (annotations) are kept as claims.
+it by name. Hints (annotations) are only the server's claims.
 """
 
 from __future__ import annotations
@@ -29,22 +29,21 @@ SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,29}(?<!_)")
 _MAX_NAMED = 8
 _MAX_TOOLS = 256
 _OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
-# The list of a server that each tool of `READERS` reads from.
+# The server's list that each tool of `READERS` reads.
 _LISTS_OF_READERS = {"read_resource": "resources", "get_prompt": "prompts"}
 CHARS_PER_TOKEN = 4
 _FULL_LISTING_CHARS = 160_000
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """A server's lists: its tools as it describes them, and `offers`: resources and prompts, if it has
-    them."""
+    """A server's tools as it describes them, and `offers`: "resources" and "prompts", if it has any."""
 
     tools: list[Any] = []
     offers: tuple[str, ...] = ()
 
 
 class Hints(msgspec.Struct, frozen=True):
-    """A server's claims about a tool. None if it makes no claim."""
+    """A server's claims about a tool. A claim that it does not make is None."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -54,8 +53,8 @@ class Hints(msgspec.Struct, frozen=True):
 class Offered(msgspec.Struct, frozen=True):
     """A tool as it is offered. `own_name` is the server's name for it, `spec.name` the model's.
 
-    `output_schema` is empty if the server promises none. `reads`: not a tool of the server, but one that
-    reads its resources or prompts.
+    `output_schema` is empty if the server declares none. `reads`: set if this is a tool of our own that reads
+    the server's "resources" or "prompts".
     """
 
     own_name: str
@@ -73,9 +72,9 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """A server's tools: the offered ones by name, the ones left out, and the number denied by the settings.
+    """The result of checking a server's tools: those offered, those left out, and how many the settings deny.
 
-    `idle` are the patterns of the settings that fit no tool, such as `deny: del_*`.
+    `idle` are the patterns of the settings that match no tool, such as `deny: del_*`.
     """
 
     offered: tuple[Offered, ...] = ()
@@ -87,8 +86,8 @@ class Listing(msgspec.Struct, frozen=True):
 def name_tools(server: str, tools: Iterable[str]) -> dict[str, str]:
     """Return the model's name for each of a server's tools: letters, digits, _ and -, at most 64 characters.
 
-    A tool gets a digest of its own name if its name is cut, or if others are written alike. A name that needs
-    no change stays.
+    A changed name ends with a digest of the tool's own name if it is too long or another tool would have the
+    same name.
     """
     names = {tool: f"mcp__{server}__{_OTHER_CHARACTERS.sub('_', tool)}" for tool in tools}
     counts = Counter(names.values())
@@ -107,7 +106,7 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
     tools, remaining_chars = sort_tools(catalogue.tools), _FULL_LISTING_CHARS
     denied = 0
     readers = [name for name in READERS if _LISTS_OF_READERS[name] in catalogue.offers]
-    # also of tools that are not offered: the settings must not rename a tool
+    # also the names of tools that are not offered, so that settings never change a tool's name
     own_names = [name for raw in tools if isinstance(name := as_object(raw).get("name"), str)]
     names = name_tools(server, [*readers, *own_names])
     for raw in tools:
@@ -144,20 +143,20 @@ def read_listing(server: str, settings: McpServerSettings, catalogue: Catalogue)
 
 
 def describe_idle(server: str, listing: Listing) -> str:
-    """Return the line about patterns of a server's settings that fit no tool."""
+    """Return the line for the person about patterns in a server's settings that match no tool."""
     names = ", ".join(tool.own_name for tool in listing.offered[:_MAX_NAMED]) or "none"
     patterns = ", ".join(listing.idle)
     return f"mcp.servers.{server}: {patterns} names no tool, so it holds nothing (offered are: {names})"
 
 
 def sort_tools(tools: list[Any]) -> list[Any]:
-    """Return a server's tools sorted by name: many servers list them in another order at each start, and a
-    new order would invalidate the prompt cache."""
+    """Return a server's tools sorted by name. Many servers list them in another order at each start, which
+    would invalidate the prompt cache."""
     return sorted(tools, key=lambda raw: str(as_object(raw).get("name")))
 
 
 def content_of(offered: Offered) -> str:
-    """Return a tool's description, schema and hints as lines, to show what a server has changed."""
+    """Return a tool's hints, description and schema as lines, to compare and to show."""
     schema = msgspec.json.format(msgspec.json.encode(offered.spec.parameters, order="sorted"), indent=1)
     claims = f"read only: {offered.hints.read_only}", f"destructive: {offered.hints.destructive}"
     return "\n".join([*claims, f"description: {offered.spec.description}", schema.decode()])
@@ -169,7 +168,7 @@ def size_chars(spec: ToolSpec) -> int:
 
 
 def is_enabled(settings: McpServerSettings, tool: str) -> bool:
-    """Return whether the settings allow the model a tool. Deny rules come first."""
+    """Return whether the settings allow a tool. Deny patterns take precedence."""
     if any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.deny):
         return False
     return not settings.allow or any(fnmatch.fnmatchcase(tool, pattern) for pattern in settings.allow)
@@ -178,8 +177,8 @@ def is_enabled(settings: McpServerSettings, tool: str) -> bool:
 def _read_tool(
     names: Mapping[str, str], settings: McpServerSettings, raw: object, *, is_full: bool
 ) -> Offered | LeftOut | None:
-    """Return a tool as it is offered, the reason against it, or None if the settings deny it. `is_full`: as
-    many tools as one server may have are offered already."""
+    """Check one tool. Returns it as it is offered, or why it is left out, or None if the settings deny it.
+    `is_full`: the server already has as many tools as it may."""
     fields = as_object(raw)
     name = fields.get("name")
     if not isinstance(name, str) or not name.strip():

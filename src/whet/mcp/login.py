@@ -1,7 +1,7 @@
-"""A person's login at a server over HTTP: the tokens in the home, and their renewal.
+"""Store and renew the tokens of a person's login at a server over HTTP.
 
-Tokens are stored in mcp/NAME.login.json, mode 0600, belong to one URL, and are masked in all output and
-logs. A refresh token can be used once, so processes that share a home renew one after another. `oauth.py`
+They are in mcp/NAME.login.json, mode 0600, belong to one URL, and are masked in all output and logs. A
+refresh token can be used only once, so processes that share a home renew one after another. `oauth.py`
 performs the login itself.
 """
 
@@ -40,8 +40,8 @@ _TURN_S = 0.05
 class Tokens(msgspec.Struct, frozen=True):
     """The result of a login, and the data for renewing it.
 
-    `expires_at_ms` 0: not specified. `auth_method`: how the client sends its secret to the token endpoint,
-    in OAuth's terms. `asked`: the requested scopes; `scope`: those named in the answer.
+    `expires_at_ms` 0: unknown. `auth_method`: how the client sends its secret to the token endpoint, in
+    OAuth's terms. `asked`: the requested scopes; `scope`: the granted scopes.
     """
 
     url: str
@@ -109,13 +109,13 @@ def add_credentials(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return a token request's form and headers with the client's credentials, according to `method` (RFC
     6749, 2.3)."""
-    filled, headers = {**form, "client_id": client_id}, {"accept": "application/json"}
+    fields, headers = {**form, "client_id": client_id}, {"accept": "application/json"}
     if secret and method == BASIC:
         pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
         headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     elif secret and method != NO_SECRET:
-        filled["client_secret"] = secret
-    return filled, headers
+        fields["client_secret"] = secret
+    return fields, headers
 
 
 def tokens_path(home: paths.Home, name: str) -> Path:
@@ -124,8 +124,8 @@ def tokens_path(home: paths.Home, name: str) -> Path:
 
 
 def read_tokens(home: paths.Home, name: str, url: str) -> Tokens | None:
-    """Return the login at this URL and mask its secrets from now on, or None if it is missing or
-    unreadable."""
+    """Return the login at this URL, or None if it is missing or invalid. Its secrets are masked from now
+    on."""
     try:
         text = paths.read_small(tokens_path(home, name))
         tokens = from_json(text, Tokens) if text else None
@@ -148,36 +148,36 @@ def write_tokens(home: paths.Home, name: str, tokens: Tokens) -> None:
 class Login:
     """The login used by one transport. It is renewed when it expires or is refused."""
 
-    def __init__(self, name: str, url: str, reach: RemoteParts, http: httpx2.AsyncClient) -> None:
+    def __init__(self, name: str, url: str, parts: RemoteParts, http: httpx2.AsyncClient) -> None:
         self._name = name
         self._url = url
-        self._reach = reach
+        self._parts = parts
         self._http = http
         self._lock = asyncio.Lock()
-        self._tokens = read_tokens(reach.home, name, url) if is_private_address(url) else None
+        self._tokens = read_tokens(parts.home, name, url) if is_private_address(url) else None
 
     async def get_token(self) -> str:
         """Return the access token, renewed if it is about to expire, or an empty string without a login."""
         tokens = self._tokens
         if tokens is None:
             return ""
-        left_ms = tokens.expires_at_ms - self._reach.clock.unix_ms()
+        left_ms = tokens.expires_at_ms - self._parts.clock.unix_ms()
         if tokens.expires_at_ms and left_ms < _EARLY_MS:
             await self.renew()
         return self._tokens.access_token if self._tokens else ""
 
     def report_refusal(self, header: str) -> LoginNeeded:
-        """Return the error that a login is needed, and store the server's challenge."""
+        """Store the server's challenge and return the error that a login is needed."""
         server = f"the MCP server {self._name}"
-        store_challenge(self._reach.home, self._name, Challenge(self._url, header))
+        store_challenge(self._parts.home, self._name, Challenge(self._url, header))
         return LoginNeeded(
             f"{server} wants a login", hint=f"whet mcp login {self._name}, or a header with a key"
         )
 
     def explain_missing_rights(self, header: str) -> ServerFailed | None:
-        """Return the error if a right is missing from the login, or None if the refusal has another cause.
+        """Return the error if the login lacks a right, or None if the refusal has another cause.
 
-        Rights that the login has already requested are not requested again.
+        The challenge is stored, unless the login has already requested these rights.
         """
         challenge = Challenge(self._url, header)
         if not challenge.wants_more or self._tokens is None:
@@ -189,7 +189,7 @@ class Login:
                 f"{server} refuses this although the login asked for the right to it ({scopes_text})",
                 hint="another login would get no more; ask those who run the server",
             )
-        store_challenge(self._reach.home, self._name, challenge)
+        store_challenge(self._parts.home, self._name, challenge)
         return LoginNeeded(
             f"{server} wants more rights for this than the login has ({scopes_text})",
             hint=f"whet mcp login {self._name} asks for them",
@@ -206,13 +206,13 @@ class Login:
         async with self._lock:
             if self._tokens is not current:
                 return self._tokens is not None
-            async with _renewal_lock(servers_folder(self._reach.home) / f"{self._name}.lock"):
+            async with _renewal_lock(servers_folder(self._parts.home) / f"{self._name}.lock"):
                 return await self._renew_locked(current)
 
     def adopt_newer_login(self) -> bool:
-        """Switch to the login that a person made since, which may have more rights. Returns False without
-        one."""
-        stored = read_tokens(self._reach.home, self._name, self._url)
+        """Switch to a login that a person has made since, which may have more rights. Returns False if there
+        is none."""
+        stored = read_tokens(self._parts.home, self._name, self._url)
         current = self._tokens
         if stored is None or (current is not None and stored.access_token == current.access_token):
             return False
@@ -222,13 +222,13 @@ class Login:
     async def _renew_locked(self, used: Tokens | None) -> bool:
         if self.adopt_newer_login():
             return True
-        is_gone = read_tokens(self._reach.home, self._name, self._url) is None
+        is_gone = read_tokens(self._parts.home, self._name, self._url) is None
         if used is None or is_gone or not used.refresh_token:
             return False
         fresh = await self._refresh(used)
         if fresh is None:
             return False
-        write_tokens(self._reach.home, self._name, fresh)
+        write_tokens(self._parts.home, self._name, fresh)
         self._tokens = fresh
         return True
 
@@ -239,13 +239,15 @@ class Login:
             answer = await fetch(self._http, used.token_endpoint, headers, form)
             if answer.status == 429 or answer.status >= 500:
                 raise ServerFailed(_renewal_problem(self._name, f"HTTP {answer.status}"))
-            got = from_foreign_json(answer.body, TokenAnswer)
+            token_answer = from_foreign_json(answer.body, TokenAnswer)
         except (httpx2.HTTPError, OSError) as error:
             why = masking.mask(str(error).partition("\n")[0])[:160] or type(error).__name__
             raise ServerFailed(_renewal_problem(self._name, why)) from error
         except NOT_JSON:
             return None
-        return update_tokens(used, got, self._reach.clock.unix_ms()) if answer.status == 200 else None
+        return (
+            update_tokens(used, token_answer, self._parts.clock.unix_ms()) if answer.status == 200 else None
+        )
 
 
 def _renewal_problem(name: str, why: str) -> str:
@@ -254,7 +256,7 @@ def _renewal_problem(name: str, why: str) -> str:
 
 @asynccontextmanager
 async def _renewal_lock(path: Path) -> AsyncGenerator[None]:
-    """Wait until no other process renews this login. If no lock can be made, continue without it."""
+    """Hold the lock of this login's renewal. Goes on without it if it can't be created, or after 30 s."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -274,8 +276,8 @@ async def _renewal_lock(path: Path) -> AsyncGenerator[None]:
 
 
 def update_tokens(tokens: Tokens, answer: TokenAnswer, now_ms: int) -> Tokens:
-    """Return `tokens` updated by a token endpoint's answer. Without a new refresh token, the old one is
-    kept."""
+    """Return `tokens` with the values of a token endpoint's answer. Keeps the old refresh token if there is
+    no new one."""
     expires = now_ms + int(min(answer.expires_in, _LONGEST_S) * 1000) if answer.expires_in else 0
     return msgspec.structs.replace(
         tokens,

@@ -1,8 +1,8 @@
 """Log in at a server over HTTP: OAuth 2.1, an authorization code with PKCE, as MCP specifies it.
 
-`discovery.py` finds the login. A client is one that the person registered, or a document about it that
-they host, or it registers itself. The code is sent to a listener on 127.0.0.1 that answers one path once.
-Opening the address and storing tokens are handled elsewhere.
+`discovery.py` finds out where. The client was registered by the person, is described by a document that they
+host, or registers itself. The browser brings the code to a listener on 127.0.0.1 (`callback.py`). The caller
+opens the address and stores the tokens.
 
 Sources: MCP specification 2025-11-25 (authorization), RFC 7591, 7636, 8707, 9207.
 """
@@ -20,7 +20,7 @@ import msgspec
 
 from whet.config.key_hosts import is_loopback
 from whet.contract.texts import NOT_JSON, from_foreign_json
-from whet.mcp.callback import Listener, LoginFailed
+from whet.mcp.callback import CallbackListener, LoginFailed
 from whet.mcp.challenge import Challenge
 from whet.mcp.discovery import LoginServer, as_object, discover, require_safe_address
 from whet.mcp.login import (
@@ -42,9 +42,9 @@ WAIT_S = 300.0
 
 
 class Client(msgspec.Struct, frozen=True):
-    """The client at the authorization server.
+    """Whet as a client of the authorization server.
 
-    Without an id, it identifies itself by the address of `document` if the server accepts that, or else
+    Without an `id`, it identifies itself by the address `document` if the server accepts that, or else
     registers itself. `auth_method`: how it sends its secret, if the registration specified that.
     """
 
@@ -55,7 +55,7 @@ class Client(msgspec.Struct, frozen=True):
 
 
 class Earlier(msgspec.Struct, frozen=True):
-    """Earlier knowledge about the server: its last challenge, and the rights of the existing login."""
+    """The server's last challenge, and the rights of the existing login."""
 
     wanted: Challenge = Challenge()
     rights: tuple[str, ...] = ()
@@ -69,7 +69,8 @@ async def log_in(
     wait_s: float = WAIT_S,
     earlier: Earlier = Earlier(),  # noqa: B008 frozen
 ) -> Tokens | None:
-    """Log in at the server at `url`. `show` gets the address for the person to open.
+    """Log in at the server at `url` and return the tokens. `show` is called with the address that the person
+    must open.
 
     Returns None if the server needs no login. Raises LoginFailed.
     """
@@ -99,7 +100,7 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
     issuer = server.endpoint("issuer")
     needs_issuer = server.metadata.get("authorization_response_iss_parameter_supported") is True
-    async with Listener(state, issuer, needs_issuer=needs_issuer) as listener:
+    async with CallbackListener(state, issuer, needs_issuer=needs_issuer) as listener:
         if not client.id and client.document.startswith("https://") and server.takes_documents:
             client = Client(client.document, auth_method=NO_SECRET)
         elif not client.id:
@@ -148,17 +149,13 @@ async def _log_in(  # noqa: PLR0913 one exchange, from the listener's port to th
 
 
 def _auth_method(server: LoginServer, client: Client) -> str:
-    """Choose how the client sends its secret: as registered, or else as the server specifies (Basic by
-    default, RFC 8414).
-
-    Raises LoginFailed.
-    """
+    """Return how the client sends its secret: as registered, else as the server offers (Basic by default, RFC
+    8414). Raises LoginFailed."""
     if not client.secret:
         return NO_SECRET
     offered = server.auth_methods or [BASIC]
-    method = client.auth_method or next(
-        (known_method for known_method in (BASIC, POST) if known_method in offered), offered[0]
-    )
+    preferred = [method for method in (BASIC, POST) if method in offered]
+    method = client.auth_method or [*preferred, *offered][0]
     if method in (BASIC, POST, NO_SECRET):
         return method
     raise LoginFailed(

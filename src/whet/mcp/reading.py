@@ -1,9 +1,5 @@
 """Read a server's resources and prompts with two tools of our own, which pass the gate like the server's
-tools.
-
-Called without a name, each lists its items. Results have the form of a tool's result. Calls are sent
-elsewhere.
-"""
+tools. Called without a name, each lists its items."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ LISTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "resources": (("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")),
     "prompts": (("prompts/list", "prompts"),),
 }
-"""The methods that list a server's offers besides tools, and the key of the list in each answer."""
+"""The methods that list resources and prompts, and the key of the list in each answer."""
 
 
 class ServerCalls(Protocol):

@@ -1,8 +1,7 @@
 """One configured server: started on first use, restarted after a failure, queried for its tools.
 
-After a failure, the next call restarts it, each time after a longer pause. Events without a call (it
-ended, changed its tools, asked for something) are reported in one line each. Sessions are handled
-elsewhere.
+After a failure, the next call restarts it, each time after a longer pause. Each event outside of a call (the
+server ended, changed its tools, made a request) is reported to the person in one line.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _RELIST_PAUSE_S = 1.0
 _PART_S = 5.0
 _LONGEST_CALL_S = 3_600.0
 T = TypeVar("T")
-Work = Callable[[Connection, asyncio.Timeout], Awaitable[T]]
-"""An operation on a connection, within a time limit."""
+Operation = Callable[[Connection, asyncio.Timeout], Awaitable[T]]
+"""A call over a connection. It may change its time limit."""
 _REFUSED = {
     "sampling/createMessage": "asked to use your model; refused",
     ELICITATION: "has a question for a person, and got no answer",
@@ -55,10 +54,16 @@ _REFUSED = {
 
 
 class RemoteParts(msgspec.Struct, frozen=True):
-    """What a server is reached with. `secrets`: the environment and .env; `pause` waits out a back-off;
-    `jail` gives what one that is started runs in, by its name and settings, None: all rights. A start may
-    take `start_s`, unless the settings set a limit. A session waits `wait_s` for the first start of a server.
-    `finish_start` starts one, by its name, that was not ready yet when the program ended."""
+    """The dependencies and limits that all servers of a process share.
+
+    - `secrets`: the environment and .env
+    - `pause`: sleeps before a retry; tests replace it
+    - `jail`: returns the sandbox of a server by its name and settings, or None if it runs with all rights
+    - `start_s`: how long a start may take, unless the settings set a limit
+    - `wait_s`: how long a session waits for the first start of a server
+    - `finish_start`: called with the name of a server that was not ready when the program ended, to start it
+      outside of the program
+    """
 
     home: Home
     secrets: Mapping[str, str]
@@ -72,27 +77,28 @@ class RemoteParts(msgspec.Struct, frozen=True):
 
 
 class Remote:
-    """A server by its settings. `notify` gets messages for the person, `on_catalogue` each new catalogue."""
+    """A configured server. `notify` is called with lines for the person, `on_catalogue` with each new
+    catalogue."""
 
     def __init__(
         self,
         name: str,
         settings: McpServerSettings,
-        reach: RemoteParts,
+        parts: RemoteParts,
         notify: Callable[[str], None],
         on_catalogue: Callable[[Catalogue], None],
     ) -> None:
         self.name = name
         self.settings = settings
         self.connection: Connection | None = None
-        self._reach = reach
-        self._told = notify
-        self._renewed = on_catalogue
+        self._parts = parts
+        self._notify = notify
+        self._on_catalogue = on_catalogue
         self._catalogue: Catalogue | None = None
         self._lock = asyncio.Lock()
         self.failures: int = 0
         self._failed_s = 0.0
-        self._news = 0
+        self._change_count = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def fetch_catalogue(self) -> Catalogue:
@@ -107,15 +113,12 @@ class Remote:
         progress: Progress | None = None,
         asker: CallPerson | None = None,
     ) -> dict[str, Any]:
-        """Call a tool and return its result. `progress` gets its progress notifications, which also extend
-        its time limit, `asker` the server's questions to the person.
-
-        Raises ToolError.
-        """
+        """Call a tool and return its result. `progress` is called with its progress notifications, which also
+        extend its time limit; `asker` answers the server's questions. Raises ToolError."""
         params = {"name": tool, "arguments": arguments}
         limit_s = self.settings.timeout_s
         return await self._run_with_retry(
-            lambda to, limit: to.request(
+            lambda connection, limit: connection.request(
                 "tools/call",
                 params,
                 extend_limit_on_progress(progress, limit, limit_s),
@@ -125,27 +128,27 @@ class Remote:
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call a method and return its result. Raises ToolError."""
-        return await self._run_with_retry(lambda to, _: to.request(method, dict(params)))
+        return await self._run_with_retry(lambda connection, _: connection.request(method, dict(params)))
 
     async def list_all(self, method: str, key: str) -> list[object]:
-        """Return the server's list, all pages. Raises ToolError."""
-        return await self._run_with_retry(lambda to, _: to.list_all(method, key))
+        """Return all pages of the server's list. Raises ToolError."""
+        return await self._run_with_retry(lambda connection, _: connection.list_all(method, key))
 
-    async def _run_with_retry(self, work: Work[T]) -> T:
-        """Run an operation within the server's time limit, and repeat it once if the server had lost the
-        session."""
+    async def _run_with_retry(self, operation: Operation[T]) -> T:
+        """Run an operation within the server's time limit. Repeats it once if the server had lost the session
+        and can't have run it."""
         try:
-            return await self._run_once(await self._connect(), work)
+            return await self._run_once(await self._connect(), operation)
         except SessionLost as error:
             if error.may_have_run:
                 raise
-            return await self._run_once(await self._connect(), work)
+            return await self._run_once(await self._connect(), operation)
 
-    async def _run_once(self, connection: Connection, work: Work[T]) -> T:
+    async def _run_once(self, connection: Connection, operation: Operation[T]) -> T:
         limit = asyncio.timeout(self.settings.timeout_s)
         try:
             async with limit:
-                result = await work(connection, limit)
+                result = await operation(connection, limit)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -189,7 +192,7 @@ class Remote:
             connection: Connection | None = None
             try:
                 connection = Connection(
-                    self.name, _build_transport(self.name, self.settings, self._reach), self._make_listener()
+                    self.name, _build_transport(self.name, self.settings, self._parts), self._make_listener()
                 )
                 catalogue = await self._open_connection(connection)
             except BaseException as error:
@@ -205,7 +208,7 @@ class Remote:
 
     async def _open_connection(self, connection: Connection) -> Catalogue:
         set_s = self.settings.start_timeout_s
-        limit_s = self._reach.start_s if set_s is None else set_s
+        limit_s = self._parts.start_s if set_s is None else set_s
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
@@ -227,7 +230,7 @@ class Remote:
         if self.failures < 2:
             return
         pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self.failures - 2))
-        left_s = self._failed_s + pause_s - self._reach.clock.monotonic_s()
+        left_s = self._failed_s + pause_s - self._parts.clock.monotonic_s()
         if left_s > _WAITED_FOR_S:
             raise ServerFailed(
                 f"the MCP server {self.name} has failed {self.failures} times in a row;"
@@ -235,30 +238,30 @@ class Remote:
                 hint=f"go on without it; whet mcp test {self.name} shows what is wrong",
             )
         if left_s > 0:
-            await self._reach.pause(left_s)
+            await self._parts.pause(left_s)
 
     def _make_listener(self) -> ConnectionListener:
         return ConnectionListener(
             changed=self._handle_change,
-            refused=lambda method: self._told(f"MCP server {self.name} {_REFUSED[method]}"),
+            refused=lambda method: self._notify(f"MCP server {self.name} {_REFUSED[method]}"),
             gone=self._handle_end,
         )
 
     def _handle_end(self, failure: ToolError) -> None:
         self._count_failure()
         message = failure.message[:1].upper() + failure.message[1:]
-        self._told(f"{message}; its tools fail until their next call starts it again")
+        self._notify(f"{message}; its tools fail until their next call starts it again")
 
     def _store_failure(self, error: ToolError) -> None:
-        now_ms = self._reach.clock.unix_ms()
-        store_failure(self._reach.home, self.name, self.settings, masking.mask(error.message), now_ms)
+        now_ms = self._parts.clock.unix_ms()
+        store_failure(self._parts.home, self.name, self.settings, masking.mask(error.message), now_ms)
 
     def _count_failure(self) -> None:
         self.failures += 1
-        self._failed_s = self._reach.clock.monotonic_s()
+        self._failed_s = self._parts.clock.monotonic_s()
 
     async def _check_alive(self, connection: Connection) -> None:
-        """Drop the connection if the server doesn't even answer a ping."""
+        """Close the connection if the server does not answer a ping."""
         if not await connection.is_alive(PING_S):
             async with self._lock:
                 if self.connection is connection:
@@ -266,36 +269,37 @@ class Remote:
                     await self._drop(connection)
 
     def _handle_change(self) -> None:
-        """List the tools again, once for all notices that arrive meanwhile."""
-        self._news += 1
-        if self._news == 1:
+        """List the tools again, once for all notifications that arrive meanwhile."""
+        self._change_count += 1
+        if self._change_count == 1:
             self._start_task(self._list_again())
 
     async def _list_again(self) -> None:
         try:
-            while (handled := self._news) and (connection := self.connection) and connection.failure is None:
+            while (connection := self.connection) is not None and connection.failure is None:
+                handled_count = self._change_count
                 async with asyncio.timeout(self.settings.timeout_s):
                     self._take_catalogue(await _fetch_catalogue(connection), connection)
-                await self._reach.pause(_RELIST_PAUSE_S)
-                if handled == self._news:
+                await self._parts.pause(_RELIST_PAUSE_S)
+                if handled_count == self._change_count:
                     return
         except (ToolError, TimeoutError) as error:
             log.warning("the MCP server %s changed its tools and can't be asked: %s", self.name, error)
         finally:
-            self._news = 0
+            self._change_count = 0
 
     def _take_catalogue(self, catalogue: Catalogue, connection: Connection) -> None:
         if catalogue == self._catalogue:
             return
         self._catalogue = catalogue
         server_name = str(connection.server_info.get("name") or "")[:80]
-        now_ms = self._reach.clock.unix_ms()
+        now_ms = self._parts.clock.unix_ms()
         digest = config_digest(self.settings)
         listing = KeptListing(
             digest, now_ms, catalogue.tools, catalogue.offers, server_name, connection.version
         )
-        write_stored(self._reach.home, self.name, listing)
-        self._renewed(catalogue)
+        write_stored(self._parts.home, self.name, listing)
+        self._on_catalogue(catalogue)
 
     async def _retire(self, connection: Connection) -> None:
         """Close a connection once its pending calls have ended."""
@@ -313,16 +317,16 @@ class Remote:
         task.add_done_callback(self._tasks.discard)
 
 
-def _build_transport(name: str, settings: McpServerSettings, reach: RemoteParts) -> Transport:
-    """Return the transport to a server, not started yet. Raises ServerFailed if a variable is not set."""
+def _build_transport(name: str, settings: McpServerSettings, parts: RemoteParts) -> Transport:
+    """Return the transport to a server without starting it. Raises ServerFailed if a variable is not set."""
     if settings.url:
         # httpx2 takes 30 ms of CPU, and many homes have no server with a url.
         from whet.mcp.http import HttpTransport  # noqa: PLC0415
 
-        headers = _fill_all(name, reach.secrets, settings.headers, "headers")
+        headers = _fill_all(name, parts.secrets, settings.headers, "headers")
         has_key = not settings.allow_http and any(holds_key(*pair) for pair in settings.headers.items())
-        return HttpTransport(name, settings.url, headers, reach, has_key=has_key)
-    variables = _fill_all(name, reach.secrets, settings.env, "env")
+        return HttpTransport(name, settings.url, headers, parts, has_key=has_key)
+    variables = _fill_all(name, parts.secrets, settings.env, "env")
     cwd = Path(settings.cwd).expanduser() if settings.cwd else None
     launch = Launch(
         os.path.expanduser(settings.command),
@@ -331,15 +335,15 @@ def _build_transport(name: str, settings: McpServerSettings, reach: RemoteParts)
         cwd,
         frozenset(variables),
     )
-    find = reach.jail
-    place = None if find is None else lambda: find(name, settings)
-    return StdioTransport(name, launch, reach.guardian, place)
+    find_jail = parts.jail
+    jail = None if find_jail is None else lambda: find_jail(name, settings)
+    return StdioTransport(name, launch, parts.guardian, jail)
 
 
 def suspend_limit_while_asking(
     asker: CallPerson | None, limit: asyncio.Timeout, timeout_s: float
 ) -> CallPerson | None:
-    """Suspend a call's time limit while its person is asked."""
+    """Return `asker`, with the call's time limit suspended while it asks. Returns None for None."""
     if asker is None:
         return None
 
@@ -354,7 +358,8 @@ def suspend_limit_while_asking(
 
 
 def extend_limit_on_progress(progress: Progress | None, limit: asyncio.Timeout, timeout_s: float) -> Progress:
-    """Return a listener that gives a call its whole time again at each progress, for an hour at most."""
+    """Return a listener that restarts a call's time limit at each progress notification, but for at most an
+    hour in total. It passes notifications on to `progress`."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + max(timeout_s, _LONGEST_CALL_S)
 
@@ -382,16 +387,17 @@ def _fill_all(
 
 
 def fill_variables(text: str, secrets: Mapping[str, str]) -> str | None:
-    """Replace ${NAME} by variables and mask their values from now on. Returns None if one is not set."""
+    """Return the text with each ${NAME} replaced by the variable, or None if one is not set. The values are
+    masked in output from now on."""
     names = _VARIABLE.findall(text)
     if any(not secrets.get(name) for name in names):
         return None
     masking.protect(secrets[name] for name in names)
-    return _VARIABLE.sub(lambda found: secrets[found[1]], text)
+    return _VARIABLE.sub(lambda match: secrets[match[1]], text)
 
 
 def check_server(name: str, settings: McpServerSettings) -> None:
-    """Raise ConfigError for a name that no server may have, or settings that name no server or two."""
+    """Raise ConfigError for an invalid name, or for settings without exactly one of `command` and `url`."""
     if not SERVER_NAME.fullmatch(name):
         raise ConfigError(
             f"mcp.servers: {name[:60]!r} is not a name for a server",
@@ -409,15 +415,14 @@ async def _fetch_catalogue(connection: Connection) -> Catalogue:
         if error.code != METHOD_NOT_FOUND:
             raise
         tools = []  # a server with only resources or prompts
-    has = await asyncio.gather(*(_has_offer(connection, part) for part in connection.offers))
-    return Catalogue(
-        sort_tools(tools), tuple(part for part, there in zip(connection.offers, has, strict=True) if there)
-    )
+    has_items = await asyncio.gather(*(_has_items(connection, offer) for offer in connection.offers))
+    offers = [offer for offer, is_there in zip(connection.offers, has_items, strict=True) if is_there]
+    return Catalogue(sort_tools(tools), tuple(offers))
 
 
-async def _has_offer(connection: Connection, part: str) -> bool:
-    """Return whether the server really has any of an offer; many only claim to."""
-    for method, key in LISTS[part]:
+async def _has_items(connection: Connection, offer: str) -> bool:
+    """Return whether the server has any item of an offer. Many servers announce offers without items."""
+    for method, key in LISTS[offer]:
         with contextlib.suppress(ToolError, TimeoutError):
             async with asyncio.timeout(_PART_S):
                 if await connection.list_all(method, key):
@@ -426,5 +431,5 @@ async def _has_offer(connection: Connection, part: str) -> bool:
 
 
 def holds_key(name: str, value: str) -> bool:
-    """Return whether a header or variable looks like one that holds a key."""
+    """Return whether a header or variable looks as if it contained a key."""
     return "${" in value or is_secret_name(name.replace("-", "_")) or name.lower() == "authorization"

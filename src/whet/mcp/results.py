@@ -1,7 +1,7 @@
-"""Convert the result of a server's tool to a tool output: text first, images separate, everything as data.
+"""Convert the result of a server's tool to a tool output: one text, and images.
 
-All content is untrusted text and is marked so. A result that violates the server's own output schema is
-returned with a warning.
+All content is untrusted and marked so. A result that violates the server's own output schema is returned with
+a warning.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from whet.contract.errors import ToolError
 from whet.contract.messages import ImagePart, image_in
+from whet.contract.texts import argument_text
 from whet.contract.tools import JSON_TYPES, ToolOutput, clip, is_json_type
 from whet.foreign_text import clean
 
@@ -33,9 +34,9 @@ def as_output(
     *,
     is_prompt: bool = False,
 ) -> ToolOutput:
-    """Return a tools/call result as a tool's output, cut at about `cap_chars`.
+    """Return a tools/call result as a tool's output, cut to about `cap_chars` characters.
 
-    `is_prompt`: the person may have asked to follow it.
+    `is_prompt`: the result is a prompt that the person may have asked the model to follow.
     """
     lines = [_mark(server, _PROMPT if is_prompt else _DATA)]
     images: list[ImagePart] = []
@@ -58,27 +59,27 @@ def as_output(
 
 
 def as_failure(server: str, error: ToolError) -> ToolOutput:
-    """Return a server's error as a tool's output. Its text is no more trusted than a result."""
+    """Return a server's error as a tool's output. Its text is untrusted, too."""
     message = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
     return ToolOutput(f"{_mark(server, _DATA)}\n{clean(message)}", error_kind=error.kind)
 
 
 def _repeats(texts: list[str], structured: object) -> bool:
-    """Return whether the texts already hold the structured result: as JSON, or each of its first values."""
+    """Return whether the texts already contain the structured result, as JSON or by its first 100 values."""
     for text in texts:
         with suppress(msgspec.DecodeError, RecursionError):
             if msgspec.json.decode(text) == structured:
                 return True
-    whole, waiting = "\n".join(texts), [structured]
+    text, pending = "\n".join(texts), [structured]
     for _ in range(_MAX_COMPARED):
-        if not waiting:
+        if not pending:
             break
-        value = waiting.pop()
+        value = pending.pop()
         if isinstance(value, dict):
-            waiting.extend(reversed(cast("dict[str, object]", value).values()))
+            pending.extend(reversed(cast("dict[str, object]", value).values()))
         elif isinstance(value, list):
-            waiting.extend(reversed(cast("list[object]", value)))
-        elif (value if isinstance(value, str) else msgspec.json.encode(value).decode()) not in whole:
+            pending.extend(reversed(cast("list[object]", value)))
+        elif argument_text(value) not in text:
             return False
     return True
 
@@ -130,11 +131,8 @@ def _resource(resource: object, images: list[ImagePart]) -> str:
 
 
 def find_mismatch(value: object, schema: Mapping[str, Any], path: str = "", depth: int = 0) -> str:
-    """Return where `value` first violates a JSON schema's types, required fields or choices, or an empty
-    string.
-
-    Other keywords are not checked.
-    """
+    """Return where `value` first violates a JSON Schema, or an empty string. Checks types, required fields
+    and enumerations only."""
     if depth > _MAX_DEPTH:
         return ""
     where = path or "the result"
@@ -143,7 +141,7 @@ def find_mismatch(value: object, schema: Mapping[str, Any], path: str = "", dept
         [kinds] if isinstance(kinds, str) else cast("list[object]", kinds) if isinstance(kinds, list) else []
     )
     if type_names and not any(is_json_type(str(kind), value) for kind in type_names):
-        return f"{where} is {_word(value)}, not {' or '.join(map(str, type_names))}"[:300]
+        return f"{where} is {_type_name(value)}, not {' or '.join(map(str, type_names))}"[:300]
     choices: object = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
         return f"{where} is none of the values allowed"
@@ -171,5 +169,8 @@ def _fields_mismatch(value: Mapping[str, object], schema: Mapping[str, Any], pat
     return ""
 
 
-def _word(value: object) -> str:
-    return next((kind for kind, types in JSON_TYPES.items() if type(value) in types), type(value).__name__)
+def _type_name(value: object) -> str:
+    for name, types in JSON_TYPES.items():
+        if type(value) in types:
+            return name
+    return type(value).__name__

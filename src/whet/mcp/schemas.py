@@ -1,9 +1,9 @@
-"""Convert an untrusted tool's input schema to one that every vendor accepts, or refuse it with a reason.
+"""Convert the input schema of an untrusted tool to one that every vendor accepts, or refuse it with a reason.
 
-One schema that a vendor refuses would make every request of a session fail. Malformed limits are dropped
-(the server checks its input itself). A schema that leaves the tool's arguments unclear makes the tool
-unusable. Hidden characters are removed from descriptions; in names and values they are refused, since
-there they are no accident.
+One schema that a vendor refuses would make every request of a session fail. Malformed limits are dropped,
+because the server checks its input itself. A schema that leaves the tool's arguments unclear makes the tool
+unusable. Hidden characters are removed from descriptions, but refused in names and values, where they are
+never an accident.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whet.foreign_text import HIDDEN, clean
 from whet.providers.tool_schemas import INNER, NAMED, SEVERAL, is_sound
 
 DESCRIPTION_CHARS = 16_384
-"""Far more than any server's whole description. Longer text is cut."""
+"""Longer descriptions are cut. No known server's description is as long."""
 _LARGEST_BYTES = 32_768
 _MAX_DEPTH = 24
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -48,7 +48,7 @@ def mend_schema(raw: object) -> dict[str, Any] | str:
         return f"its input schema is {type(raw).__name__}, no object"
     schema = dict(cast("dict[str, Any]", raw))
     try:
-        _check_outside(schema)
+        _check_top_level(schema)
         mended = _mend(schema, schema)
     except _Unusable as reason:
         return str(reason)
@@ -57,7 +57,7 @@ def mend_schema(raw: object) -> dict[str, Any] | str:
     return mended
 
 
-def _check_outside(schema: dict[str, Any]) -> None:
+def _check_top_level(schema: dict[str, Any]) -> None:
     if schema.setdefault("type", "object") != "object":
         raise _Unusable(f"its input schema is of type {str(schema['type'])[:40]!r}, not object")
     if not isinstance(schema.setdefault("properties", {}), dict):
@@ -73,7 +73,7 @@ def _check_outside(schema: dict[str, Any]) -> None:
 
 
 def texts_of(value: object) -> list[str]:
-    """Return every text in a schema, including names. The schema's depth is known to be small."""
+    """Return every text in a schema, including names. Its depth must have been checked."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
@@ -121,7 +121,7 @@ def _mend_inner(value: object, root: Mapping[str, Any]) -> dict[str, Any] | bool
 
 
 def _leaf(key: str, value: object, root: Mapping[str, Any]) -> object:
-    """Return the value of any other keyword. Raises _Unusable."""
+    """Return the value of a keyword that contains no schema. Raises _Unusable."""
     if key in ("description", "title", "$comment"):
         return clean(str(value))[:DESCRIPTION_CHARS]
     _refuse_hidden([key, *texts_of(value)])
@@ -136,11 +136,11 @@ def _leads_somewhere(reference: object, root: Mapping[str, Any]) -> bool:
     """Return whether a reference points to a part of the same schema."""
     if not isinstance(reference, str) or not re.match(r"#(/|$)", reference):
         return False
-    at: object = dict(root)
-    for part in reference.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        at = cast("dict[str, object]", at).get(name) if isinstance(at, dict) else None
-    return isinstance(at, dict | bool)
+    target: object = dict(root)
+    for step in reference.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        target = cast("dict[str, object]", target).get(name) if isinstance(target, dict) else None
+    return isinstance(target, dict | bool)
 
 
 def _refuse_hidden(texts: list[str]) -> None:

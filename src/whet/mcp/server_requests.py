@@ -1,9 +1,9 @@
-"""Answer an MCP server's requests: pings are answered, questions go to the person, everything else is refused
-with a reason.
+"""Answer an MCP server's own requests: pings are answered, questions are put to the person, and all other
+requests are refused with a reason.
 
 A question belongs to the running call. If calls of several conversations run at once, its owner is unknown
-and the question is cancelled. Sampling, the use of the person's model, is refused, and the person is
-notified once per connection.
+and the question is cancelled. If a server wants to use the person's model (sampling), the person is notified
+once per connection.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class CallPerson(msgspec.Struct, frozen=True):
 
 
 class ServerRequests:
-    """Answers one server's requests. `send` sends a message; `refused` is called with each refused method,
-    once."""
+    """Answers one server's requests. `send` sends a message. `refused` is called once for each refused method
+    that concerns the person."""
 
     def __init__(
         self, server: str, send: Callable[[bytes], Awaitable[None]], refused: Callable[[str], None]
@@ -49,7 +49,7 @@ class ServerRequests:
         self._server = server
         self._send = send
         self._refused = refused
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._replies: set[asyncio.Task[None]] = set()
         self._askers: list[CallPerson] = []
         self._questions = 0
@@ -70,14 +70,14 @@ class ServerRequests:
             self._askers.remove(asker)
 
     def answer(self, method: str, call_id: object, params: Mapping[str, Any]) -> None:
-        """Answer a request. A server that asks without reading gets only a few answers."""
+        """Answer a request in a task. Ignores requests of a server that does not read the answers."""
         if len(self._replies) < _MAX_REPLIES:
             task = asyncio.create_task(self._reply(method, call_id, params))
             self._replies.add(task)
             task.add_done_callback(self._replies.discard)
 
     async def ask_person(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the person whose call runs a question, one at a time, and return the answer for the server."""
+        """Ask the person of the running call, one question at a time. Returns the answer for the server."""
         async with self._asking:
             owners = {asker.owner for asker in self._askers}
             self._questions += 1
@@ -90,7 +90,7 @@ class ServerRequests:
         return response
 
     def refuse(self, methods: Sequence[str]) -> str:
-        """Return why none of these methods is executed, and notify the person of those that concern them."""
+        """Return why these methods are refused. Notifies the person about those that concern them."""
         for method in methods:
             if method in _REPORTED_METHODS:
                 self._report_refusal(method)
@@ -102,8 +102,8 @@ class ServerRequests:
             task.cancel()
 
     def _report_refusal(self, method: str) -> None:
-        if method not in self._told:
-            self._told.add(method)
+        if method not in self._reported:
+            self._reported.add(method)
             self._refused(method)
 
     async def _reply(self, method: str, call_id: object, params: Mapping[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """All configured servers of one process, and their tools as our own tools.
 
-A session's tools are those last known of each server when the session began, and they stay. Known lists
-are stored on disk. A server without a stored list is contacted before the first session, which waits for it
-for a while; after a failed contact, not again for five minutes. Every other server is started by the first
-call of one of its tools, which also updates its list for later sessions.
+A session keeps the tools that were last known of each server when it began. Known lists are stored on disk. A
+server without a stored list is contacted before the first session, which waits for it for a while; after a
+failure, it is not contacted again for five minutes. Every other server is started by the first call of one of
+its tools, which also updates its list for later sessions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from whet.mcp.server_requests import CallPerson
 TOOLSET = "mcp"
 PREFIX = "mcp__"
 GUEST = "editor-"
-"""The prefix of servers that an editor brings for one session."""
+"""The prefix of the names of servers that an editor configures for one session."""
 _MARK_CHARS = 400
 
 
@@ -51,12 +51,15 @@ class NoticeSink(Protocol):
     """Collects a session's notices for display."""
 
     def add_notice(self, text: str, *, must_show: bool = False) -> None:
-        """Add a line for the person; one that `must_show` is shown on every surface."""
+        """Add a line for the person. `must_show`: every interface shows it."""
         ...
 
 
 class Servers:
-    """The servers of one process. Their events are reported to every active session."""
+    """The servers of one process. Their events are reported to every active session.
+
+    `cap_chars`: the longest result. `without`: patterns of tool names that are not offered.
+    """
 
     def __init__(
         self,
@@ -92,10 +95,10 @@ class Servers:
         )
 
     async def learn(self, wait: StartWait | None = None) -> None:
-        """Learn every server's tools, contacting the servers without a stored list. One that is not ready in
+        """Learn every server's tools. Contacts the servers without a stored list; one that is not ready in
         time goes on starting, and later sessions have its tools.
 
-        Never raises: an unreachable server has no tools, and its failure is reported.
+        Never raises. An unreachable server has no tools, and its failure is reported.
         """
         unknown = {name: remote for name, remote in self.remotes.items() if not self._take_stored(name)}
         if not unknown:
@@ -116,7 +119,8 @@ class Servers:
     def tools(self) -> list[Tool]:
         """Return the tools for a session that begins now, ordered as in the settings and then by name.
 
-        If they take up too much of a prompt, two tools that find and call them come first.
+        If they would fill too much of a prompt, they are deferred, and two tools that find and call them come
+        first.
         """
         self.is_stale = False
         tools_by_server: dict[str, list[Tool]] = {}
@@ -141,8 +145,8 @@ class Servers:
         return bool(self.remotes) and all(name.startswith(GUEST) for name in self.remotes)
 
     def attach_board(self, specs: Sequence[ToolSpec], board: NoticeSink) -> None:
-        """Report server events to `board` while it exists, and now the changes since the session's `specs`
-        were fixed."""
+        """Report server events to `board` as long as it exists. Reports at once how the tools differ from the
+        session's `specs`."""
         self._boards.add(board)
         for line, must_show in self._early:
             board.add_notice(line, must_show=must_show)
@@ -151,8 +155,8 @@ class Servers:
         self._early.clear()
 
     async def aclose(self) -> None:
-        """Release every server. One that a session waited for in this program and that still isn't ready is
-        started again outside of it, so that later sessions have its tools."""
+        """Release every server. A server that a session waited for and that is still not ready is started
+        again outside of this program, so that later sessions have its tools."""
         late = [name for name in self._late if not self._starts[name].done()]
         await end_starts(self._starts)
         await asyncio.gather(*(remote.aclose() for remote in self.remotes.values()))
@@ -233,13 +237,15 @@ class Servers:
         )
 
     def _current_content(self, server: str, offered: Offered) -> str:
-        """Return what the server now says of a tool; empty if it does not offer it any more."""
-        tools = self.listings[server].offered
-        return next((content_of(tool) for tool in tools if tool.own_name == offered.own_name), "")
+        """Return the server's current description of a tool, or "" if it does not offer it any more."""
+        for tool in self.listings[server].offered:
+            if tool.own_name == offered.own_name:
+                return content_of(tool)
+        return ""
 
     async def _refuse_change(self, server: str, offered: Offered) -> None:
-        """Connect to the server, and refuse a call if that shows no such tool, or another one than was
-        allowed. Raises ToolError."""
+        """Connect to the server, which updates its tools. Raises ToolError if it does not offer the tool any
+        more, or has changed it since the call was allowed."""
         allowed = self._current_content(server, offered)
         await self.remotes[server].fetch_catalogue()
         current = self._current_content(server, offered)
@@ -253,7 +259,7 @@ class Servers:
             )
 
     def _relist(self, name: str, settings: McpServerSettings, catalogue: Catalogue) -> None:
-        """Store a new list, and report how it differs from the one that sessions have."""
+        """Take a server's new list, and report how it differs from the last one."""
         listing = read_listing(name, settings, catalogue)
         before = self.listings.get(name)
         if before is None or before == listing:
@@ -324,7 +330,7 @@ _LARGEST = 1e15
 
 
 class ProgressLines:
-    """Shows a call's progress, one line at a time, no faster than a person can read."""
+    """Shows a call's progress as lines, at most five a second and 500 in all."""
 
     def __init__(self, show: Callable[[str], None], clock: Clock) -> None:
         self._show = show
@@ -344,7 +350,7 @@ class ProgressLines:
 
 
 def format_progress(params: dict[str, Any]) -> str:
-    """Format progress as `3 of 10: message`, or return an empty string if it says nothing."""
+    """Return progress as `3 of 10: message`, or an empty string if it has neither number nor message."""
     done, total, message = params.get("progress"), params.get("total"), params.get("message")
     numbers = f"{done:g}" if _is_number(done) else ""
     if numbers and _is_number(total):

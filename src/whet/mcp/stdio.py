@@ -1,8 +1,8 @@
 """Run an MCP server as a child process with one message per line on its stdin and stdout.
 
-Lines that are not messages are dropped and counted; oversized lines are dropped without being stored. The
-server gets its own process group and only the environment given here. When it ends, its remaining group is
-killed. Errors include the first and the last lines of its stderr.
+Lines that are not messages are counted and dropped; oversized lines are not even kept in memory. The server
+has its own process group and only the environment given here. When it ends, its remaining group is killed.
+Errors include the first and the last lines of its stderr.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _LAST_OUTPUT_S = 0.2
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What to start: `environment` is the server's whole one; its settings name the variables in `given`."""
+    """The command to start. `environment` is complete; `given` are the variables set by the server's
+    settings."""
 
     command: str
     args: Sequence[str]
@@ -65,7 +66,7 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class ServerJail(msgspec.Struct, frozen=True):
-    """What a server runs in, and the variables that it has there unless its settings give others."""
+    """A server's sandbox, and the variables that it has there unless its settings set them."""
 
     jail: Jail
     variables: Mapping[str, str] = {}
@@ -78,14 +79,14 @@ def server_environment(source: Mapping[str, str], additions: Mapping[str, str]) 
     return {**passed, **additions}
 
 
-def _start_jailed(launch: Launch, place: ServerJail) -> Started:
+def _start_jailed(launch: Launch, server_jail: ServerJail) -> Started:
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where servers are confined
 
-    jail = place.jail
-    own = {name: value for name, value in place.variables.items() if name not in launch.given}
-    inside = {**jail.environment(launch.environment), **own}
+    jail = server_jail.jail
+    defaults = {name: value for name, value in server_jail.variables.items() if name not in launch.given}
+    environment = {**jail.environment(launch.environment), **defaults}
     cwd = launch.cwd or jail.policy.workspace
-    return jail.spawn_with_pipes(JailedCommand([launch.command, *launch.args], inside, cwd))
+    return jail.spawn_with_pipes(JailedCommand([launch.command, *launch.args], environment, cwd))
 
 
 class _LineSplitter(asyncio.Protocol):
@@ -100,7 +101,7 @@ class _LineSplitter(asyncio.Protocol):
 
     @property
     def begun(self) -> bytes:
-        """The beginning of the line that has not ended yet."""
+        """The beginning of the line that is still incomplete."""
         return b"".join(self._parts[:_FEW_PARTS])
 
     def data_received(self, data: bytes) -> None:
@@ -160,7 +161,7 @@ class StdioTransport:
         jail: Callable[[], ServerJail | None] | None = None,
     ) -> None:
         self._jail = jail
-        self._place: ServerJail | None = None
+        self._server_jail: ServerJail | None = None
         self._name = name
         self._launch = launch
         self._guardian = guardian
@@ -181,8 +182,8 @@ class StdioTransport:
     async def start(self, received: Received, dropped: Dropped, ended: Ended) -> None:
         """Start the process. Raises ServerFailed if the command can't be started."""
         self._received, self._dropped = received, dropped
-        self._place = await asyncio.to_thread(self._jail) if self._jail is not None else None
-        self._popen = popen = self._spawn(self._place)
+        self._server_jail = await asyncio.to_thread(self._jail) if self._jail is not None else None
+        self._popen = popen = self._spawn(self._server_jail)
         self._guardian.add(popen.pid)
         self._exit = exit_ = ChildExit(popen)
         loop = asyncio.get_running_loop()
@@ -241,7 +242,7 @@ class StdioTransport:
         answer: asyncio.Future[dict[str, Any]] | None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Write one line. Waits while the server does not read. Raises ServerFailed."""
+        """Write one line, waiting as long as the server does not read. Raises ServerFailed."""
         del answer, headers
         writer = self._writer
         if writer is None or writer.is_closing():
@@ -253,17 +254,18 @@ class StdioTransport:
             raise await self._ended_error() from error
 
     async def _ended_error(self) -> ServerFailed:
-        """Return the error of a server that has ended, once its last words on stderr were read."""
+        """Return the error of a server that has ended, after reading the end of its stderr."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
                 await self._tail.is_whole.wait()
         return ServerFailed(f"the MCP server {self._name} has ended{self._last_words()}")
 
     def listen(self) -> None:
-        """Do nothing: its output is always read."""
+        """Do nothing, because the server's output is always read."""
 
     def explain(self) -> str:
-        """Return its output that was not a message, and its last line on stderr."""
+        """Return a description of output that was not a message, the last line of stderr, and hosts that the
+        sandbox refused."""
         statements: list[str] = []
         if self._too_large:
             statements.append(f"it sent a message of {self._too_large:,} bytes, which was dropped")
@@ -280,12 +282,12 @@ class StdioTransport:
             statements.append(f"it printed a line without an end: {_quote(begun)!r}")
         if (last := self._last_stderr_line()) and not self._has_quoted:
             statements.append(f"its last line on stderr: {last}")
-        if self._place is not None and (refused := self._place.jail.take_refused_hosts()):
+        if self._server_jail is not None and (refused := self._server_jail.jail.take_refused_hosts()):
             statements.append(f"the sandbox did not let it reach {', '.join(dict.fromkeys(refused))}")
         return "; ".join(statements)
 
     async def aclose(self) -> None:
-        """Close stdin, wait briefly, then end the group."""
+        """Close stdin, wait briefly, then end the process group."""
         popen, self._popen = self._popen, None
         if popen is None or self._exit is None:
             return
@@ -294,9 +296,9 @@ class StdioTransport:
         try:
             if self._writer is not None:
                 self._writer.close()
-            if popen.returncode is None and not await self._exit.within(_EXIT_S):
+            if popen.returncode is None and not await self._exit.wait(_EXIT_S):
                 signal_group(popen.pid, signal.SIGTERM)
-                await self._exit.within(_TERM_S)
+                await self._exit.wait(_TERM_S)
         finally:
             self._exit.kill_group()
             for reader in self._readers:
@@ -308,16 +310,16 @@ class StdioTransport:
             self._guardian.drop(popen.pid)
 
     async def _until_gone(self, out: _LineSplitter, exit_: ChildExit, ended: Ended) -> None:
-        """Wait until the server ended or closed its output, end its remaining group, and report that."""
-        ends = [asyncio.create_task(event.wait()) for event in (out.ended, exit_.happened)]
+        """Wait until the server ends or closes its output. Then kill its remaining group and call `ended`."""
+        ends = [asyncio.create_task(event.wait()) for event in (out.ended, exit_.ended)]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            both = asyncio.wait(ends, timeout=_LAST_OUTPUT_S if exit_.happened.is_set() else _EXIT_S)
-            await both  # read its last output; a child of its own may hold the output open
+            # Read its last output. A child of its own may keep the output open, so the wait is limited.
+            await asyncio.wait(ends, timeout=_LAST_OUTPUT_S if exit_.ended.is_set() else _EXIT_S)
         finally:
             for end in ends:
                 end.cancel()
-        has_exited, popen = exit_.happened.is_set(), self._popen
+        has_exited, popen = exit_.ended.is_set(), self._popen
         code = exit_.kill_group()
         how = f"ended with exit code {code}" if has_exited else "closed its output"
         if has_exited and code is not None and code < 0:
@@ -365,9 +367,9 @@ class StdioTransport:
         return mask(lines[-1].strip())[:300] if lines else ""
 
     def _last_words(self) -> str:
-        """Return the first and the last lines of stderr in parentheses.
+        """Return the first and the last lines of stderr in parentheses, or an empty string.
 
-        Some programs print the cause first and some last. Indented lines, as in a traceback, only explain.
+        Some programs print the cause first, some last. Indented lines, as in a traceback, are left out.
         """
         lines = self._stderr_lines()
         self._has_quoted = bool(lines)

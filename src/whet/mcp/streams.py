@@ -1,7 +1,7 @@
-"""A server's event streams: those of calls, resumed after a cut, and the one for messages between calls.
+"""Read a server's event streams: those of calls, and the one for messages between calls.
 
-A stream that ended is reopened at its last event (Last-Event-ID) after the pause that the server requests.
-Messages are interpreted elsewhere.
+A stream that was cut is reopened after its last event (Last-Event-ID), after the pause that the server
+requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_PAUSE_S = 60.0
 _LATER = (409, 429, 500, 502, 503, 504)
 _ReadResult = Literal["something", "nothing", "failed", "refused"]
 Open = Callable[[str], AbstractAsyncContextManager[httpx2.Response]]
-"""Opens the server's stream after the event of that id, or from the start for an empty id."""
+"""Opens the server's stream after the event with this id, or from the start if the id is empty."""
 
 
 class StreamCursor(msgspec.Struct):
@@ -40,7 +40,7 @@ class StreamCursor(msgspec.Struct):
 
 
 class Streams:
-    """The streams of one session with a server. `take` gets each event's data."""
+    """The streams of one session with a server. `take` is called with each event's data."""
 
     def __init__(
         self, name: str, open_: Open, take: Callable[[bytes], None], pause: Callable[[float], Awaitable[Any]]
@@ -49,13 +49,13 @@ class Streams:
         self._open = open_
         self._take = take
         self._pause = pause
-        self._standing: asyncio.Task[None] | None = None
+        self._listen_task: asyncio.Task[None] | None = None
 
     async def follow(self, response: httpx2.Response, answer: asyncio.Future[dict[str, Any]]) -> None:
         """Read a call's stream until its answer has arrived.
 
-        A cut stream is resumed if its events have ids, for as long as the call may take. Raises
-        ServerFailed, WireError.
+        Resumes a cut stream if its events have ids. Returns without an answer after three failures in a row.
+        Raises ServerFailed, WireError.
         """
         cursor, failures = StreamCursor(), 0
         with contextlib.suppress(httpx2.TransportError):  # a cut; it is resumed below
@@ -69,14 +69,14 @@ class Streams:
 
     def start_listening(self) -> None:
         """Start reading the server's messages between calls, if it sends any."""
-        if self._standing is None:
-            self._standing = asyncio.create_task(self._listen())
+        if self._listen_task is None:
+            self._listen_task = asyncio.create_task(self._listen())
 
     async def aclose(self) -> None:
         """Stop reading."""
-        if self._standing is not None:
-            self._standing.cancel()
-            await asyncio.wait({self._standing})
+        if self._listen_task is not None:
+            self._listen_task.cancel()
+            await asyncio.wait({self._listen_task})
 
     async def _listen(self) -> None:
         cursor, silences = StreamCursor(), 0
@@ -92,7 +92,7 @@ class Streams:
             await self._pause(min(_LONGEST_PAUSE_S, max(cursor.pause_s, 2.0**silences - 1)))
 
     async def _reopen(self, cursor: StreamCursor, is_done: Callable[[], bool]) -> _ReadResult:
-        """Open the stream after `cursor` and read it to its end."""
+        """Open the stream after `cursor` and read it to its end. Returns whether events came, or why not."""
         try:
             async with self._open(cursor.last_id) as response:
                 kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -107,10 +107,10 @@ class Streams:
             return "failed"
 
     async def _read(
-        self, response: httpx2.Response, place: StreamCursor, is_done: Callable[[], bool]
+        self, response: httpx2.Response, cursor: StreamCursor, is_done: Callable[[], bool]
     ) -> bool:
-        """Pass on each event's data and record the position until `is_done` returns true. Returns False if no
-        event arrived."""
+        """Pass each event's data to `take` and move `cursor`, until `is_done` returns True or the stream
+        ends. Returns whether any event arrived."""
         parser, size = SseParser(), 0
         async for chunk in response.aiter_bytes():
             events = parser.feed(chunk)
@@ -120,9 +120,9 @@ class Streams:
                     f"the MCP server {self._name} sent more than {MAX_MESSAGE_BYTES:,} bytes in one event"
                 )
             if parser.last_id.isascii() and parser.last_id.isprintable():
-                place.last_id = parser.last_id or place.last_id
+                cursor.last_id = parser.last_id or cursor.last_id
             if parser.retry_ms is not None:
-                place.pause_s = min(max(parser.retry_ms / 1000, _MIN_PAUSE_S), _LONGEST_PAUSE_S)
+                cursor.pause_s = min(max(parser.retry_ms / 1000, _MIN_PAUSE_S), _LONGEST_PAUSE_S)
             for _, data in events:
                 if data:
                     self._take(data)

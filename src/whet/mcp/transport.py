@@ -1,7 +1,6 @@
-"""The interface that carries messages to one MCP server and back, and its errors.
+"""The interface of a transport, which carries JSON-RPC messages to one MCP server and back, and its errors.
 
-A transport moves JSON-RPC messages without interpreting them. Stdio and HTTP are implemented in their own
-modules.
+`stdio.py` and `http.py` implement it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from whet.contract.errors import ToolError
 Received = Callable[[dict[str, Any]], None]
 """Called with each message of the server, on the event loop."""
 Dropped = Callable[[str], None]
-"""Called with a description of each message that was not read."""
+"""Called with a description of each message that was too large to be read."""
 Ended = Callable[[ToolError], None]
 """Called once when the server has ended for good."""
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -24,7 +23,8 @@ VERSION_HEADER = "mcp-protocol-version"
 
 
 class ServerFailed(ToolError):
-    """The server can't be started, has ended, or does not speak MCP. A later call starts it again."""
+    """The server can't be started or reached, has ended, or does not speak MCP. A later call starts it
+    again."""
 
 
 class LoginNeeded(ServerFailed):
@@ -32,10 +32,10 @@ class LoginNeeded(ServerFailed):
 
 
 class SessionLost(ServerFailed):
-    """The server does not know the session, as after a restart, so nothing was run.
+    """The server does not know the session, for example after a restart.
 
-    If not `is_certain`, only a ping shows whether the session is lost. If the call `may_have_run`, it must
-    not be repeated.
+    `is_certain` False: only a ping shows whether the session is lost. `may_have_run`: the call may have been
+    run, so it must not be repeated.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class Transport(Protocol):
     ) -> None:
         """Send one message, with `headers` if the transport supports them.
 
-        If an `answer` is awaited, it may arrive through `received` before this returns. Raises
-        ServerFailed.
+        `answer` is the future of its answer, if there will be one; `received` may complete it before this
+        returns. Raises ServerFailed.
         """
         ...
 
     def listen(self) -> None:
-        """Start receiving the server's own messages, if that needs an action. The handshake is complete."""
+        """Start receiving the server's own messages. Called after the handshake."""
         ...
 
     def explain(self) -> str:
-        """Return details for an error message, such as the server's last output, or an empty string."""
+        """Return details for an error message, such as the server's last output, or ""."""
         ...
 
     async def aclose(self) -> None:
@@ -80,5 +80,6 @@ class Transport(Protocol):
 
 
 def is_private_address(url: str) -> bool:
-    """Return whether no one can read a message on the way to this address: https, or this machine."""
+    """Return whether nobody can read messages on the way to this address, because it is https or this
+    machine."""
     return url.lower().startswith("https://") or is_loopback(url)

@@ -78,7 +78,7 @@ def preview_sessions(
     counts = ImportCounts()
     for past in sessions:
         is_known = database is not None and database.read_now(
-            lambda db, past=past: bulk.is_known(db, origin, past.about.id)
+            lambda db, past=past: bulk.is_known(db, origin, past.header.id)
         )
         counts.add("same" if is_known else "new", len(past.messages))
         progress(counts.sessions, counts.messages)

@@ -1,9 +1,9 @@
-"""Whether a transaction was committed whose answer was lost, by a number of the lane's own.
+"""Find out whether a transaction was committed if the server's answer to its COMMIT was lost.
 
-The database's number of a transaction can be given out again after a failover to a replica that had not
-received it. Here each attempt of a lane writes a number that the lane never uses twice, in the transaction
-itself, into the lane's only row. Asking closes the attempt: if it is still running the question waits for its
-end, and if it arrives at the server later it is refused.
+Each attempt to commit writes a number, which its lane never uses twice, into the lane's only row, in the same
+transaction. (PostgreSQL's own transaction ids don't serve: after a failover to a replica that had not
+received the transaction, the id is used again.) The question also closes the attempt: it waits for an attempt
+that is still running, and one that arrives at the server later is refused.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class CommitNumbers:
         self._last = 0
 
     def next_row(self) -> tuple[str, int]:
-        """Return the values of COMMIT for a new attempt."""
+        """Return the lane and number of a new attempt, the values of COMMIT."""
         self._last += 1
         return self._lane, self._last
 
     def was_committed(self, connection: PostgresConnection, row: tuple[str, int]) -> bool:
         """Close an attempt for good and return whether it was committed. Raises psycopg.Error."""
-        found = connection.raw.execute(_CLOSE, self.next_row()).fetchone()
-        return found is not None and found[0] == row[1]
+        committed = connection.raw.execute(_CLOSE, self.next_row()).fetchone()
+        return committed is not None and committed[0] == row[1]

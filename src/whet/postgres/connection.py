@@ -33,8 +33,8 @@ WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY
 """
 
 
-# Neighbouring calls of functions are one statement: they run in their order, and each sees what those before
-# it did.
+# Neighbouring calls of functions are sent as one SELECT: they run in order, and each sees the effects of
+# those before it.
 _CALL = re.compile(rb"SELECT (whet_\w+\([^()]*\))")
 _CALLS = re.compile(rb"SELECT (?:(?:pg_advisory_xact_lock|whet_)\w*\([^()]*\)(?:, )?)+")
 
@@ -53,7 +53,7 @@ def encode_value(value: Any) -> bytes | None:
 
 
 def _encode_list(values: Sequence[Any]) -> bytes:
-    """Encode a list without bytes in it."""
+    """Encode a list as an array literal. It must not contain bytes."""
     texts = (encode_value(value) or b"" for value in values)
     return b"{%s}" % b",".join(b'"%s"' % text.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for text in texts)
 
@@ -75,7 +75,8 @@ class _NumericLoader(Loader):
 
 
 def connect(url: str, options: str = "") -> psycopg.Connection:
-    """Open a connection that begins and ends its transactions by statements. Raises psycopg.Error."""
+    """Open a connection in autocommit mode: only a BEGIN statement begins a transaction. Raises
+    psycopg.Error."""
     address = _add_parameters(url, options=options)
     raw = psycopg.connect(address, autocommit=True, cursor_factory=psycopg.RawCursor)
     raw.adapters.register_loader("text", _TextLoader)
@@ -84,12 +85,12 @@ def connect(url: str, options: str = "") -> psycopg.Connection:
 
 
 async def connect_async(url: str) -> psycopg.AsyncConnection:
-    """Open a connection for an event loop, without transactions. Raises psycopg.Error."""
+    """Open a connection for an event loop, in autocommit mode. Raises psycopg.Error."""
     return await psycopg.AsyncConnection.connect(_add_parameters(url), autocommit=True)
 
 
 def _add_parameters(url: str, **more: str) -> str:
-    """Return an address with parameters by which a lost connection is noticed in seconds."""
+    """Return the address with timeouts, so that a lost connection is noticed within seconds."""
     return make_conninfo(
         url,
         connect_timeout=10,
@@ -102,7 +103,7 @@ def _add_parameters(url: str, **more: str) -> str:
 
 
 class PostgresConnection:
-    """A connection as a work receives it. Each statement's text is translated once."""
+    """A connection with SQLite's calls, for the store's functions. Each statement is translated once."""
 
     def __init__(
         self, raw: psycopg.Connection, translations: dict[str, bytes], sender: StatementSender | None = None
@@ -127,8 +128,8 @@ class PostgresConnection:
     def execute(self, sql: str, values: Sequence[Any] = ()) -> StatementRows:
         """Run a statement. Raises apsw.ConstraintError if a row already exists, psycopg.Error.
 
-        In a transaction that `begin` began it is queued, and runs together with the others when a result is
-        read; a later call may raise its error.
+        After `begin`, statements are queued and run together when a result is read. Then a later call may
+        raise the error of this one.
         """
         self._last = self._add(self.translate_sql(sql), values)
         if not self._is_deferring:
@@ -153,20 +154,24 @@ class PostgresConnection:
     def write_joined(
         self, sql: str, values: Sequence[Any], rows: Sequence[tuple[RowStatement, Sequence[Any]]]
     ) -> None:
-        """Queue a SELECT and, in the same statement, rows of different tables. If one already exists, a later
-        call raises the StoreBusy of the first one's statement."""
+        """Queue a SELECT and rows of different tables as one statement. If a row already exists, a later call
+        raises the StoreBusy of the first row's statement."""
         statements = tuple(statement for statement, _ in rows)
         text = self._joined.get((sql, statements))
         if text is None:
-            parts = [self.translate_sql(part) for part in (sql, *(statement.sql for statement in statements))]
-            text = self._joined[sql, statements] = join_rows(parts)
+            select = self.translate_sql(sql)
+            inserts = [self.translate_sql(statement.sql) for statement in statements]
+            text = self._joined[sql, statements] = join_rows(select, inserts)
         if statements:
             self._conflicts[len(self._queued)] = statements[0]
-        self._add(text, [value for part in (values, *(row for _, row in rows)) for value in part])
+        all_values = list(values)
+        for _, row in rows:
+            all_values += row
+        self._add(text, all_values)
 
     def begin(self, statement: bytes = b"BEGIN") -> None:
-        """Queue statements from now on. The transaction begins with the first result that is read; without
-        one, all its statements are sent as one message when it is committed."""
+        """Begin to queue statements. The transaction itself begins when the first result is read. If none is
+        read, all its statements are sent as one message by `end`."""
         self._begin, self._is_deferring = statement, True
 
     def end(self, statement: bytes = b"COMMIT") -> None:
@@ -178,14 +183,13 @@ class PostgresConnection:
         self.receive_results()
 
     def roll_back(self) -> None:
-        """Forget the queued statements and end the transaction, if one is open. Raises psycopg.Error."""
+        """Drop the queued statements and roll back the transaction, if one is open. Raises psycopg.Error."""
         self._queued.clear()
         self._conflicts.clear()
         self.end(b"ROLLBACK")
 
     def receive_results(self) -> None:
-        """Run the queued statements. From then on the server ends the transaction if this process stops.
-        Raises the same errors as `execute`."""
+        """Run the queued statements and receive their results. Raises the same errors as `execute`."""
         if not self._queued:
             return
         queued, self._queued = self._queued, []
@@ -234,7 +238,8 @@ class PostgresConnection:
 
 
 def _raise_error(error: psycopg.Error, statement: RowStatement | None) -> NoReturn:
-    """Raise an error. If a row already exists, raise the StoreBusy of its statement, or SQLite's error."""
+    """Raise the error of a statement. If a row already exists, raises StoreBusy with the words of
+    `statement`, or apsw.ConstraintError without one."""
     if not isinstance(error, errors.IntegrityError):
         raise error
     if statement is not None:

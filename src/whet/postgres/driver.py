@@ -1,4 +1,4 @@
-"""Helpers for a team's database that work without its driver, which is an extra."""
+"""Functions for a team's database that work without its driver, which is an extra."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNESCAPED = late_pattern(r"[@/?#\s]")
 
 
 def hide_password(url: str) -> str:
-    """Return the address without its password, whatever characters that contains."""
+    """Return the address without its password, which may contain any characters, and without its query."""
     return _PASSWORD.sub(r"\1@", url).partition("?")[0]
 
 
@@ -25,14 +25,14 @@ def has_password(url: str) -> bool:
 
 
 def is_ambiguous(url: str) -> bool:
-    """Return whether the driver would mistake a part of the password for another part of the address, and
-    show it."""
+    """Return whether the password has unescaped characters: the driver would take a part of it for another
+    part of the address and show it in errors."""
     match = _PASSWORD.search(url)
     return match is not None and _UNESCAPED.search(match[2]) is not None
 
 
 def lock_number(scope: str) -> int:
-    """Return the number of the lock that one process holds while it writes what `scope` names."""
+    """Return the number of the advisory lock for a scope (see `ScopedWrite`)."""
     return int.from_bytes(hashlib.blake2b(scope.encode(), digest_size=8).digest(), signed=True)
 
 

@@ -16,13 +16,12 @@ from whet.sqlite.faults import has_no_descriptors, no_descriptors_error
 FENCE_LOST = "WF001"
 _QUEUE_FULL = "WF003"
 _CLAIM_REFUSED = "WF004"
-# If connecting fails, the server's message is the only information.
 _ADDRESS_HINT = (
     "write postgresql://user@host/database, and in a name or password %40 for @, %2F for /, %20 for a space"
 )
+# If connecting fails, the error has no code, only the server's message.
 _POOLER = re.compile(r"unsupported startup parameter")
 _REFUSED = re.compile(r"connection failed.*FATAL: +(?!the database system is)", re.DOTALL)
-"""The server answers, and does not let this role in."""
 _NO_ROOM = re.compile(r"too many (?:clients|connections)|remaining connection slots")
 _LOG_AT_RUN = 3
 _waits = logging.getLogger(WAITS)
@@ -40,13 +39,13 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether the database may accept the same work later: the connection is lost, or its disk is
+    """Return whether the database may accept the same write later: the connection is lost, or its disk is
     full."""
     return is_lost(error) or isinstance(error, errors.DiskFull)
 
 
 def log_wait(error: psycopg.Error, url: str, patience_s: float, runs: int) -> None:
-    """Log the reason for a wait once, when the work has failed for the third time."""
+    """Log the reason for a wait, once: when the operation has failed for the third time."""
     if runs == _LOG_AT_RUN:
         _waits.warning("waiting up to %.0f s: %s", patience_s, translate_error(error, url).message)
 
@@ -57,7 +56,7 @@ def log_silence(url: str) -> None:
 
 
 def may_run_again(error: BaseException) -> bool:
-    """Return whether the same work may succeed when run again, because it conflicted with another's."""
+    """Return whether the same write may succeed now, because it failed by a conflict with another process."""
     return isinstance(error, errors.DeadlockDetected | errors.SerializationFailure)
 
 
@@ -103,7 +102,7 @@ def fence_error() -> StoreBusy:
 
 
 def pooler_error(url: str) -> StoreError:
-    """Return the error for an address of a connection pooler."""
+    """Return the error for the address of a connection pooler."""
     return StoreError(
         f"{hide_password(url)} is a connection pooler, which does not pass on a connection's settings",
         hint="name the server itself in store.url: Whet keeps its own few connections",

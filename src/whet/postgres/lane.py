@@ -1,9 +1,9 @@
 """Write to PostgreSQL from one process: one connection, one thread, group commit.
 
-This is the lane of SQLite (`sqlite/lane.py`) with two differences. A batch of plain rows is sent in one piece
-and one transaction, so a worker can't pause in the middle of it. Functions in a batch read before they write
-and assume one writer, so they take locks: functions of one scope (`ScopedWork`) run in one process of the
-team at a time, and a function without a scope runs alone.
+This is the lane of SQLite (`sqlite/lane.py`) with two differences. A batch of plain rows is sent as one
+message and one transaction, so a worker can't pause in the middle of it. Functions read before they write and
+assume that nobody else writes, so a batch with functions takes locks: functions of one scope (`ScopedWrite`)
+run in one process of the team at a time, and a function without a scope runs alone.
 
 If the connection is lost, the batch runs again on a new one, unless a row that the lane writes with each
 commit (`commits.py`) shows that it was committed. The lane also waits while the disk is full, so that a
@@ -26,7 +26,7 @@ from whet.postgres.commits import COMMIT, CommitNumbers
 from whet.postgres.connection import PostgresConnection
 from whet.postgres.driver import lock_number
 from whet.postgres.faults import is_away, is_lost, log_wait, may_run_again, translate_error
-from whet.sqlite.lane import GroupLane, Outcome, RowStatement, ScopedWork, Work
+from whet.sqlite.lane import GroupLane, Outcome, RowStatement, ScopedWrite, Write
 
 WRITE_LOCK = 0x57524954
 _BEGIN = "SELECT {locks}, whet_commit(?, ?)"
@@ -38,7 +38,7 @@ _WORD = re.compile(r"\w+")
 
 
 class TeamLane(GroupLane):
-    """Commits works in the order they were queued, many in one transaction."""
+    """Commits writes in the order they were queued, many in one transaction."""
 
     name = "team-lane"
 
@@ -50,9 +50,9 @@ class TeamLane(GroupLane):
         self._connection: PostgresConnection | None = None
         self._numbers = CommitNumbers()
 
-    def begin(self, connection: PostgresConnection, row: tuple[str, int], works: Sequence[Work]) -> None:
+    def begin(self, connection: PostgresConnection, row: tuple[str, int], writes: Sequence[Write]) -> None:
         """Wait for the locks of a batch with functions, and write the attempt's row."""
-        locks = _list_locks(works)
+        locks = _list_locks(writes)
         calls = ", ".join(f"pg_advisory_xact_lock{'_shared' * is_shared}(?)" for _, is_shared in locks)
         connection.execute(_BEGIN.format(locks=calls), (*(number for number, _ in locks), *row))
 
@@ -60,34 +60,34 @@ class TeamLane(GroupLane):
         """Add statements to a batch with functions before it is committed. Does nothing here."""
 
     def roll_back(self, connection: PostgresConnection) -> None:
-        """Handle a transaction that was rolled back, or whose end is unknown. Does nothing here."""
+        """Handle a transaction that was rolled back or whose outcome is unknown. Does nothing here."""
 
     def close(self) -> None:
-        """Commit the queued works, stop the thread and close the connection."""
+        """Commit the queued writes, stop the thread and close the connection."""
         super().close()
         if self._connection is not None:
             self._connection.raw.close()
 
-    def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit all works in one transaction or, after a failure, each in its own."""
-        if not works:
+    def _commit_group(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Commit all writes in one transaction or, after a failure, each in its own."""
+        if not writes:
             return []
         try:
-            return self._commit_durably(works)
+            return self._commit_durably(writes)
         except BaseException as error:  # noqa: BLE001  the error becomes the outcome
-            if len(works) == 1:
+            if len(writes) == 1:
                 return [(None, self._translate(error))]
-        return [outcome for work in works for outcome in self._commit_group((work,))]
+        return [outcome for write in writes for outcome in self._commit_group((write,))]
 
-    def _commit_durably(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit works, retrying for `patience_s` if the connection is lost, and a few times after a conflict
+    def _commit_durably(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Commit writes. Retries for `patience_s` if the connection is lost, and a few times after a conflict
         with another process."""
         until_s = time.monotonic() + self._patience_s
         runs = 0
         while True:
             attempt = _Attempt(self._numbers.next_row())
             try:
-                return self._try(works, attempt)
+                return self._try(writes, attempt)
             except psycopg.Error as error:
                 runs += 1
                 if is_away(error):
@@ -104,10 +104,10 @@ class TeamLane(GroupLane):
                 elif not may_run_again(error) or runs >= _MAX_RUNS:
                     raise
 
-    def _try(self, works: Sequence[Work], attempt: _Attempt) -> list[Outcome]:
+    def _try(self, writes: Sequence[Write], attempt: _Attempt) -> list[Outcome]:
         connection = self._connected()
         try:
-            self._run_all(connection, works, attempt)
+            self._run_all(connection, writes, attempt)
         except BaseException:
             self.roll_back(connection)
             raise
@@ -120,19 +120,21 @@ class TeamLane(GroupLane):
             self._connection = self._connect()
         return self._connection
 
-    def _run_all(self, connection: PostgresConnection, works: Sequence[Work], attempt: _Attempt) -> None:
+    def _run_all(self, connection: PostgresConnection, writes: Sequence[Write], attempt: _Attempt) -> None:
         connection.begin()
-        if not any(callable(work) for work in works):
-            attempt.outcomes = [(None, None)] * len(works)
-            _write_rows(connection, [row for work in works if not callable(work) for row in work], attempt)
+        if not any(callable(write) for write in writes):
+            attempt.outcomes = [(None, None)] * len(writes)
+            _write_rows(
+                connection, [row for write in writes if not callable(write) for row in write], attempt
+            )
         else:
-            self.begin(connection, attempt.row, works)
+            self.begin(connection, attempt.row, writes)
             outcomes: list[Outcome] = []
-            for work in works:
-                if callable(work):
-                    outcomes.append((work(connection), None))  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that works make
+            for write in writes:
+                if callable(write):
+                    outcomes.append((write(connection), None))  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that writes make
                 else:
-                    for statement, values in work:
+                    for statement, values in write:
                         connection.write_rows(statement, [values])
                     outcomes.append((None, None))
             self.end(connection)
@@ -141,8 +143,8 @@ class TeamLane(GroupLane):
         connection.end()
 
     def _check_commit(self, attempt: _Attempt, until_s: float) -> bool:
-        """Ask on a new connection whether an attempt was committed whose answer was lost. Raises
-        psycopg.Error if the database does not answer before `until_s`."""
+        """Ask on a new connection whether an attempt was committed. Raises psycopg.Error if the database does
+        not answer before `until_s`."""
         while True:
             try:
                 return self._numbers.was_committed(self._connected(), attempt.row)
@@ -173,21 +175,21 @@ class TeamLane(GroupLane):
 
 class _Attempt(msgspec.Struct):
     """One attempt to commit a batch: its row of the commit log, whether the database was asked to commit it,
-    and the outcomes of its works."""
+    and the outcomes of its writes."""
 
     row: tuple[str, int]
     may_be_committed: bool = False
     outcomes: list[Outcome] = []
 
 
-def _list_locks(works: Sequence[Work]) -> list[tuple[int, bool]]:
-    """Return the numbers of a batch's locks, and whether each is shared: one for each scope, in the same
-    order in every process, or the one that excludes all others."""
+def _list_locks(writes: Sequence[Write]) -> list[tuple[int, bool]]:
+    """Return the locks of a batch: the number of each, and whether it is shared. There is one for each scope,
+    in the same order in every process, or a single one that excludes all others."""
     scopes: set[int] = set()
-    for work in works:
-        if isinstance(work, ScopedWork):
-            scopes.add(lock_number(work.scope))
-        elif callable(work):
+    for write in writes:
+        if isinstance(write, ScopedWrite):
+            scopes.add(lock_number(write.scope))
+        elif callable(write):
             return [(WRITE_LOCK, False)]
     return [(WRITE_LOCK, True), *((number, False) for number in sorted(scopes))]
 
@@ -197,8 +199,8 @@ def _write_rows(
     rows: Sequence[tuple[RowStatement, tuple[Any, ...]]],
     attempt: _Attempt,
 ) -> None:
-    """Queue plain rows behind the attempt's row and the checks of their fences: the first ones, of different
-    tables, in the same statement."""
+    """Queue the attempt's row, the checks of fences, and the plain rows. The first rows, if they belong to
+    different tables, join the same statement."""
     first_sql, first_values = COMMIT.sql, attempt.row
     joined: list[tuple[RowStatement, tuple[Any, ...]]] = []
     others: list[tuple[RowStatement, tuple[Any, ...]]] = []

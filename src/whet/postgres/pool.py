@@ -1,5 +1,4 @@
-"""A process's connections besides the lane: for reads, each of one consistent state, and for single
-statements."""
+"""A pool of connections for reads and single statements. Writes go through the lane (`lane.py`)."""
 
 from __future__ import annotations
 
@@ -28,12 +27,12 @@ _OPTIONS = f"-c idle_in_transaction_session_timeout={_IDLE_S}s -c lock_timeout=3
 
 
 class ConnectionPool:
-    """Opens connections and keeps idle ones. Safe to use from any thread. The server ends transactions in
-    which this process stops. A read waits up to `patience_s` if the database is away.
+    """Opens connections and keeps idle ones. Safe to use from any thread. Connections for reads can't write.
+    A read waits up to `patience_s` if the database can't be reached.
 
-    Most reads run all their statements before they read a result: these are one message, which sees one
-    state and needs no other. A work that turns out to run another statement later begins again in a
-    transaction, as it does from then on. Connections for reads can't write.
+    Most reads run all their statements before they read a result. These are sent as one message, which sees
+    one consistent state without a transaction. A function that runs another statement after it has read a
+    result starts again in a transaction, and uses one from then on.
     """
 
     def __init__(self, url: str, options: str, patience_s: float = 0.0) -> None:
@@ -56,7 +55,8 @@ class ConnectionPool:
         return PostgresConnection(self.open_raw(), self.texts)
 
     def check_database(self, check: Callable[[psycopg.Connection], T]) -> T:
-        """Let `check` examine the database, or set it up, and return its result. Raises StoreError."""
+        """Call `check` with a connection of the driver and return its result. Raises StoreError, also if the
+        address is a connection pooler."""
 
         def check_server(connection: PostgresConnection) -> T:
             _refuse_pooler(connection.raw, self.url)
@@ -65,10 +65,8 @@ class ConnectionPool:
         return self.run(check_server)
 
     def read_now(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Read on the caller's thread; sees one consistent state. Raises StoreError.
-
-        The work may run more than once, here and after a lost connection: a second run must do no harm.
-        """
+        """Call `work` with a connection and return its result. It sees one consistent state, and may run more
+        than once. Raises StoreError."""
         until_s, runs = time.monotonic() + self._patience_s, 0
         while True:
             try:
@@ -79,7 +77,7 @@ class ConnectionPool:
                 if is_over or not is_lost(error):
                     raise translate_error(error, self.url) from error
                 log_wait(error, self.url, self._patience_s, runs)
-            if runs > 1:  # otherwise it was an idle connection that was lost, and a new one may work
+            if runs > 1:  # the first failure may only mean that an idle connection was lost
                 time.sleep(_PAUSE_S)
 
     def _read_with(self, reader: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
@@ -101,14 +99,15 @@ class ConnectionPool:
             reader.roll_back()
 
     def run(self, work: Callable[[PostgresConnection], T]) -> T:
-        """Run one statement in a transaction of its own. Raises StoreError."""
+        """Call `work`, which runs one statement, with a connection and return its result. Raises
+        StoreError."""
         try:
             return self._use_connection(work, self._idle)
         except psycopg.Error as error:
             raise translate_error(error, self.url) from error
 
     def _use_connection(self, work: Callable[[PostgresConnection], T], idle: list[PostgresConnection]) -> T:
-        """Do work with a connection, which is closed if the work fails. Raises psycopg.Error."""
+        """Call `work` with a connection, which is closed if the call fails. Raises psycopg.Error."""
         connection = self._take(idle)
         try:
             return work(connection)
@@ -154,25 +153,26 @@ class ConnectionPool:
 
 
 def use_once(url: str, work: Callable[[psycopg.Connection], T]) -> T:
-    """Do work with a connection that is opened for it alone. Raises StoreError."""
+    """Call `work` with a new connection, which is closed afterwards. Raises StoreError."""
     with closing(ConnectionPool(url, "")) as pool:
         return pool.check_database(work)
 
 
 def _refuse_pooler(raw: psycopg.Connection, url: str) -> None:
-    """Raise StoreError if the settings of a connection don't reach the server: then the connection is shared,
-    and a stopped process would hold its locks for ever."""
+    """Raise StoreError if the connection's settings did not reach the server. Then a pooler shares the
+    connection, and the locks of a stopped process would never be released."""
     row = raw.execute("SELECT current_setting('idle_in_transaction_session_timeout')").fetchone()
     if row is None or row[0] != f"{_IDLE_S}s":
         raise pooler_error(url)
 
 
 class _SecondMessageError(BaseException):
-    """A read runs a statement after it has read a result; no handler of a work may keep it."""
+    """A read runs a statement after it has read a result. Not an Exception, so that a function that reads
+    does not catch it."""
 
 
 class _FirstMessage(PostgresConnection):
-    """Runs the statements before the first result that is read, and refuses later ones."""
+    """A connection that runs statements up to the first result that is read, and refuses later ones."""
 
     def __init__(self, reader: PostgresConnection) -> None:
         super().__init__(reader.raw, reader.texts, reader.sender)

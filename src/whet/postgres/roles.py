@@ -1,8 +1,8 @@
-"""Database roles with the least rights: one for the team's processes, others for whoever has its own tables.
+"""Database roles with the least rights, one for each kind of process that has tables of its own.
 
 Workers, servers and gateways share a role, because they run the same turns on the same tables. A role owns
-nothing, changes no schema and reads no tables but its own, so a command that gets hold of a worker's
-connection can't touch the tables of the confirmation service that judges the worker.
+nothing, changes no schema and reads only its own tables. So a command that gets hold of a worker's connection
+can't touch the tables of the confirmation service, which decides on that worker's actions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AGENT_GRANTS = (
     "REVOKE INSERT, UPDATE, DELETE ON migrations FROM {role}",
     "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}",
 )
-"""What workers, servers and gateways need."""
+"""The rights of workers, servers and gateways."""
 _CONNECT = "GRANT CONNECT ON DATABASE {database} TO {role}"
 _CREATE = "CREATE ROLE {role} LOGIN"
 
@@ -31,13 +31,14 @@ def role_name(raw: psycopg.Connection, suffix: str) -> str:
 
 
 def grant_rights(raw: psycopg.Connection, suffix: str, grants: Sequence[str], *, create: bool) -> list[str]:
-    """Give a role its rights and return the statements. A missing role is created if `create` is set, and
-    otherwise nothing is done. Raises StoreUnwritable if it may not be created, psycopg.Error."""
+    """Give a role its rights and return the statements that were run. If the role is missing, it is created
+    with `create`; otherwise nothing is run. Raises StoreUnwritable if it may not be created,
+    psycopg.Error."""
     name = role_name(raw, suffix)
-    is_there = raw.execute("SELECT 1 FROM pg_roles WHERE rolname = $1", (name,)).fetchone() is not None
-    if not is_there and not create:
+    exists = raw.execute("SELECT 1 FROM pg_roles WHERE rolname = $1", (name,)).fetchone() is not None
+    if not exists and not create:
         return []
-    templates = (*(() if is_there else (_CREATE,)), _CONNECT, *grants)
+    templates = (*(() if exists else (_CREATE,)), _CONNECT, *grants)
     names = {"role": sql.Identifier(name), "database": sql.Identifier(raw.info.dbname)}
     statements = [sql.SQL(template).format(**names).as_string(raw) for template in templates]  # pyright: ignore[reportArgumentType] all are constants
     try:
@@ -45,7 +46,7 @@ def grant_rights(raw: psycopg.Connection, suffix: str, grants: Sequence[str], *,
             for statement in statements:
                 raw.execute(statement.encode())
     except errors.InsufficientPrivilege as error:
-        if is_there:
+        if exists:
             raise
         raise StoreUnwritable(
             f"{raw.info.user} may not create the role {name}",
@@ -55,8 +56,8 @@ def grant_rights(raw: psycopg.Connection, suffix: str, grants: Sequence[str], *,
 
 
 def describe_excess(raw: psycopg.Connection, schemas: Sequence[str], suffix: str) -> str:
-    """Return the line for the administrator if the connected role may do more than read and write rows of
-    these schemas; empty for a role that `grant_rights` made. Raises psycopg.Error."""
+    """Return a line for the administrator about rights that the connected role has beyond reading and writing
+    rows of these schemas, or an empty string if it has none. Raises psycopg.Error."""
     row = raw.execute(_EXCESS, (list(schemas),)).fetchone()
     assert row is not None  # the query always returns a row
     rights = ", ".join(text for text, is_held in zip(_EXCESS_TEXTS, row, strict=True) if is_held)

@@ -1,7 +1,7 @@
 """Send statements to PostgreSQL: any number in one message, with one wait for all their results.
 
-The driver's cursors cost more than the database does for such small rows, so this uses the calls of libpq
-itself: each statement is prepared once for a connection and then sent by its name.
+For such small rows the driver's cursors take longer than the database, so this module calls libpq itself.
+Each statement is prepared once per connection and then sent by its name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MARK = re.compile(rb"\$(\d+)")
 
 
 def shift_marks(text: bytes, count: int) -> bytes:
-    """Return a statement whose values come after `count` others."""
+    """Return the statement with `count` added to the number of each placeholder."""
     return _MARK.sub(lambda mark: b"$%d" % (int(mark[1]) + count), text)
 
 
@@ -34,11 +34,10 @@ def _count_marks(text: bytes) -> int:
     return max((int(number) for number in _MARK.findall(text)), default=0)
 
 
-def join_rows(parts: Sequence[bytes]) -> bytes:
-    """Return one statement for a SELECT and statements that write to different tables."""
-    select, *writes = parts
+def join_rows(select: bytes, inserts: Sequence[bytes]) -> bytes:
+    """Return one statement for a SELECT and INSERTs into different tables."""
     count, joined = _count_marks(select), list[bytes]()
-    for number, text in enumerate(writes):
+    for number, text in enumerate(inserts):
         joined.append(b"w%d AS (%s)" % (number, shift_marks(text, count)))
         count += _count_marks(text)
     return b"WITH %s %s" % (b", ".join(joined), select) if joined else select
@@ -58,7 +57,8 @@ class StatementRows:
         self._rows: Iterator[tuple[Any, ...]] | None = None
 
     def append_call(self, call: bytes, values: Sequence[Any]) -> StatementRows:
-        """Join a call of a function to this statement, which has only such calls, and return its rows."""
+        """Add a call of a function to this statement, which must consist of such calls, and return its
+        rows."""
         rows = StatementRows(b"", (), self._receive)
         rows._joined_to, rows._number = self, self._call_count
         self.text += b", " + shift_marks(call, len(self.values))
@@ -67,7 +67,7 @@ class StatementRows:
         return rows
 
     def set_result(self, result: pq.abc.PGresult, transformer: abc.Transformer) -> None:
-        """Load the rows of the statement, which has run."""
+        """Store the result of the statement and load its rows."""
         self._result = result
         if result.ntuples:
             transformer.set_pgresult(result)
@@ -75,7 +75,7 @@ class StatementRows:
 
     @property
     def received_row(self) -> tuple[Any, ...] | None:
-        """The first row, or None if there is none or the server's answer was lost. Runs nothing."""
+        """The first row, or None if there is none or it was not received. Runs nothing."""
         rows = self._load_rows()
         return rows[0] if rows else None
 
@@ -108,8 +108,8 @@ class StatementRows:
         if self._joined_to is None:
             count = self._call_count
             return [row[:-count] for row in self._loaded] if count else self._loaded
-        place = self._joined_to._call_count - self._number
-        return [(row[-place],) for row in self._joined_to._loaded]
+        from_end = self._joined_to._call_count - self._number
+        return [(row[-from_end],) for row in self._joined_to._loaded]
 
 
 class StatementSender:
@@ -131,8 +131,9 @@ class StatementSender:
         self._numbers = itertools.count()  # names are never reused: the server may still know one
 
     def send(self, statements: Sequence[StatementRows]) -> tuple[int, psycopg.Error] | None:
-        """Run statements up to the first that fails, and return its place and its error. Outside of a
-        transaction they are one of their own. Raises psycopg.Error if the connection is lost."""
+        """Run statements up to the first that fails. Returns its index and its error, or None if all
+        succeeded. Outside of a transaction they run in one of their own. Raises psycopg.Error if the
+        connection is lost."""
         failure = self._send(statements)
         if failure is not None and isinstance(failure[1], errors.InvalidSqlStatementName):
             self._names.clear()  # the driver forgets all statements after a ROLLBACK of its own
@@ -164,13 +165,13 @@ class StatementSender:
             raise
         pgconn.exit_pipeline_mode()
         if failure is not None:
-            for new in list(self._names)[known_count:]:  # statements prepared after the failure were skipped
-                del self._names[new]
+            for key in list(self._names)[known_count:]:  # statements prepared after the failure were skipped
+                del self._names[key]
         return failure
 
     def _receive(self, owners: Sequence[StatementRows | None]) -> tuple[int, psycopg.Error] | None:
-        """Wait until all have run or one has failed."""
-        pgconn, failure, command, place = self._pgconn, None, 0, 0
+        """Receive the results of all statements. Returns the index and error of the first that failed."""
+        pgconn, failure, command, index = self._pgconn, None, 0, 0
         self._poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
         if not pgconn.flush():
             self._poll.modify(pgconn.socket, select.POLLIN)
@@ -185,12 +186,12 @@ class StatementSender:
             elif result.status == pq.ExecStatus.PIPELINE_SYNC:
                 return failure
             elif result.status in _ERRORS and failure is None:
-                failure = place, errors.error_from_result(result)
+                failure = index, errors.error_from_result(result)
                 if pgconn.status != pq.ConnStatus.OK:
                     raise failure[1]
             elif failure is None and (owner := owners[command]) is not None:
                 owner.set_result(result, self._transformer)
-                place += 1
+                index += 1
 
     def _wait(self) -> None:
         pgconn, events = self._pgconn, self._poll.poll(SILENT_S * 1000)

@@ -1,7 +1,7 @@
 """The schema's steps for PostgreSQL: those of SQLite, translated, then those that only a team needs.
 
-`whet team init` applies them, under a lock that one process holds at a time. Opening applies nothing: a
-database that lacks steps is refused, and so is one that has more than one step of a newer version.
+`whet team init` applies them, under a lock that one process holds at a time. Opening applies nothing. It
+refuses a database that lacks steps, and one that has more than one step of a newer version.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPES = (
     (re.compile(r"\bTEXT\b"), 'text COLLATE "C"'),
 )
 
-# Functions that SQLite has, under its names, and a case-insensitive collation.
+# SQLite's functions, under their names, and a case-insensitive collation.
 _FUNCTIONS = r"""
 CREATE COLLATION IF NOT EXISTS nocase
   (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -83,7 +83,7 @@ CREATE OR REPLACE AGGREGATE sum(text) (sfunc = whet_add, stype = numeric);
 
 
 def translate_step(step: str) -> str:
-    """Return a step of SQLite's schema for PostgreSQL, without the parts for SQLite's search index."""
+    """Return a step of SQLite's schema in PostgreSQL's dialect, without triggers and search tables."""
     plain = _TRIGGER.sub("", _COMMENT.sub("", step))
     statements = [
         statement for statement in plain.split(";") if statement.strip() and not _SKIPPED.match(statement)
@@ -92,13 +92,13 @@ def translate_step(step: str) -> str:
 
 
 def _convert_types(statement: str) -> str:
-    for pattern, instead in _TYPES:
-        statement = pattern.sub(instead, statement)
+    for pattern, replacement in _TYPES:
+        statement = pattern.sub(replacement, statement)
     return re.sub(r"\bWHERE dirty$", "WHERE dirty <> 0", statement.strip())
 
 
-# Every role of the server may connect by default: without any right to a table it could hold the advisory
-# locks that order our writes, and hear our notifications.
+# By default every role of the server may connect. Even without a right to any table, it could then hold the
+# advisory locks that order our writes, and receive our notifications.
 _REVOKE = """DO $$ BEGIN
   EXECUTE format('REVOKE CONNECT, TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
 EXCEPTION WHEN insufficient_privilege THEN NULL;
@@ -106,13 +106,13 @@ END $$"""
 
 
 def all_steps(common: Mapping[str, str]) -> dict[str, str]:
-    """Return all steps by name, in order. `common` are SQLite's."""
+    """Return the SQL of all steps by name, in order. `common` are SQLite's steps."""
     return {name: translate_step(step) for name, step in common.items()} | TEAM_STEPS
 
 
 def init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str]:
-    """Apply the missing steps, all or none, close the database to roles without rights of their own in it,
-    and return the steps' names. Raises StoreError if the server or database can't hold them, SchemaTooNew."""
+    """Apply the missing steps, all or none, and return their names. Also revokes the right of every role to
+    connect. Raises StoreError if the server or database is unsuitable, SchemaTooNew."""
     refuse_old(connection.info.server_version)
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
@@ -143,8 +143,8 @@ def _init(connection: psycopg.Connection, common: Mapping[str, str]) -> list[str
 
 def list_applied_steps(connection: psycopg.Connection) -> list[str]:
     """Return the names of the steps that the database has, or an empty list if it has no tables of Whet."""
-    there = connection.execute("SELECT to_regclass('migrations')").fetchone()
-    if there is None or there[0] is None:
+    table = connection.execute("SELECT to_regclass('migrations')").fetchone()
+    if table is None or table[0] is None:
         return []
     try:
         return [row[0] for row in connection.execute("SELECT name, applied FROM migrations").fetchall()]
@@ -153,7 +153,7 @@ def list_applied_steps(connection: psycopg.Connection) -> list[str]:
 
 
 def refuse_old(version: int) -> None:
-    """Raise StoreError if a server is too old. `version` is in the server's own format."""
+    """Raise StoreError if a server is too old. `version` is the server's number, such as 150004."""
     if version < _MIN_VERSION:
         hint = "upgrade the server, or name another one"
         raise StoreError(f"the server is PostgreSQL {version // 10_000}; Whet needs 15 or newer", hint=hint)

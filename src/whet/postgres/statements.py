@@ -23,7 +23,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (re.compile(r"\bsubstr\(([\w.]+), -(\d+)\)"), r"right(\1, \2)"),
     (re.compile(r"\bchar\(10\)"), "chr(10)"),
     (re.compile(r"\bWHERE 1\b(?!\s*=)"), "WHERE true"),
-    (re.compile(r"\b(max|min)\((?=[^()]*,)"), lambda found: _OF_SEVERAL[found[1]]),
+    (re.compile(r"\b(max|min)\((?=[^()]*,)"), lambda match: _OF_SEVERAL[match[1]]),
     (re.compile(r"\bgroup_concat\((\w+)\)"), r"string_agg(CAST(\1 AS text), ',')"),
     (_IS_FLAG, r"\1\2(\3 <> 0)"),
 )
@@ -55,8 +55,8 @@ def translate(sql: str, keys: Keys) -> str:
 
 
 def _replace_words(text: str) -> str:
-    for pattern, instead in _WORDS:
-        text = pattern.sub(instead, text)
+    for pattern, replacement in _WORDS:
+        text = pattern.sub(replacement, text)
     return text
 
 
@@ -66,10 +66,12 @@ def _convert_upsert(sql: str, keys: Keys) -> str:
         return sql
     how, table, column_list = match.groups()
     listed = f" ({column_list})" if column_list else ""
-    begun = f"INSERT INTO {table}{listed} {sql[match.end() :]}"
+    insert = f"INSERT INTO {table}{listed} {sql[match.end() :]}"
     if how == "IGNORE":
-        return f"{begun} ON CONFLICT DO NOTHING"
+        return f"{insert} ON CONFLICT DO NOTHING"
     columns, key = keys(table)
     changed = [name.strip() for name in column_list.split(",")] if column_list else columns
     changes = ", ".join(f"{name} = excluded.{name}" for name in changed if name not in key)
-    return f"{begun} ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {changes}" if changes else "NOTHING")
+    return f"{insert} ON CONFLICT ({', '.join(key)}) DO " + (
+        f"UPDATE SET {changes}" if changes else "NOTHING"
+    )

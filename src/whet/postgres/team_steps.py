@@ -1,12 +1,12 @@
-"""The schema's steps that only a team's database needs, in their order. A step is never edited, except
-to leave out what a later one replaces whether or not it is there."""
+"""The schema's steps that only a team's database needs, in order. A published step is never changed, except
+that statements may be dropped whose result a later step replaces in any case."""
 
 from __future__ import annotations
 
 from whet.postgres import commits
 
-# A lease that the database's clock measures, and a number that only grows. The check is made in the
-# transaction of every write of a turn: it locks the row until the commit, and a take-over has to wait for it.
+# A lease, measured by the database's clock, and a fence, a number that only grows. Every transaction of a
+# turn checks its fence: that locks the row until the commit, so that a take-over has to wait for it.
 _FENCE = """
 ALTER TABLE claims ADD COLUMN fence BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE claims ADD COLUMN lease_until TIMESTAMPTZ NOT NULL DEFAULT '-infinity';
@@ -49,9 +49,9 @@ CREATE INDEX team_turns_open ON team_turns (number) WHERE state IN ('waiting', '
 CREATE INDEX team_turns_by_session ON team_turns (session, number) WHERE state IN ('waiting', 'running');
 """
 
-# Events of turns for listeners in any process, messages to a turn that runs elsewhere, and questions of such
-# a turn. `told`: whether a turn's end is among the events; until then the next turn of its session waits, so
-# that events keep their order.
+# Events of turns for listeners in any process, messages to a turn that runs in another process, and questions
+# of such a turn. `told`: whether the turn's end is among the events; until then the next turn of its session
+# waits, so that events keep their order.
 _STREAMS = """
 ALTER TABLE team_turns ADD COLUMN options TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE team_turns ADD COLUMN cancelled BIGINT NOT NULL DEFAULT 0;
@@ -87,14 +87,14 @@ CREATE TABLE team_questions (
 
 _REPLACED = "-- A later step replaces what this one made."
 
-# Processes that wrote rows in their name but hold no session lease. New entries of the search index wait in a
-# list that every search reads whole, so it is limited to 256 kB, not 4 MB.
+# Processes that own rows but hold no lease of a session. The search index keeps new entries in a list that
+# every search reads whole, so the list is limited to 256 kB instead of 4 MB.
 _PROCESSES = """
 CREATE TABLE team_processes (id TEXT COLLATE "C" PRIMARY KEY, lease_until TIMESTAMPTZ NOT NULL);
 ALTER INDEX message_words_by_word SET (gin_pending_list_limit = 256);
 """
 
-# All runs of one, two and three characters of a title, for searching parts of it.
+# All substrings of one, two and three characters of a title, for searching parts of it.
 _SHORT_TITLES = """
 DROP INDEX IF EXISTS sessions_by_title;
 DROP FUNCTION IF EXISTS title_runs(text);
@@ -104,15 +104,15 @@ $$ SELECT coalesce(array_agg(DISTINCT substr(lower(title), at, size)), '{}')
 CREATE INDEX sessions_by_title ON sessions USING gin (title_runs(title, 1));
 """
 
-# The newest messages of all sessions or of one person, without reading older ones.
+# Indexes for the newest messages of all sessions or of one person, so that older ones are not read.
 _NEWEST = """
 CREATE INDEX message_words_by_age ON message_words USING brin (id)
   WITH (pages_per_range = 16, autosummarize = on);
 CREATE INDEX sessions_by_person ON sessions (profile, key);
 """
 
-# The start of a call holds the fence in the same statement. It is refused if another worker has the session
-# or has started the call, or if the call's row is missing, because a replica took over without it.
+# Stores the start of a call and checks the fence in one statement. Refused if another worker has the session
+# or has started the call, or if the call's row is missing because a replica without it took over.
 _STARTS = """
 CREATE FUNCTION whet_start_call(
   which bigint, who text, fence bigint, number bigint, at bigint, decided text, is_repeat bigint
@@ -127,8 +127,8 @@ BEGIN
 END $$;
 """
 
-# `person`: whose session it is. `is_next`: no earlier turn of its session is open. `passed`: attempts after
-# which the worker went on.
+# `person`: the owner of the session. `is_next`: no earlier turn of its session is open. `passed`: the
+# attempts that do not count towards the limit, because the worker went on with the turn.
 _FAIRNESS = """
 ALTER TABLE team_turns ADD COLUMN person TEXT COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE team_turns ADD COLUMN is_interactive BIGINT NOT NULL DEFAULT 0;
@@ -141,7 +141,7 @@ CREATE INDEX team_turns_running ON team_turns (session) WHERE state = 'running';
 CREATE INDEX team_turns_aside ON team_turns (number) WHERE state = 'aside';
 """
 
-# A turn that another worker has taken does not begin here.
+# Stores the number of a turn when it begins. Refused if another worker has taken the turn.
 _BEGIN = """
 CREATE FUNCTION whet_begin_turn(which text, attempt bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -154,7 +154,7 @@ BEGIN
 END $$;
 """
 
-# What a transaction writes without reading is one call each: a turn begins, and lets go of its session.
+# One call each for the beginning of a turn and the release of its session, which only write.
 _CALLS = """
 CREATE FUNCTION whet_open_turn(which bigint, turn_number bigint, turn_id text, at text)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -175,9 +175,9 @@ BEGIN
 END $$;
 """
 
-# A turn is queued while its session's open one is locked, so that neither misses the other and no lock of the
-# whole team is needed. `WF003`: too many turns of this person wait. Ending a turn is one call, which returns
-# the end as it is stored; its unread messages become turns of their own, unless it was cancelled.
+# Queueing a turn locks the open turn of its session, so that both see each other without a lock of the whole
+# team. `WF003`: too many turns of this person wait. Closing a turn returns the end as it is stored. Its
+# unread messages become turns of their own, unless it was cancelled.
 _SCOPES = """
 CREATE OR REPLACE FUNCTION whet_ask_turn(
   turn_id text, in_session text, message text, turn_options text, interactive bigint, most bigint,
@@ -221,8 +221,8 @@ BEGIN
 END $$;
 """
 
-# A session's turn is claimed, and what it begins with is checked in the same call, after the claim: a turn
-# begins without a wait in its middle. `WF004`: another process has the session, or has changed it.
+# Claims a session and then checks, in the same call, that it is as the worker knows it. `WF004`: another
+# process holds the session, or has changed it.
 _CLAIM = """
 CREATE FUNCTION whet_take(which bigint, who text, at_host text, at_pid bigint, process text)
 RETURNS bigint LANGUAGE sql AS $$

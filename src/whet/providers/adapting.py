@@ -1,8 +1,8 @@
-"""Adapt a dialect to a server's refusal: leave out, fill in or rename what it names in the request.
+"""Adapt a dialect to a server's refusal: leave out, fill in or rename the field that the refusal names.
 
-A refusal counts only if it names something that was sent, or a reasoning field that messages lack; it is
-looked up in the very bytes that were sent. Each change is tried once by the link, and kept if the server
-then answers. Loaded after a refusal only. Does no I/O.
+A dialect is how one server wants requests of a wire format written. A refusal counts only if it names
+something in the bytes that were sent, or a reasoning field that messages lack. The link tries each change
+once and keeps it if the server then answers. Loaded after a refusal only. Does no I/O.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from whet.providers.reasoning_details import is_other_reasoning
 from whet.providers.refusals import is_named, read_positions
 
 Change = tuple[ServerDialect, str]
+"""The new dialect, and the change in words ("X, so Y")."""
 _ESSENTIAL = frozenset({"model", "messages", "input", "tools", "stream", "system", "instructions"})
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _REASONING = ("reasoning_content", "reasoning")
@@ -46,8 +47,9 @@ def adapt_common(
     prompt_tokens: int,
     optional: Sequence[str],
 ) -> Change | None:
-    """Return the dialect that avoids a refusal in any wire format: without a parameter, with other ids, with
-    other turns. `optional`: fields inside of messages and tools that a format can do without."""
+    """Return the dialect that avoids a refusal, by changes that fit every wire format: a parameter left out,
+    shorter ids, alternating turns. Returns None if there is none. `optional`: the fields inside messages and
+    tools that the format can do without."""
     if isinstance(refusal, ContextOverflow):
         return fit_output(refusal, body, dialect, prompt_tokens)
     name = leave_out(refusal, body, optional)
@@ -109,7 +111,7 @@ def _read_request(body: bytes) -> dict[str, Any]:
 def _adapt_fields(
     text: str, rows: list[dict[str, Any]], at: int | None, dialect: ServerDialect
 ) -> Change | None:
-    """Leave out a field of an answer that the server refuses back, or fill one in that it misses."""
+    """Leave out a field that the server refuses in earlier answers, or fill in one that it requires there."""
     answers = [row for row in rows if row.get("role") == "assistant"]
     callers = [row for row in answers if row.get("tool_calls")]
     if is_named(text, "extra_content") and "extra_content" in dialect.replay_fields:
@@ -146,7 +148,7 @@ def _drop_field(name: str, dialect: ServerDialect) -> Change:
 
 
 def _limit_output(name: str, text: str, body: bytes, dialect: ServerDialect) -> Change | None:
-    """Ask for as many tokens of output as a refusal allows."""
+    """Lower the output limit to the number of tokens that a refusal names."""
     sent = _read_request(body).get(name) if "max" in name else None
     if not isinstance(sent, int) or not re.search(_TOO_LARGE, text):
         return None
@@ -159,9 +161,9 @@ def _limit_output(name: str, text: str, body: bytes, dialect: ServerDialect) -> 
 
 
 def _adapt_endpoint(text: str, dialect: ServerDialect) -> Change | None:
-    """Ask at the endpoint that a refusal of Chat Completions names, with the whole conversation."""
-    is_named = re.search(_RESPONSES, text) or "unsupported_api" in text
-    if dialect.endpoint or not is_named or not re.search(_OTHER_ENDPOINT, text):
+    """Use the Responses endpoint if a refusal of Chat Completions names it."""
+    names_responses = re.search(_RESPONSES, text) or "unsupported_api" in text
+    if dialect.endpoint or not names_responses or not re.search(_OTHER_ENDPOINT, text):
         return None
     adapted = msgspec.structs.replace(dialect, endpoint="responses", left_out=())
     return adapted, "chat/completions for this model, so it is asked at /responses"

@@ -1,13 +1,15 @@
 """Separate the words, the thoughts and the calls of an answer whose server sends them all as text.
 
-Local servers pass on what a model writes: thoughts between tags (`<think>`, `[THINK]`, `<seed:think>`,
-`<|channel|>analysis`), only their closing tag because the prompt held the opening one, and calls such as
-`<tool_call>{"name": ...}</tool_call>`. Tags inside code are words. Thoughts count at the start of an answer,
-or on a line of their own if they are closed. Calls count at the end of an answer, if nothing but calls
-follows and tools were offered. Everything else stays the text that it was.
+Local servers pass on a model's text unread. Thoughts are between tags (`<think>`, `[THINK]`, `<seed:think>`,
+`<|channel|>analysis`), or have only the closing tag, because the prompt contained the opening one. Calls look
+like `<tool_call>{"name": ...}</tool_call>`. Such a tag is called a mark here. Which marks count:
 
-Works while the answer arrives: a piece that may become a tag is held back, at most some characters; what
-may become a call is held back to the end.
+- none inside code
+- of thoughts: those at the start of the answer, and later ones on a line of their own that are closed
+- of calls: those at the end of the answer, if only calls follow and tools were offered
+
+Works while the answer arrives. The beginning of a possible mark, which is short, is held back until the next
+piece, and a possible call until the end.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _CALL = (
 _END = r"(?P<end><\|(?:end|return|call)\|>)"
 _STARTS = ("<", "[", "◁")
 _TOKENS = ("<|", "<｜", "<‖", "[TOOL_")
-# A channel's name and the next one's, from a server that drops the marks around them.
+# The names of two channels as they are left by a server that drops the marks around them.
 _BARE, _BARE_FINAL = "analysis", "assistantfinal"
 _RESTARTED = "the text so far was the model's reasoning"
 
@@ -60,7 +62,7 @@ def _closing_mark() -> re.Pattern[str]:
 
 @cache
 def _begun_mark() -> re.Pattern[str]:
-    """Return the pattern of what may become a mark once more of it arrives."""
+    """Return the pattern of the beginning of a mark at the end of the received text."""
     return re.compile(
         r"(?:<\|(?:start|channel)\|>[^\n]{0,120}"
         r"|[<\[◁][|｜‖/]{0,2}[\w:.▁=|｜‖-]{0,40}(?<=invoke) [\w.:=\" -]{0,80}"
@@ -77,9 +79,9 @@ class AnswerParts:
         self._words: list[str] = []
         self._thoughts: list[str] = []
         self._mode = "start"
-        self._held: str = ""
+        self._pending: str = ""
         self._is_channel = False
-        self._middle = ("", 0)
+        self._open_thought = ("", 0)
         self._may_be_bare: bool = False
         self.has_text: bool = False
         self.is_changed: bool = False
@@ -92,11 +94,11 @@ class AnswerParts:
 
     @property
     def thoughts(self) -> str:
-        """The thoughts that came as text."""
+        """The thoughts that the server sent as text."""
         return "".join(self._thoughts)
 
     def feed(self, deltas: Sequence[TextDelta | ReasoningDelta]) -> list[Piece]:
-        """Return what is known of these pieces and was held back before."""
+        """Take pieces of the answer; return the words and thoughts that are certain now."""
         pieces: list[Piece] = []
         for delta in deltas:
             text = self._joiners[type(delta)].feed(delta.text)
@@ -108,110 +110,112 @@ class AnswerParts:
         return pieces
 
     def finish(self) -> list[Piece]:
-        """Return what was held back until the end."""
+        """Handle the end of the answer; return the words and thoughts that were held back."""
         thought = self._joiners[ReasoningDelta].finish()
         pieces: list[Piece] = [ReasoningDelta(thought)] if thought else []
         pieces += self._read(self._joiners[TextDelta].finish(), is_last=True)
         if self._mode == "calls":
-            self.calls = _read_calls(self._held) if self._has_tools else []
+            self.calls = _read_calls(self._pending) if self._has_tools else []
             if self.calls:
                 self.is_changed = True
                 self._words = [self.words.rstrip()]
             else:
-                pieces += self._say(self._held)
-        elif self._mode == "thought" and self._middle[0]:  # a tag that was only mentioned
-            mark, count = self._middle
-            pieces += self._say("".join([mark, *self._thoughts[count:]]))
+                pieces += self._emit_words(self._pending)
+        elif self._mode == "thought" and self._open_thought[0]:  # a tag that was only mentioned
+            mark, count = self._open_thought
+            pieces += self._emit_words("".join([mark, *self._thoughts[count:]]))
             del self._thoughts[count:]
         return pieces
 
     def calls_in_thoughts(self, thoughts: str) -> tuple[str, list[tuple[str, str]]]:
-        """Return the thoughts of an answer of nothing else, and the calls that they end with, which its
-        server took for thoughts as well."""
-        for match in _mark().finditer(thoughts) if self._has_tools else ():
-            if match["call"] and (calls := _read_calls(thoughts[match.start() :])):
-                return thoughts[: match.start()].rstrip(), calls
+        """Split the thoughts of an answer without words into the thoughts and the calls at their end, which
+        the server took for thoughts, too."""
+        if self._has_tools:
+            for match in _mark().finditer(thoughts):
+                if match["call"] and (calls := _read_calls(thoughts[match.start() :])):
+                    return thoughts[: match.start()].rstrip(), calls
         return thoughts, []
 
     def _read(self, piece: str, *, is_last: bool) -> list[Piece]:
-        is_plain = self._mode == "words" and not self._held and not self._may_be_bare
+        is_plain = self._mode == "words" and not self._pending and not self._may_be_bare
         if is_plain and not any(mark in piece for mark in _STARTS):
-            return self._say(piece)
-        self._held += piece
+            return self._emit_words(piece)
+        self._pending += piece
+        readers = {"start": self._read_start, "words": self._read_words, "thought": self._read_thought}
         pieces: list[Piece] = []
-        while self._held and self._mode != "calls":
-            size = len(self._held)
-            step = {"start": self._start, "words": self._go_on, "thought": self._think}[self._mode]
-            pieces += step(is_last)
-            if len(self._held) == size:
+        while self._pending and self._mode != "calls":
+            size = len(self._pending)
+            pieces += readers[self._mode](is_last)
+            if len(self._pending) == size:
                 break
         return pieces
 
-    def _start(self, is_last: bool) -> list[Piece]:
-        """Read what comes before the first word."""
-        text = self._held.lstrip()
+    def _read_start(self, is_last: bool) -> list[Piece]:
+        """Read the text before the first word."""
+        text = self._pending.lstrip()
         has_mark = text[:1] in _STARTS
         match = _mark().match(text) if has_mark else None
         if match and (match["open"] or match["channel"] or (match["end"] and self._is_channel)):
-            self._held = text[match.end() :]
-            self._enter(match)
+            self._pending = text[match.end() :]
+            self._open_mark(match)
             return []
         if not is_last and (not text or (has_mark and _begun_mark().match(text)) or _BARE.startswith(text)):
             return []
         self._may_be_bare = text.startswith(_BARE)
         if self.is_changed:
-            self._held = text
+            self._pending = text
         self._mode = "words"
-        return self._go_on(is_last)
+        return self._read_words(is_last)
 
-    def _enter(self, match: re.Match[str]) -> None:
-        """Enter what a mark opens."""
+    def _open_mark(self, match: re.Match[str]) -> None:
+        """Handle an opening mark: set the mode of the text after it."""
         self.is_changed = True
         channel = match["channel"]
         self._is_channel = self._is_channel or bool(channel)
         if channel and "to=" in match["to"]:
-            self._mode, self._held = "calls", match[0] + self._held
+            self._mode, self._pending = "calls", match[0] + self._pending
         elif match["open"] or (channel and channel != "final"):
             self._mode = "thought"
         else:
             self._mode = "start"
 
-    def _think(self, is_last: bool) -> list[Piece]:
-        match = _closing_mark().search(self._held)
+    def _read_thought(self, is_last: bool) -> list[Piece]:
+        match = _closing_mark().search(self._pending)
         if match is None:
-            end = len(self._held)
-            if not is_last and (begun := _begun_mark().search(self._held)):
+            end = len(self._pending)
+            if not is_last and (begun := _begun_mark().search(self._pending)):
                 end = begun.start()
             return self._keep_thought(end, end)
         pieces = self._keep_thought(match.start(), match.end())
-        self._mode, self._middle = "start", ("", 0)
+        self._mode, self._open_thought = "start", ("", 0)
         return pieces
 
     def _keep_thought(self, end: int, after: int) -> list[Piece]:
-        text, self._held = self._held[:end], self._held[after:]
+        text, self._pending = self._pending[:end], self._pending[after:]
         self._thoughts += [text] if text else []
         return [ReasoningDelta(text)] if text else []
 
-    def _go_on(self, is_last: bool) -> list[Piece]:
+    def _read_words(self, is_last: bool) -> list[Piece]:
         """Read words until the next mark."""
-        if not any(mark in self._held for mark in _STARTS):
-            return self._strip_final(len(self._held))
-        pieces: list[Piece] = []
+        if not any(mark in self._pending for mark in _STARTS):
+            return self._strip_final(len(self._pending))
         at = 0
-        while match := _mark().search(self._held, at):
-            if self._counts(match, is_last) is None:
-                return [*pieces, *self._take_words(match.start())]
-            if self._counts(match, is_last):
-                return [*pieces, *self._cross(match)]
+        while match := _mark().search(self._pending, at):
+            is_mark = self._is_mark(match, is_last)
+            if is_mark is None:
+                return self._take_words(match.start())
+            if is_mark:
+                return self._handle_mark(match)
             at = match.end()
-        end = len(self._held)
-        if not is_last and (begun := _begun_mark().search(self._held)) and begun.start() >= at:
+        end = len(self._pending)
+        if not is_last and (begun := _begun_mark().search(self._pending)) and begun.start() >= at:
             end = begun.start()
-        return [*pieces, *self._strip_final(end)]
+        return self._strip_final(end)
 
-    def _counts(self, match: re.Match[str], is_last: bool) -> bool | None:
-        """Return whether a mark among words is more than a word; None if the next character decides."""
-        before = self.words + self._held[: match.start()]
+    def _is_mark(self, match: re.Match[str], is_last: bool) -> bool | None:
+        """Return whether a match among words is a mark and not just text, or None if the next character
+        decides."""
+        before = self.words + self._pending[: match.start()]
         line = before.rpartition("\n")[2]
         if _is_in_code(before, line):
             return False
@@ -222,60 +226,62 @@ class AnswerParts:
             return is_token or not line.strip()
         if self._thoughts:
             return False
-        if match.end() == len(self._held) and not is_last:
+        if match.end() == len(self._pending) and not is_last:
             return None
-        return not line.strip() or self._held[match.end() : match.end() + 1] in ("", "\n")
+        return not line.strip() or self._pending[match.end() : match.end() + 1] in ("", "\n")
 
-    def _cross(self, match: re.Match[str]) -> list[Piece]:
-        """Go on behind a mark among words."""
+    def _handle_mark(self, match: re.Match[str]) -> list[Piece]:
+        """Take the words before a mark and set the mode of the text after it."""
         if match["close"]:
-            text = self.words + self._held[: match.start()]
-            return self._turn_into_thoughts(text, self._held[match.end() :])
+            text = self.words + self._pending[: match.start()]
+            return self._turn_into_thoughts(text, self._pending[match.end() :])
         pieces = self._take_words(match.start())
         if match["call"]:
             self._mode = "calls"
             return pieces
-        self._held = self._held[len(match[0]) :]
-        self._enter(match)
+        self._pending = self._pending[len(match[0]) :]
+        self._open_mark(match)
         if match["open"]:
-            self._middle = (match[0], len(self._thoughts))
+            self._open_thought = (match[0], len(self._thoughts))
         return pieces
 
-    def _turn_into_thoughts(self, text: str, rest: str) -> list[Piece]:
-        """Take all words so far for thoughts, as their closing mark has come."""
+    def _turn_into_thoughts(self, text: str, following: str) -> list[Piece]:
+        """Treat all words so far as the thoughts `text`, because their closing mark came, and go on with the
+        text after it."""
         restart: list[Piece] = [StreamRestarted(_RESTARTED)] if self._words else []
-        self._words, self._held, self._mode, self.is_changed = [], rest, "start", True
+        self._words, self._pending, self._mode, self.is_changed = [], following, "start", True
         self._may_be_bare = False
         self._thoughts += [text]
         return [*restart, ReasoningDelta(text)] if text else restart
 
     def _strip_final(self, end: int) -> list[Piece]:
-        """Take the words up to `end`, unless they show that all before was a channel without its marks."""
-        text = self.words + self._held if self._may_be_bare else ""
+        """Take the words up to `end`. If they contain the name of the final channel without its mark, all
+        text before it was thoughts."""
+        text = self.words + self._pending if self._may_be_bare else ""
         if (at := text.find(_BARE_FINAL)) >= 0:
             return self._turn_into_thoughts(text[len(_BARE) : at], text[at + len(_BARE_FINAL) :])
         return self._take_words(end)
 
     def _take_words(self, end: int) -> list[Piece]:
-        text, self._held = self._held[:end], self._held[end:]
-        return self._say(text)
+        text, self._pending = self._pending[:end], self._pending[end:]
+        return self._emit_words(text)
 
-    def _say(self, text: str) -> list[Piece]:
+    def _emit_words(self, text: str) -> list[Piece]:
         self._words += [text] if text else []
         return [TextDelta(text)] if text else []
 
 
 def separate(message: Message, parts: AnswerParts, used_ids: Iterable[str]) -> Message:
-    """Return an answer with its words, thoughts and calls in their places."""
+    """Return the answer with the words, thoughts and calls of its text in the fields for them."""
     thoughts = [text for text in (message.reasoning, parts.thoughts.strip()) if text]
     reasoning = "\n\n".join(thoughts)
-    written = parts.calls
-    if not (message.tool_calls or written or parts.words.strip()):
-        reasoning, written = parts.calls_in_thoughts(reasoning)
-    if not parts.is_changed and not written:
+    written_calls = parts.calls
+    if not (message.tool_calls or written_calls or parts.words.strip()):
+        reasoning, written_calls = parts.calls_in_thoughts(reasoning)
+    if not parts.is_changed and not written_calls:
         return message
-    ids = unique_ids([""] * len(written), used_ids)
-    calls = tuple(ToolCall(call_id, *call) for call_id, call in zip(ids, written, strict=True))
+    ids = unique_ids([""] * len(written_calls), used_ids)
+    calls = tuple(ToolCall(call_id, *call) for call_id, call in zip(ids, written_calls, strict=True))
     return msgspec.structs.replace(
         message,
         content=parts.words,
@@ -292,6 +298,6 @@ def _read_calls(text: str) -> list[tuple[str, str]]:
 
 
 def _is_in_code(before: str, line: str) -> bool:
-    """Return whether what follows is inside a block or a span of code."""
+    """Return whether the text after `before` is inside a block or a span of code. `line` is its last line."""
     fences = sum(row.lstrip().startswith(("```", "~~~")) for row in before.split("\n"))
     return bool(fences % 2) or bool(line.count("`") % 2)

@@ -1,4 +1,5 @@
-"""The events of the Anthropic Messages stream, and the type of an event or a piece that names none."""
+"""The events of the Anthropic Messages stream. Events of other servers may lack their type; it is then
+guessed from their fields."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from whet.providers.wire import ABSENT
 
 
 class CallUsage(msgspec.Struct):
-    """The tokens of a call, as far as one event counts them."""
+    """Token counts in one event; None for those that it does not contain."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -21,14 +22,14 @@ class CallUsage(msgspec.Struct):
 
 
 class MessageStart(msgspec.Struct):
-    """The message whose answer begins."""
+    """The message of a `message_start` event."""
 
     model: str = ""
     usage: CallUsage | None = None
 
 
 class BlockPiece(msgspec.Struct):
-    """A piece of a block, or the end of the message."""
+    """The delta of a block or, with `stop_reason`, of the message."""
 
     type: str = ""
     text: str | None = None
@@ -39,7 +40,7 @@ class BlockPiece(msgspec.Struct):
 
 
 class StreamEvent(msgspec.Struct):
-    """One event."""
+    """One event of any type."""
 
     type: str = ""
     index: int | None = None

@@ -1,10 +1,10 @@
 """The Anthropic Messages wire format. Pure, no I/O.
 
-Consecutive messages of one wire role share one wire message that is left open: a run of tool results and
-the user text after it form one user message, so roles alternate and a request stays a prefix of the next.
-Thinking blocks are sent back exactly as they arrived (Replay). Cache marks: one on the system prompt, and
-the API's automatic mark at the top, which moves with the last message without changing earlier bytes.
-Source: platform.claude.com/docs/en/api/messages (November 2026).
+Consecutive messages of one role share one wire message, for example tool results and the user's text after
+them, so roles alternate. It is closed only by the next role, so each request is a prefix of the next one.
+Thinking blocks are sent back exactly as they arrived (`VendorReplay`). There are two cache marks: one on the
+system prompt, and the API's automatic mark at the top, which moves with the last message without changing
+earlier bytes. Source: platform.claude.com/docs/en/api/messages (November 2026).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class AnthropicMessages:
         from whet.providers.adapting import adapt_common  # noqa: PLC0415 read only after a refusal
 
         adapted = adapt_common(refusal, body, self.dialect, prompt_tokens, _OPTIONAL)
-        if adapted is None or "max_tokens" in adapted[0].left_out:  # which this format requires
+        if adapted is None or "max_tokens" in adapted[0].left_out:  # this format requires it
             return None
         return AnthropicMessages(self._max_tokens, adapted[0]), adapted[1]
 
@@ -165,7 +165,8 @@ class AnthropicMessages:
         return b",".join(block for block in blocks if block) or _EMPTY
 
     def _replay_blocks(self, message: Message) -> bytes:
-        """Return the vendor's own blocks, or nothing if the message now has other tool calls."""
+        """Return the vendor's own blocks, or b"" if there are none or the message now has other tool
+        calls."""
         text, heads = read_replay(message, "anthropic_messages", _BLOCK_HEADS)
         uses = [head.id for head in heads or () if head.type == "tool_use"]
         if not heads or uses != [self._id(call.id) for call in message.tool_calls]:
@@ -246,9 +247,9 @@ class _Block:
             self.pieces = [bytes(opening.input).decode()]
 
     def is_repeated_by(self, opening: BlockOpening) -> bool:
-        """Return whether a server opens this block once more, before anything came of it."""
-        same = (self.type, self.id, self.name) == (opening.type, opening.id or "", opening.name or "")
-        return same and not self.is_begun
+        """Return whether the server opens this block a second time, before any piece of it."""
+        is_same = (self.type, self.id, self.name) == (opening.type, opening.id or "", opening.name or "")
+        return is_same and not self.is_begun
 
     def add(self, piece: str) -> None:
         """Add a piece. The pieces of a call replace the arguments that its opening may have held."""
@@ -297,7 +298,7 @@ class AnthropicDecoder:
     def _take(self, event: StreamEvent, data: bytes) -> Deltas:
         kind = event.type or kind_of_event(event)
         if kind == "content_block_delta" and event.delta is not None:
-            return self._delta(event.index, event.delta)
+            return self._take_delta(event.index, event.delta)
         if kind == "content_block_start" and bytes(event.content_block):
             return self._start_block(event.index, bytes(event.content_block))
         if kind == "message_start" and event.message is not None:
@@ -320,8 +321,8 @@ class AnthropicDecoder:
     def _start_block(self, index: int | None, raw: bytes) -> Deltas:
         opening = read_events(self._info, raw, BlockOpening, OPENING)[0]
         index = len(self._blocks) if index is None else index
-        known = self._by_index.get(index)
-        if known is not None and known.is_repeated_by(opening):
+        opened_block = self._by_index.get(index)
+        if opened_block is not None and opened_block.is_repeated_by(opening):
             return ()
         block = self._open(index, opening, raw)
         if not block.text or block.type not in ("text", "thinking"):
@@ -333,10 +334,10 @@ class AnthropicDecoder:
         self._blocks.append(block)
         return block
 
-    def _delta(self, index: int | None, delta: BlockPiece) -> Deltas:
+    def _take_delta(self, index: int | None, delta: BlockPiece) -> Deltas:
         kind = kind_of_piece(delta)
         if kind != "text_delta" and kind not in _BLOCK_OF:
-            return ()  # of a kind that came later; clients are told to pass it over
+            return ()  # a newer type; the API asks clients to ignore those
         block = self._block_for(index, _BLOCK_OF.get(kind, "text"))
         if kind == "text_delta" and delta.text:
             block.add(delta.text)
@@ -352,7 +353,8 @@ class AnthropicDecoder:
         return ()
 
     def _block_for(self, index: int | None, kind: str) -> _Block:
-        """Return the block of a piece: the one at its index, the newest one, or one that was never opened."""
+        """Return the block that a piece belongs to: the one at its index, else the newest one, if it has the
+        right type. Otherwise opens a new block."""
         candidates = [self._by_index.get(-1 if index is None else index), *self._blocks[-1:]]
         for block in candidates:
             if block is not None and (block.type == kind or block.type not in _PLAIN):
@@ -365,7 +367,7 @@ class AnthropicDecoder:
             return
         for name in _COUNTS:
             value = getattr(usage, name)
-            if value is not None:  # a later event may leave out, as 0, what an earlier one said
+            if value is not None:  # a later event may send 0 for a count that an earlier one contained
                 self._counts[name] = max(value, self._counts.get(name, 0))
         thoughts = (usage.output_tokens_details or {}).get("thinking_tokens")
         if isinstance(thoughts, int):
@@ -392,7 +394,7 @@ class AnthropicDecoder:
         return ModelReply(message, self.usage(), join_pieces([self._model]), stop, warnings=warnings)
 
     def usage(self) -> Usage:
-        """Return what the server has reported so far."""
+        """Return the usage that the server has reported so far."""
         counts = self._counts
         read = counts.get("cache_read_input_tokens", 0)
         written = counts.get("cache_creation_input_tokens", 0)
@@ -406,11 +408,11 @@ class AnthropicDecoder:
 
 
 def _replay(blocks: Sequence[_Block], ids: Sequence[str], is_cut: bool) -> VendorReplay | None:
-    """Return the vendor's blocks, if any is not text or a tool call."""
+    """Return the vendor's blocks, or None if all are text or tool calls. `ids` are those of its calls."""
     # A thought cut by the output limit has no signature and would be refused.
     kept_blocks = [b for b in blocks if not (b.type == "thinking" and is_cut and not b.signature)]
     if all(block.type in ("text", "tool_use") for block in kept_blocks):
         return None
-    numbered = iter(ids)
-    wires = [block.wire(next(numbered) if block.type == "tool_use" else "") for block in kept_blocks]
-    return VendorReplay("anthropic_messages", (b"[" + b",".join(w for w in wires if w) + b"]").decode())
+    remaining_ids = iter(ids)
+    encoded = [block.wire(next(remaining_ids) if block.type == "tool_use" else "") for block in kept_blocks]
+    return VendorReplay("anthropic_messages", (b"[" + b",".join(filter(None, encoded)) + b"]").decode())

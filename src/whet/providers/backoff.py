@@ -1,9 +1,9 @@
-"""Decides how a failed call is retried: how often, for how long, and after which waits.
+"""Decide how a failed call is retried: how often, for how long, and after which waits.
 
-Exponential back-off with full jitter (AWS architecture blog, 2015), or the server's own Retry-After. An
-outage (no server, a busy one, one that is loading its model) is waited out for up to `patience_s`. Other
-retryable failures, such as an answer that does not follow the protocol, are retried a few times. Decides
-by error class and status, not by message text.
+Exponential back-off with full jitter (AWS architecture blog, 2015), or the server's own Retry-After. During
+an outage (no server, a busy one, one that is loading its model) it retries for up to `patience_s`. Other
+retryable failures, such as an answer that does not follow the protocol, are retried a few times. Decides by
+error class and status, not by message text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LONGEST_WAIT_S = 60.0
 _LONGEST_S = 30.0
 _MAX_LOCAL_S = 5.0  # a local server has no other clients to wait for
-_DOUBLINGS = 16  # beyond the longest wait, and far below a power that overflows
+_DOUBLINGS = 16  # more than the longest wait needs; without a limit, the power would overflow
 
 
 def _watch() -> MachineWatch:
@@ -34,9 +34,10 @@ def _watch() -> MachineWatch:
 
 
 class Backoff(msgspec.Struct):
-    """How one call is retried. Clocks, randomness and sleep can be injected, so that tests don't wait.
+    """The rules for retrying one call. Clocks, randomness and sleep can be injected, so that tests don't
+    wait.
 
-    `max_retries` 0: never, even with `patience_s`. `is_local`: the server runs on this machine.
+    `max_retries` 0: never retries, even with `patience_s`. `is_local`: the server runs on this machine.
     """
 
     max_retries: int
@@ -55,13 +56,13 @@ class Backoff(msgspec.Struct):
         """
         if not error.retryable:
             return None
-        passes = self.max_retries > 0 and isinstance(error, Unavailable | RateLimited)
-        left_s = self.patience_s - lost_s if passes else 0.0
+        is_outage = self.max_retries > 0 and isinstance(error, Unavailable | RateLimited)
+        left_s = self.patience_s - lost_s if is_outage else 0.0
         if attempt > self.max_retries and left_s <= 0:
             return None
         requested_s = error.retry_after_s if isinstance(error, Unavailable | RateLimited) else None
         if requested_s is None:
-            longest_s = _MAX_LOCAL_S if self.is_local and passes else _LONGEST_S
+            longest_s = _MAX_LOCAL_S if self.is_local and is_outage else _LONGEST_S
             wait_s = self.uniform(0.0, min(longest_s, 0.5 * 2 ** min(attempt - 1, _DOUBLINGS)))
             return min(wait_s, left_s) if left_s > 0 else wait_s
         if requested_s > max(LONGEST_WAIT_S, left_s):

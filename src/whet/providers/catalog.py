@@ -1,8 +1,8 @@
-"""Known model families: how large they are and what they cost. The servers are in config/model_servers.py.
+"""Windows, output limits and prices of known model families. The servers are in config/model_servers.py.
 
 `families.csv` holds windows, largest outputs and list prices, as read from the vendors' pages on 2026-11-21
 (USD per million tokens, the base tier). An uncertain price is left out, and a model that is newer than the
-table gets defaults. It imports little, because every command that needs a model loads it.
+table gets defaults. This module imports little, because every command that needs a model loads it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ PRICES_AS_OF = "2026-11-21"
 
 
 class Family(msgspec.Struct, frozen=True):
-    """The facts about models whose names begin alike.
+    """The limits and prices of models with the same prefix in their names.
 
-    `prices` in USD per million tokens: input, output, cache read, cache write.
+    `prices` are in USD per million tokens, for input, output, cache read and cache write; None if unknown.
     """
 
     window_tokens: int
@@ -56,10 +56,10 @@ _OWN_COLUMNS = "as_of,model,input_usd,output_usd,cache_read_usd,cache_write_usd"
 
 
 def learn_prices(path: Path, today: str) -> None:
-    """Load a home's own price table: rows of `as_of,model,input_usd,...` with the model as provider/prefix.
+    """Load a home's own price table, rows of `as_of,model,input_usd,...` with the model as provider/prefix.
 
-    Of a model's rows the newest that is valid on `today` (ISO) is used; an empty price is unknown. Raises
-    ConfigError if the table can't be read.
+    For each model the newest row that is valid on `today` (ISO) is used. An empty price is unknown. Raises
+    ConfigError if the table is invalid.
     """
     lines = (read_small(path) or "").splitlines()
     try:
@@ -88,10 +88,10 @@ def _find_own_prices(provider: str, model: str) -> tuple[float | None, ...] | No
 def describe_model(
     provider: str, model: str, *, window_tokens: int = 0, max_output_tokens: int = 0
 ) -> ModelInfo:
-    """Return the facts about a model, matched by its family's prefix. Settings that are not 0 take
-    precedence.
+    """Return a model's limits and prices, from the family with the longest prefix of its name. Arguments that
+    are not 0 take precedence.
 
-    List prices apply only to the vendor's own server; a local one costs nothing.
+    List prices apply only to the vendor's own server. A local server costs nothing.
     """
     server = SERVERS.get(provider)
     name = model.rpartition("/")[2].lower()

@@ -1,9 +1,9 @@
 """The Chat Completions wire format, as OpenAI's and all compatible servers use it. Pure, no I/O.
 
-A message is encoded once. Tool calls carry the argument text as received if it is a JSON object, else
-`{}`: OpenAI accepts any string, but llama.cpp, vLLM, Mistral and Gemini parse it and refuse the whole
-request. The call's error result shows the model the text it wrote. A tool result can't contain an image
-here, so images follow the run of results in a user message. Source:
+A message is encoded once. A tool call is sent with its arguments as received if they are a JSON object, else
+with `{}`: OpenAI accepts any string, but llama.cpp, vLLM, Mistral and Gemini parse it and refuse the whole
+request. (The call's error result shows the model the text that it wrote.) A tool result can't contain an
+image in this format, so images follow the results in a user message. Source:
 platform.openai.com/docs/api-reference/chat.
 """
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from whet.providers.streamed_calls import StreamedCalls
 
 _IDS = late_pattern(r"[\x21-\x7e]{1,40}")
-# In the stored data of an answer: its server made ids that others refuse, and may read them.
+# Marks the stored data of an answer whose call ids other servers refuse. Its own server may read the ids.
 _OWN_IDS = "own_ids"
 # What Google's endpoints take in place of the signature of a call that another model made.
 _UNSIGNED = msgspec.Raw(b'{"google":{"thought_signature":"skip_thought_signature_validator"}}')
@@ -152,8 +152,8 @@ class ChatCompletions:
         if dialect.signs_calls and message.tool_calls and not extras:
             extras = {message.tool_calls[0].id: _UNSIGNED}
         fields |= replay
-        if dialect.needs_reasoning:  # a server that wants it in one answer wants it in all of them
-            # The message may be of another model, which did not think; servers refuse an empty text.
+        if dialect.needs_reasoning:
+            # An answer of another model may have no reasoning, and servers refuse an empty text.
             fields.setdefault(dialect.needs_reasoning, message.reasoning or " ")
         if message.tool_calls:
             calls: list[dict[str, Any]] = []
@@ -166,13 +166,14 @@ class ChatCompletions:
         return b"," + encode(fields)
 
     def _is_replayed(self, name: str) -> bool:
-        """Return whether a field of an answer goes back to its server."""
+        """Return whether a field of an answer is sent back to its server."""
         dialect = self.dialect
         is_other = is_other_reasoning(name) and OTHER_REASONING in dialect.replay_fields
         return name in dialect.replay_fields or (is_other and name not in dialect.left_out)
 
     def _is_own_id(self, messages: Sequence[Message], index: int) -> bool:
-        """Return whether the call of a result has an id that its server made and wants back as it is."""
+        """Return whether the id of a result's call is sent unchanged: it is valid everywhere, or its server
+        made it."""
         if _IDS.fullmatch(messages[index].tool_call_id):
             return True
         caller = caller_of(messages, index)
@@ -277,9 +278,9 @@ _NO_ERROR = (b"", b"null", b"false", b"{}", b"[]", b'""', b"0")
 
 
 class ChatDecoder:
-    """One answer's decoder: text, reasoning under its three field names, tool calls by index, id or order.
+    """Decodes one answer. Reads reasoning under its three field names, and tool calls by index, id or order.
 
-    `replay_fields`: extra fields that the server needs back, and that are therefore kept.
+    `replay_fields`: the extra fields that the server needs back, so they are kept.
     """
 
     def __init__(self, info: ModelInfo, replay_fields: Sequence[str] = ()) -> None:
@@ -322,18 +323,18 @@ class ChatDecoder:
                 raise_error_in(self._info, data)
             return ()
         choices = chunk.choices
-        # One answer was asked for; servers that send several number them.
+        # Only one answer was requested. A server that sends several numbers them.
         choice = choices[0] if len(choices) == 1 else min(choices, key=lambda it: it.index)
         if choice.error is not ABSENT and bytes(choice.error) not in _NO_ERROR:
             raise event_error(self._info, b'{"error":' + bytes(choice.error) + b"}")
-        deltas = self._choice(choice)
+        deltas = self._take_choice(choice)
         thought = read_other_reasoning(data, self._other_reasoning)
         if not thought or self._reasoning_field:
             return deltas
         self._reasoning.append(thought)
         return [ReasoningDelta(thought), *deltas]
 
-    def _choice(self, choice: _Choice) -> Deltas:
+    def _take_choice(self, choice: _Choice) -> Deltas:
         self._saw_choice = True
         self._finish = choice.finish_reason or self._finish
         self.is_done: bool = self.is_done or bool(choice.finish_reason)
@@ -345,9 +346,9 @@ class ChatDecoder:
         deltas: list[TextDelta | ReasoningDelta] = []
         reasoning = delta.reasoning_content or delta.reasoning
         if reasoning or delta.reasoning_details:
-            self._reason(delta, reasoning, deltas)
+            self._add_reasoning(delta, reasoning, deltas)
         if isinstance(delta.content, list):
-            self._say(delta.content, deltas)
+            self._add_content(delta.content, deltas)
         elif delta.content:
             self._text.append(delta.content)
             deltas.append(TextDelta(delta.content))
@@ -355,10 +356,12 @@ class ChatDecoder:
             self._refusal.append(delta.refusal)
         if delta.tool_calls or delta.function_call:
             for call in delta.tool_calls or [_Call(function=delta.function_call)]:
-                self._call(call)
+                self._add_call(call)
         return deltas
 
-    def _reason(self, delta: _Delta, text: str | None, deltas: list[TextDelta | ReasoningDelta]) -> None:
+    def _add_reasoning(
+        self, delta: _Delta, text: str | None, deltas: list[TextDelta | ReasoningDelta]
+    ) -> None:
         for detail in delta.reasoning_details or ():
             merge_detail(self._details, detail)
         if text:
@@ -366,7 +369,7 @@ class ChatDecoder:
             self._reasoning.append(text)
             deltas.append(ReasoningDelta(text))
 
-    def _say(self, content: list[_Piece], deltas: list[TextDelta | ReasoningDelta]) -> None:
+    def _add_content(self, content: list[_Piece], deltas: list[TextDelta | ReasoningDelta]) -> None:
         for piece in content:
             if piece.text:
                 self._text.append(piece.text)
@@ -376,7 +379,7 @@ class ChatDecoder:
                     self._reasoning.append(thought.text)
                     deltas.append(ReasoningDelta(thought.text))
 
-    def _call(self, call: _Call) -> None:
+    def _add_call(self, call: _Call) -> None:
         if self._calls is None:
             from whet.providers.streamed_calls import StreamedCalls  # noqa: PLC0415 not every answer has calls
 
@@ -427,7 +430,7 @@ class ChatDecoder:
         return VendorReplay("chat_completions", encode(fields).decode()) if fields else None
 
     def usage(self) -> Usage:
-        """Return what the server has reported so far."""
+        """Return the usage that the server has reported so far."""
         usage = self._usage
         details = usage.prompt_tokens_details or PromptDetails()
         output = usage.completion_tokens_details or OutputDetails()

@@ -1,8 +1,8 @@
-"""Creates a Provider from settings and secrets: server, wire format, keys, fallback.
+"""Create a Provider from settings and secrets: server, wire format, keys, fallback.
 
-Makes no connection. The environment is passed in as `secrets` (variables and .env together); only proxies
-and certificates are read from the process's own environment, by the HTTP client. Only the needed wire
-format is loaded.
+Makes no connection. The environment is passed in as `secrets` (variables and .env together); only the HTTP
+client reads the process's own environment, for proxies and certificates. Only the needed wire format is
+imported.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from whet.providers.wire import RequestOptions, ServerDialect, WireCodec
 
 
 class ConnectOptions(msgspec.Struct, frozen=True):
-    """`patience_s`: how long an outage is waited out. `memory`: the file that keeps how servers want to be
-    asked."""
+    """Options of a connection. `patience_s`: how long to retry during an outage. `memory`: the file of
+    learned dialects (`dialect_memory.py`)."""
 
     patience_s: float = 0.0
     memory: Path | None = None
@@ -51,7 +51,7 @@ class ServerProvider:
         self._info = info
         self.wiring = wiring
         self.judge: FailureJudge | None = None
-        self._window_unsaid = False
+        self._is_window_unknown = False
 
     @property
     def info(self) -> ModelInfo:
@@ -70,13 +70,12 @@ class ServerProvider:
             note = f"\n\nThe model's server refused these tools, so they can't be called: {left_out}"
             return codec.head(system + note if left_out else system, kept, options)
 
-        # While it was loading its model, the server could not report the model's window.
         return ServerLink(
             lambda: self._info,
             self.wiring,
             head,
             has_tools=bool(tools),
-            on_recovery=self._ask_again,
+            on_recovery=self._probe_again,
             judge=self.judge,
         )
 
@@ -102,13 +101,14 @@ class ServerProvider:
         from whet.providers.server_facts import ask_window  # noqa: PLC0415 only local servers say it
 
         tokens = await ask_window(self.wiring.http, self._info, self._headers())
-        self._window_unsaid = not tokens
+        self._is_window_unknown = not tokens
         if tokens:
             self._info = msgspec.structs.replace(self._info, window_tokens=tokens)
         return tokens
 
-    async def _ask_again(self) -> None:
-        if self._window_unsaid:
+    async def _probe_again(self) -> None:
+        # A server that was loading its model could not report the window.
+        if self._is_window_unknown:
             await self.probe_window()
 
     async def aclose(self) -> None:
@@ -139,10 +139,8 @@ def connect(
 ) -> Provider:
     """Return the provider that the settings name, with its fallback if one is set. Asks no server.
 
-    `others` is called first and may return a provider of another kind. If there is a fallback, an outage is
-    waited out for the fallback only.
-
-    Raises ConfigError, with a hint, for an unknown provider, a bad URL or a missing key.
+    `others` is called first and may return a provider of another kind. With a fallback, only the fallback's
+    own outages are waited for. Raises ConfigError for an unknown provider, a bad URL or a missing key.
     """
     if not fallback.model:
         return others(model) or connect_one(model, secrets, backoff=backoff, options=options)
@@ -202,11 +200,12 @@ def connect_one(
 
 
 def _extra_fields(model: ModelSettings, name: str) -> dict[str, Any]:
-    """Return the owner's fields for requests to a model. Raises ConfigError for a field that is Whet's."""
-    if not model.extra:
-        return {}
-    fields = {key: value for named, extra in model.extra.items() if model.aliases.get(named, named) == name
-              for key, value in extra.items()}  # fmt: skip
+    """Return the fields that the owner adds to requests to a model. Raises ConfigError for one that Whet
+    sets itself."""
+    fields: dict[str, Any] = {}
+    for alias, extra in model.extra.items():
+        if model.aliases.get(alias, alias) == name:
+            fields |= extra
     if own := sorted(_OWN_FIELDS.intersection(fields)):
         raise ConfigError(
             f"model.extra can't set {', '.join(own)} for {name}: Whet fills these in itself",
@@ -216,7 +215,7 @@ def _extra_fields(model: ModelSettings, name: str) -> dict[str, Any]:
 
 
 def _recall(memory: Path, wire: WireFormat, wiring: Wiring, info: ModelInfo) -> None:
-    """Use what was learned of a server in the last days, and keep what will be learned."""
+    """Use the dialect that was learned for a server, and store what is learned from now on."""
     key = wiring.memory_key = f"{wire} {strip_credentials(wiring.http.base_url)} {info.model}"
 
     def keep(dialect: ServerDialect, cuts: ToolCuts) -> None:
@@ -236,7 +235,8 @@ def _recall(memory: Path, wire: WireFormat, wiring: Wiring, info: ModelInfo) -> 
 
 
 def set_judge(provider: Provider, judge: FailureJudge | None) -> Provider:
-    """Set the judge that classifies failures of our own servers, for links opened from now on."""
+    """Set the judge that classifies failures of our own providers, for links opened from now on. Returns the
+    provider."""
     if isinstance(provider, ServerProvider):
         provider.judge = judge
     elif judge is not None:
@@ -279,14 +279,14 @@ def _server(model: ModelSettings) -> tuple[str, KnownServer]:
 
 
 def wire_format(model: ModelSettings) -> WireFormat:
-    """Return the format that the model is spoken to in. Raises ConfigError if its server is not known."""
+    """Return the wire format of requests to the model. Raises ConfigError if its server is not known."""
     return _format(model, _server(model)[1])
 
 
 def _format(model: ModelSettings, server: KnownServer) -> WireFormat:
     if model.format != "auto":
         return model.format
-    # Servers that replace OpenAI's at another address speak Chat Completions; few speak Responses.
+    # Few of the servers that imitate OpenAI's at another address offer Responses.
     if server.format == "responses" and model.base_url:
         return "chat_completions"
     return server.format

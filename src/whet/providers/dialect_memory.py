@@ -1,8 +1,9 @@
-"""Keep what model servers refused in a file, so that later processes ask them in the accepted way at once.
+"""Store the dialects that were learned from refusals, so that later processes need not be refused again.
 
-One JSON object: by wire format, address and model the dialect, the cut tools and the day. An entry counts for
-30 days, as servers change, and one without a day for ever: a person wrote it. An entry that can't be read is
-kept, reported and has no effect. Loaded if the file exists, and after a refusal.
+The file is one JSON object. Its keys are a wire format, address and model; its values the dialect, the tool
+cuts and the day. An entry is valid for 30 days, because servers change; one without a day, which a person
+wrote, is valid for ever. An invalid entry is kept and reported, but has no effect. Loaded only if the file
+exists, and after a refusal.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _MAX_ENTRIES = 100
 
 
 class LearnedDialect(msgspec.Struct, frozen=True):
-    """How one model of a server is asked. `day`: when that was learned (ISO date), empty if a person wrote
-    it."""
+    """The dialect and tool cuts for one model of a server. `day`: when it was learned (ISO date), empty if a
+    person wrote it."""
 
     dialect: ServerDialect = ServerDialect()
     cuts: ToolCuts = NO_CUTS
@@ -35,15 +36,15 @@ class LearnedDialect(msgspec.Struct, frozen=True):
 
 
 def read_dialect(path: Path, key: str, today: date) -> LearnedDialect | None:
-    """Return what was learned of a server, or None."""
+    """Return the valid entry `key`, or None."""
     entries, _ = _read_entries(_read_raw(path))
     learned = entries.get(key)
     return learned if learned is not None and _is_valid(learned, today) else None
 
 
 def note_dialect(path: Path, key: str, dialect: ServerDialect, cuts: ToolCuts, today: date) -> None:
-    """Keep what was learned of a server; durable on return unless the file can't be written. An entry that
-    a person wrote stays one."""
+    """Store an entry; durable on return, but nothing is done if the file can't be written. An entry that a
+    person wrote stays without a day. Drops expired entries."""
     with suppress(WhetError), lock_folder(path.parent):
         raw = _read_raw(path)
         entries, _ = _read_entries(raw)
@@ -54,15 +55,14 @@ def note_dialect(path: Path, key: str, dialect: ServerDialect, cuts: ToolCuts, t
         }
         before = entries.get(key)
         kept.pop(key, None)
-        kept[key] = LearnedDialect(
-            dialect, cuts, before.day and today.isoformat() if before else today.isoformat()
-        )
+        is_by_hand = before is not None and not before.day
+        kept[key] = LearnedDialect(dialect, cuts, "" if is_by_hand else today.isoformat())
         _write(path, dict(list(kept.items())[-_MAX_ENTRIES:]))
 
 
 def forget_dialects(path: Path) -> None:
-    """Delete what was learned of all servers, durable on return; entries that a person wrote stay. Raises
-    WhetError if the file can't be written."""
+    """Delete all learned entries, durable on return. Keeps those that a person wrote. Raises WhetError if the
+    file can't be written."""
     with lock_folder(path.parent):
         raw = _read_raw(path)
         kept = {name: value for name, value in raw.items() if not _is_learned(value)}
@@ -75,13 +75,13 @@ def _write(path: Path, entries: Mapping[str, object]) -> None:
 
 
 def read_dialects(path: Path, today: date) -> dict[str, LearnedDialect]:
-    """Return what was learned of every server that counts today, by wire format, address and model."""
+    """Return all entries that are valid today, by wire format, address and model."""
     entries, _ = _read_entries(_read_raw(path))
     return {name: entry for name, entry in entries.items() if _is_valid(entry, today)}
 
 
 def find_dialect_faults(path: Path) -> list[str]:
-    """Return what can't be read in the file, one line for each entry."""
+    """Return the errors in the file, one line each."""
     raw = _read_raw(path)
     if not raw and path.exists() and path.read_bytes().strip() not in (b"", b"{}"):
         return [f"{path} is not a JSON object of entries"]
@@ -89,7 +89,7 @@ def find_dialect_faults(path: Path) -> list[str]:
 
 
 def describe_dialect(learned: LearnedDialect) -> str:
-    """Say in a line how a server is asked, where that differs from the usual way."""
+    """Return one line about the differences from the usual dialect."""
     usual = msgspec.structs.asdict(ServerDialect())
     parts = [
         f"{name} {_words(value)}"
@@ -130,7 +130,7 @@ def _read_raw(path: Path) -> dict[str, Any]:
 
 
 def _read_entries(raw: Mapping[str, Any]) -> tuple[dict[str, LearnedDialect], list[str]]:
-    """Return the entries, and why others can't be read."""
+    """Return the entries that can be read, and a line for each error."""
     entries: dict[str, LearnedDialect] = {}
     faults: list[str] = []
     for name, value in raw.items():

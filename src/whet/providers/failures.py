@@ -1,8 +1,8 @@
-"""Convert servers' errors and failures into one of our error classes. The class decides who acts on it.
+"""Convert the errors of model servers into our error classes. The class decides who acts on an error.
 
-Each vendor words its errors differently; only this module reads those words: overflow of the window with
-its limit, exhausted credit, unknown models, waiting times. Sources: the vendors' error pages and the error
-texts of llama.cpp, vLLM, Ollama, LM Studio (November 2026). Does no I/O.
+Each vendor words its errors differently, and only this module reads those words: an overflow of the window
+with its limit, exhausted credit, unknown models, waiting times. Sources: the vendors' error pages and the
+error texts of llama.cpp, vLLM, Ollama, LM Studio (November 2026). Does no I/O.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from whet.log import mask
 from whet.providers.refusals import drop_echo, texts_in
 
 _EXCERPT_CHARS = 500
-# Plain texts: the first error compiles them, and a start without an error need not.
+# The patterns are plain texts, because only an error needs them compiled.
 _OVERFLOW_WORDS = (
     r"(?i)context_length_exceeded|exceed_context_size|context[_ ]window|maximum context length"
     r"|maximum model length|maximum prompt length|max_model_len|context size|context length|context limit"
@@ -71,14 +71,14 @@ _NO_TOOLS_HINT = (
     "an agent needs a model that can call tools: choose another (whet model list), or start the server with "
     "tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser NAME; llama.cpp: --jinja)"
 )
-# The request was fine: the model was answering, and its server could not read a call in the answer.
+# Not the request's fault: the server could not read a call in the model's answer.
 _FAILED_CALL = r"(?i)tool_use_failed|failed_generation"
 _TRY_AGAIN = r"(?i)(?:try again|retry) (?:in|after) (?:(\d+)m)?(\d+\.?\d*)\s*(ms|s)"
 _DURATION = r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+\.?\d*)s)?(?:(\d+\.?\d*)ms)?"
 
 
 class ServerError(msgspec.Struct, frozen=True):
-    """An error object of a server. `kind` is its type, code and status, joined; `detail` is all its texts."""
+    """A server's error object. `kind` joins its type, code and status; `detail` joins all its texts."""
 
     message: str
     kind: str = ""
@@ -91,12 +91,12 @@ class ServerError(msgspec.Struct, frozen=True):
 def from_response(
     info: ModelInfo, status: int, headers: Mapping[str, str], body: bytes, where: str
 ) -> ProviderError:
-    """Return the error for an answer other than 2xx. `where`: the host, as named to the person."""
+    """Return the error for an answer with a status other than 2xx. `where` names the host to the person."""
     server_error = read_error(body) or _describe_answer(status, headers, body, where)
     error = classify(info, status, server_error, answered=status)
-    wait = waiting_time_s(headers)
-    if isinstance(error, RateLimited | Unavailable) and wait is not None:
-        error.retry_after_s = wait
+    wait_s = waiting_time_s(headers)
+    if isinstance(error, RateLimited | Unavailable) and wait_s is not None:
+        error.retry_after_s = wait_s
     if headers.get("x-should-retry", "").lower() == "false":  # the vendors' own clients follow it too
         error.retryable = False
     error.request_id = headers.get("x-request-id") or headers.get("request-id") or ""
@@ -129,7 +129,7 @@ def unreadable_error(
 
 
 def cut_stream_error(info: ModelInfo, reason: str = "") -> Unavailable:
-    """Return the error for a stream without its terminal event, or with a fault as its `reason`."""
+    """Return the error for a stream that ended early. `reason` is the server's own, if it sent one."""
     message = f"{info.provider}: the stream ended before the answer did" + (f": {reason}" if reason else "")
     hint = "trying again usually helps; the session goes on with --continue"
     return Unavailable(message, hint=hint, provider=info.provider, model=info.model)
@@ -148,7 +148,8 @@ def refusal_error(info: ModelInfo, why: str = "") -> ModelRefused:
 def classify(
     info: ModelInfo, status: int, server_error: ServerError, *, answered: int | None
 ) -> ProviderError:
-    """Return the error in its class. Its words decide before the status, because vendors reuse status codes.
+    """Return the error of the right class. Words take precedence over the status, because vendors reuse
+    status codes.
 
     `answered` is the status that the server sent, or None if `status` is a guess.
     """
@@ -175,7 +176,7 @@ def _by_words(info: ModelInfo, status: int, server_error: ServerError, line: str
     if status == 402 or re.search(_QUOTA, text):
         return QuotaExhausted(line, hint=f"add credit at {info.provider}, or set another key or model")
     if status != 429 and re.search(_FAILED_CALL, text):
-        # Each attempt is paid for, so it is not repeated as long as an outage is waited out.
+        # Each attempt costs money, so it is not retried for as long as an outage.
         return WireError(line, hint="the model wrote a call that its server could not read; try again")
     if status in (400, 404, 422, 500, 501) and re.search(_NO_TOOLS, text):
         return BadRequest(line, hint=_NO_TOOLS_HINT)
@@ -285,8 +286,8 @@ def _guess_status(server_error: ServerError) -> int:
 
 
 def _is_overflow(server_error: ServerError, text: str, *, may_guess: bool) -> bool:
-    """Return whether an error says that the request is longer than the window. With `may_guess`, vague words
-    count too."""
+    """Return whether an error means that the request is longer than the window. `may_guess`: vague words are
+    enough."""
     if server_error.limit_tokens or any(kind in text for kind in _OVERFLOW_TYPES):
         return True
     # A 429 or 500 needs clearer words than a 400, or "rate limit of input tokens" would count as an overflow.
@@ -303,7 +304,7 @@ def _find_limit(message: str) -> int | None:
 
 
 def waiting_time_s(headers: Mapping[str, str], now_s: float | None = None) -> float | None:
-    """Read the waiting time from the answer's headers in seconds, or return None."""
+    """Return the seconds to wait according to the answer's headers, or None if they don't say."""
     now = time.time() if now_s is None else now_s
     milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:

@@ -1,8 +1,8 @@
-"""A Provider made of two: if the first one's server is down, the second answers for the rest of the session.
+"""A Provider made of two: if the first one fails, the second answers for the rest of the session.
 
-"Down" means a failure that another server can avoid: unavailable, out of credit, rate-limited, key
-rejected, or an invalid protocol, after the first one's own retries. The switch applies to one session
-while its link exists; it is final once the second has answered. Knows nothing of HTTP or wire formats.
+It takes over after a failure that another server can avoid: unavailable, out of credit, rate-limited, key
+rejected, or an invalid protocol, after the first one's own retries. The switch applies to one link, and is
+final once the second has answered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from whet.contract.messages import Message
 from whet.contract.protocols import ModelInfo, ModelLink, ModelReply, Provider, StreamItem
 from whet.contract.tools import ToolSpec
 
-_MENDABLE = (Unavailable, QuotaExhausted, RateLimited, AuthRejected, WireError)
+_AVOIDABLE = (Unavailable, QuotaExhausted, RateLimited, AuthRejected, WireError)
 
 
 class FallbackProvider:
@@ -59,7 +59,7 @@ class FallbackProvider:
 
 
 class FallbackLink:
-    """One session's link, to the provider of the two that answers."""
+    """One session's link to both providers. Only one of them is used at a time."""
 
     def __init__(self, first: ModelLink, second: ModelLink) -> None:
         self._first = first
@@ -88,7 +88,7 @@ class FallbackLink:
                     )
                     yield item
             return
-        except _MENDABLE as error:
+        except _AVOIDABLE as error:
             failure = error
         async for item in self._take_over(messages, failure, has_shown):
             yield item

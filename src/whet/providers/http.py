@@ -1,8 +1,7 @@
-"""The HTTP connection to one model server: a client that lives as long as the provider, the keys that it
-sends, which of them rest, and typed failures.
+"""HTTP requests to one model server, and the pool of its keys.
 
-Proxies and certificates come from the environment. The read time-out `timeout_s` limits silence on the wire,
-not the length of an answer. Knows no wire format: bytes in, bytes out.
+Failures become ProviderErrors. Proxies and certificates come from the environment. `timeout_s` limits silence
+on the wire, not the length of an answer.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from whet.http1.failure import HttpFailed
 
 CONNECT_TIMEOUT_S = 10.0
 _ERROR_BODY_BYTES = 200_000
-# A proxy says so while the model behind it works on. Other error statuses are refusals, which cost nothing.
+# With these a proxy gives up while the model goes on with its answer. Other error statuses cost nothing.
 _GAVE_UP_WAITING = frozenset({408, 504, 524})
 _SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "whet"}
 _REJECTED_REST_S = 3600.0
@@ -49,44 +48,48 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class KeyPool:
-    """The keys, and which of them rest. Without keys (a local server) `current` is an empty key."""
+    """The keys of one server. A key that failed rests: it is not used for a while. Without keys (a local
+    server) `current` is an empty key."""
 
     def __init__(self, keys: Sequence[Key], *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self.keys: tuple[Key, ...] = tuple(keys) or (Key("", ""),)
         self._monotonic_s = monotonic_s
-        self._rests_until = [0.0] * len(self.keys)
-        self._at = 0
+        self._rests_until_s = [0.0] * len(self.keys)
+        self._index = 0
 
     @property
     def current(self) -> Key:
-        """The key to use now: the same one while it works."""
-        return self.keys[self._at]
+        """The key to use now. It stays the same while it works, because caches are per account."""
+        return self.keys[self._index]
 
     def prefer(self, name: str) -> None:
         """Use the key of this variable until it fails. An unknown name changes nothing."""
-        self._at = next((at for at, key in enumerate(self.keys) if key.name == name), self._at)
+        for index, key in enumerate(self.keys):
+            if key.name == name:
+                self._index = index
+                return
 
     def rotate(self, used: Key, error: ProviderError) -> str | None:
-        """Switch to a key that is not resting after `error` with `used`.
+        """Let the key `used` rest after `error`, and switch to the next key that is not resting.
 
-        Returns one line for the person, or None if nothing changed: the error is not about the key, or no
-        other key is ready.
+        Returns one line for the person, or None if nothing changed: the error is not about the key, or all
+        keys are resting.
         """
         rest_s = _rest_s(error)
         if rest_s is None:
             return None
-        now = self._monotonic_s()
-        self._rests_until[self.keys.index(used)] = now + rest_s
+        now_s, used_index = self._monotonic_s(), self.keys.index(used)
+        self._rests_until_s[used_index] = now_s + rest_s
         for step in range(len(self.keys)):
-            at = (self.keys.index(used) + step) % len(self.keys)
-            if self._rests_until[at] <= now:
-                self._at = at
+            index = (used_index + step) % len(self.keys)
+            if self._rests_until_s[index] <= now_s:
+                self._index = index
                 return f"{used.name} {_describe_rest(error)}; {self.current.name} is used now"
         return None
 
 
 class Http:
-    """A client for one base URL. Raises ConfigError if the URL is not valid."""
+    """A client for one base URL. Raises ConfigError if the URL is invalid."""
 
     def __init__(self, base_url: str, *, timeout_s: float) -> None:
         self.base_url: str = base_url.rstrip("/")
@@ -118,7 +121,8 @@ class Http:
     async def get(
         self, info: ModelInfo, url: str, headers: Mapping[str, str], *, body: bytes | None = None
     ) -> bytes:
-        """Fetch a small JSON answer, at most 20 MB, by POST if there is a body. Raises ProviderError."""
+        """Return the body of an answer, at most 20 MB. Sends a POST if there is a `body`. Raises
+        ProviderError."""
         method = "GET" if body is None else "POST"
         async with self._exchange(info, method, url, headers, body) as answer:
             return await answer.read(20_000_000, within_s=self.timeout_s)
@@ -153,7 +157,7 @@ class Http:
             raise failure from error
 
     def _name_answerer(self) -> str:
-        """Return who may have answered: over plain HTTP, also the proxy."""
+        """Return the name of the server that answered. Over plain HTTP it may also have been the proxy."""
         if self._scheme == "https" or not find_proxy(self._scheme, self._host):
             return self.where
         return f"the proxy {_proxy_host(self._scheme, self._host)}, or {self.where} behind it,"
@@ -214,8 +218,8 @@ def _describe_rest(error: ProviderError) -> str:
 
 
 def explain_rejected_key(error: ProviderError, key: Key, where: str, account: str = "") -> ProviderError:
-    """Set the hint of a rejection: the variable of the key that was sent and its account, or, if no key was
-    sent, how to send one."""
+    """Set the hint of an AuthRejected and return the error: it names the variable of the key that was sent,
+    or says how to send one. Other errors are returned unchanged."""
     if isinstance(error, AuthRejected) and key.value:
         by_account = f" of account {account!r}" if account else ""
         error.hint = f"check the key in {key.name}{by_account}; whet doctor shows which variables are set"

@@ -1,12 +1,11 @@
-"""One session's link to a model server: sends bytes, yields deltas, chooses the key, and retries failures.
+"""One session's link to a model server: sends requests, yields deltas, and retries failures.
 
-The link owns a session's wire cache; keys, connections and back-off belong to the provider and are shared
-by its sessions. A stream that broke after a part was shown is restarted after a StreamRestarted.
+The link owns the session's wire cache. Keys, connections and back-off belong to the provider, whose sessions
+share them. If a stream breaks after a part of it was shown, the link yields a StreamRestarted and asks again.
 
-One key is used as long as it works, because caches are per account. A key that was rejected, is out of
-credit or is rate-limited rests for a while, and the next one is used. If no other key is ready, the call
-waits (`providers/backoff.py`, `providers/outage.py`). In texts for people, keys are named by their
-variable. Knows no wire format: a codec is passed in.
+A key that was rejected, is out of credit or is rate-limited rests for a while, and the next one is used
+(`http.KeyPool`). If no other key is ready, the call waits (`backoff.py`, `outage.py`). The wire format is a
+codec that is passed in.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from whet.providers.outage import Outage
 
 _DRAIN_S = 0.25
-# Limits on the server's data: before its first event, between two events, and in total.
+# The most data before the first event, between two events, and in total.
 _MAX_BEFORE_BYTES = 1024 * 1024
 _MAX_IN_EVENT_BYTES = 32 * 1024 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -66,11 +65,15 @@ _REFUSALS = (BadRequest, ContextOverflow)
 
 
 class Wiring(msgspec.Struct):
-    """The parts of a server's provider. `is_window_set`: the settings name the window, so the server is not
-    asked. `server` names it in what it wants back. `codec` and `cuts` are replaced by those that the server
-    accepts, for sessions opened from then on. `marks_ends`: an answer had an event for its end;
-    `unmarked_ends`: how many had none. `keep` keeps a dialect and cuts for later processes, as the entry
-    `memory_key`."""
+    """The parts of a provider that its sessions' links share.
+
+    - `codec`, `cuts`: replaced by those that the server accepts, for sessions opened from then on
+    - `is_window_set`: the settings contain the window, so the server is not asked
+    - `server`: the server's name in `VendorReplay.server`
+    - `marks_ends`: an answer ended with the event for it; `unmarked_ends`: how many ended without
+    - `keep`: stores a dialect and cuts for later processes, under `memory_key`
+    - `account`: the name of the account whose keys are used, or an empty string
+    """
 
     http: Http
     codec: WireCodec
@@ -88,7 +91,7 @@ class Wiring(msgspec.Struct):
 
 
 class _Attempt:
-    """One request: its body, and what has come of its answer so far."""
+    """One request and the part of its answer that has been received."""
 
     def __init__(
         self, decoder: Decoder, messages: Sequence[Message], body: bytes, *, has_tools: bool
@@ -104,11 +107,12 @@ class _Attempt:
 
     @cached_property
     def parts(self) -> AnswerParts:
-        """The parts of the answer's text, from its first piece on."""
+        """The parser of the answer's text."""
         return AnswerParts(has_tools=self._has_tools)
 
     def feed(self, data: bytes) -> Deltas:
-        """Decode one event; one without an object keeps the connection alive. Raises ProviderError."""
+        """Decode one event. Ignores one without an object, which only keeps the connection alive. Raises
+        ProviderError."""
         if len(data) <= _FEW_BYTES and data.strip() in (b"", b"null"):
             return ()
         try:
@@ -122,11 +126,12 @@ class _Attempt:
         return deltas
 
     def refuse(self, error: ProviderError) -> None:
-        """Note an error event; as the first one it is a refusal, with which nothing was begun."""
+        """Record an error event. If it is the first event, the server refused the request and charges
+        nothing."""
         self.is_refused = not self.events and not isinstance(error, WireError)
 
-    def grown(self) -> list[AnswerGrew]:
-        """Return how much of tool calls came since the last time, if it is enough to be worth an item."""
+    def take_growth(self) -> list[AnswerGrew]:
+        """Return an item for the characters of tool calls received since the last one, if they are many."""
         chars = self.decoder.call_chars - self._shown_chars
         if chars < _GREW_CHARS:
             return []
@@ -135,7 +140,7 @@ class _Attempt:
 
     @property
     def answer_size(self) -> TextSize:
-        """How much of the answer came."""
+        """The size of the received part of the answer."""
         return size_of("".join(self.texts)) + TextSize(self.decoder.call_chars)
 
 
@@ -152,10 +157,10 @@ class ServerLink:
         on_recovery: Callable[[], Awaitable[object]] | None = None,
         judge: FailureJudge | None = None,
     ) -> None:
-        """`head` encodes, in a wire format, what comes before the first message, with the tools kept.
-        `on_recovery` is called once the server is back after a failure, `judge` for each failure."""
+        """`head` encodes the request up to the first message, with the tools that the cuts keep.
+        `on_recovery` is called when the server answers after a failure, `judge` for each failure."""
         self._info = info
-        self._returned = on_recovery
+        self._on_recovery = on_recovery
         self._judge = judge
         self._wiring = wiring
         self._head = head
@@ -184,7 +189,7 @@ class ServerLink:
             began_s = wiring.backoff.monotonic_s()
             attempt = _Attempt(self._codec.decoder(self.info), messages, body, has_tools=self._has_tools)
             try:
-                async with aclosing(self._run(attempt, key)) as items:
+                async with aclosing(self._make_attempt(attempt, key)) as items:
                     async for item in items:
                         if isinstance(item, ModelReply):
                             self._remember(attempt)
@@ -196,11 +201,11 @@ class ServerLink:
             except ProviderError as error:
                 failure = explain_rejected_key(error, key, wiring.http.where, wiring.account)
             if failure.was_sent:
-                yield AttemptLost(self._lost(attempt))
+                yield AttemptLost(self._measure_lost(attempt))
             if self._judge is not None:
                 failure = await self._judge(self.info, failure, messages)
-            outage = outage or self._outage()
-            if not has_shown and (notice := self._mend(failure, attempt, outage)):
+            outage = outage or self._new_outage()
+            if not has_shown and (notice := self._repair_request(failure, attempt, outage)):
                 yield Retry(1, 0.0, notice)
                 body = self._cache.body(messages)
                 continue
@@ -209,10 +214,10 @@ class ServerLink:
             await outage.wait()
             yield AnswerGrew(0)
 
-    def _mend(self, failure: ProviderError, attempt: _Attempt, outage: Outage) -> str:
-        """Send the next request without what the server refused of the tools, or with it in another form;
-        return the notice for the person, an empty string if the failure is about something else. The
-        request's prefix changes, once for each change."""
+    def _repair_request(self, failure: ProviderError, attempt: _Attempt, outage: Outage) -> str:
+        """Change the next request so that the server does not refuse it again: cut tools, or adapt the
+        dialect. Returns the notice for the person, or an empty string if the failure is no such refusal.
+        Each change changes the request's prefix, once."""
         from whet.providers import tool_cuts  # noqa: PLC0415 read only where something failed
 
         change = tool_cuts.read_cuts(failure, attempt.body, self._cuts)
@@ -228,7 +233,7 @@ class ServerLink:
         return notice
 
     def _adapt(self, failure: ProviderError, attempt: _Attempt) -> str:
-        """Send what the server refused in another way from now on; return the notice, or an empty string."""
+        """Switch to a dialect that avoids the refusal. Returns the notice, or "" if there is none."""
         is_refusal = type(failure) in _REFUSALS or failure.status == 500  # a local server's template error
         if not is_refusal or len(self._adapted_to) >= _MAX_ADAPTATIONS:
             return ""
@@ -240,20 +245,20 @@ class ServerLink:
             return ""
         codec, change = adapted
         cache = self._make_cache(codec, self._cuts)
-        if cache.body(attempt.messages) == attempt.body:  # it would be refused again
+        if cache.body(attempt.messages) == attempt.body:  # the same request would be refused again
             return ""
         self._codec, self._adapted_to = codec, [*self._adapted_to, change]
         self._use_cache(cache)
         return f"the model's server refused {change} ({failure.message})"
 
     def _remember(self, attempt: _Attempt) -> None:
-        """Have later sessions, and later processes, ask the server as it was asked now: it has answered."""
+        """Store the dialect and cuts with which the server has answered, for later sessions and processes."""
         wiring = self._wiring
         wiring.marks_ends = wiring.marks_ends or attempt.decoder.is_done
         if not self._is_changed:
             return
         before = wiring.codec.dialect, wiring.cuts
-        # A tool is refused for its own schema, which may be mended by the next session.
+        # The refusal of a single tool is not kept: its schema may be correct in the next session.
         wiring.codec, wiring.cuts = self._codec, msgspec.structs.replace(self._cuts, names=(), plain=())
         self._is_changed, self._adapted_to = False, []
         learned = wiring.codec.dialect, wiring.cuts
@@ -266,19 +271,19 @@ class ServerLink:
     def _use_cache(self, cache: WireCache) -> None:
         self._cache, self._sizes, self._is_changed = cache, None, True
 
-    def _outage(self) -> Outage:
+    def _new_outage(self) -> Outage:
         from whet.providers.outage import Outage  # noqa: PLC0415 read only where something failed
 
         backoff = self._wiring.backoff
-        if not self._wiring.http.has_answered:  # a wrong address or port more often than an outage
+        if not self._wiring.http.has_answered:  # more likely a wrong address than an outage
             patience_s = min(backoff.patience_s, _UNKNOWN_PATIENCE_S)
             backoff = msgspec.structs.replace(backoff, patience_s=patience_s)
         return Outage(backoff, self._wiring.keys)
 
     async def _finish_outage(self, outage: Outage, reply: ModelReply) -> ModelReply:
-        """Return the reply that came after failures, with notices for the person."""
-        if self._returned is not None:
-            await self._returned()
+        """Call `on_recovery` and return the reply with the outage's notices for the person."""
+        if self._on_recovery is not None:
+            await self._on_recovery()
         warnings = (*outage.warnings, *reply.warnings)
         return msgspec.structs.replace(reply, notices=tuple(outage.notices), warnings=warnings)
 
@@ -287,12 +292,12 @@ class ServerLink:
             self._sizes = PromptSizes(self._head(self._codec, self._cuts))
         return self._sizes.measure(attempt.messages, attempt.body, self.info.window_tokens)
 
-    def _lost(self, attempt: _Attempt) -> Usage:
-        """Return what an attempt without a whole answer used."""
+    def _measure_lost(self, attempt: _Attempt) -> Usage:
+        """Return the usage of an attempt without a complete answer."""
         return lost_usage(self.info, attempt.decoder.usage(), self._measure(attempt), attempt.answer_size)
 
-    def _checked(self, attempt: _Attempt, reply: ModelReply) -> ModelReply:
-        """Return the reply with its usage corrected by the sizes of what was sent and received."""
+    def _correct_usage(self, attempt: _Attempt, reply: ModelReply) -> ModelReply:
+        """Return the reply. If its usage contradicts the sizes of request and answer, it is corrected."""
         usage = reply.usage
         prompt = None
         if not is_plausible(usage, attempt.body, self.info.window_tokens):
@@ -300,10 +305,11 @@ class ServerLink:
         usage = correct_answer(self.info, usage, prompt, reply.message)
         return reply if usage is reply.usage else msgspec.structs.replace(reply, usage=usage)
 
-    async def _run(
+    async def _make_attempt(
         self, attempt: _Attempt, key: Key
     ) -> AsyncGenerator[Piece | AnswerGrew | ModelReply, None]:
-        """Make one attempt. A ProviderError says whether it may be charged for (`was_sent`)."""
+        """Send one request and yield its answer. Raises ProviderError, with `was_sent` if the server may
+        charge for it."""
         wiring, decoder = self._wiring, attempt.decoder
         request_id, is_answered = "", False
         try:
@@ -311,7 +317,7 @@ class ServerLink:
             async with wiring.http.post(self.info, self._codec.path, headers, attempt.body) as answer:
                 is_answered = True
                 request_id = answer.headers.get("x-request-id") or answer.headers.get("request-id") or ""
-                async with aclosing(self._deltas(answer, attempt)) as deltas:
+                async with aclosing(self._read_deltas(answer, attempt)) as deltas:
                     async for delta in deltas:
                         yield delta
         except ProviderError as error:
@@ -321,12 +327,12 @@ class ServerLink:
                 error.was_sent = (error.was_sent or is_answered) and not attempt.is_refused
                 raise
         try:
-            reply = self._checked(attempt, decoder.reply(self._cache.call_ids))
+            reply = self._correct_usage(attempt, decoder.reply(self._cache.call_ids))
         except ProviderError as error:
             error.was_sent = True
             raise
         parts = attempt.parts
-        if not parts.has_text and reply.message.text:  # it came in the last event only
+        if not parts.has_text and reply.message.text:  # only the last event contained the text
             for item in parts.feed([TextDelta(reply.message.text)]):
                 yield item
         for item in parts.finish():
@@ -338,7 +344,9 @@ class ServerLink:
         warnings = reply.warnings if decoder.is_done else (_UNMARKED_END, *reply.warnings)
         yield msgspec.structs.replace(reply, message=message, request_id=request_id, warnings=warnings)
 
-    async def _deltas(self, answer: Answer, attempt: _Attempt) -> AsyncGenerator[Piece | AnswerGrew, None]:
+    async def _read_deltas(
+        self, answer: Answer, attempt: _Attempt
+    ) -> AsyncGenerator[Piece | AnswerGrew, None]:
         info, decoder, progress = self.info, attempt.decoder, AnswerProgress(self._wiring.http)
         content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "application/json":
@@ -358,7 +366,7 @@ class ServerLink:
                 if pending_bytes > _MAX_IN_EVENT_BYTES or size > _MAX_ANSWER_BYTES:
                     raise WireError("the answer has no end", provider=info.provider, model=info.model)
                 deltas = _decode(info, events, attempt)
-                for item in (*attempt.parts.feed(deltas), *attempt.grown()):
+                for item in (*attempt.parts.feed(deltas), *attempt.take_growth()):
                     yield item
                 if decoder.is_ended:
                     await _drain(answer, chunks)
@@ -372,10 +380,11 @@ class ServerLink:
             raise _early_end_error(info, b"" if parser.has_events else first, content_type)
 
     def _ends_unmarked(self, answer: Answer, attempt: _Attempt) -> bool:
-        """Whether an answer without an event for its end may be used: HTTP marked the end of its body, the
-        server has marked no answer yet, and ends its second answer in this way. The first counts as cut."""
-        is_whole = answer.is_complete and answer.is_delimited and not self._wiring.marks_ends
-        if not is_whole or not (attempt.texts or attempt.decoder.call_chars):
+        """Return whether an answer without an event for its end counts as complete. HTTP must have marked the
+        end of its body, and the server must never have sent such an event. The first of these answers counts
+        as cut all the same."""
+        may_be_whole = answer.is_complete and answer.is_delimited and not self._wiring.marks_ends
+        if not may_be_whole or not (attempt.texts or attempt.decoder.call_chars):
             return False
         self._wiring.unmarked_ends += 1
         return self._wiring.unmarked_ends > 1
@@ -395,10 +404,8 @@ def _decode(info: ModelInfo, events: list[SseEvent], attempt: _Attempt) -> Delta
 
 
 def _join_runs(deltas: Deltas) -> Deltas:
-    """Join deltas that arrived together into one for each run of text or reasoning.
-
-    The pieces are not visible separately, and each one passes through every layer up to the screen.
-    """
+    """Join neighbouring deltas of one kind. They arrived together, so nobody would see them separately, and
+    each delta passes through every layer up to the screen."""
     joined: list[TextDelta | ReasoningDelta] = []
     for kind, run in groupby(deltas, type):
         joined.append(kind("".join([delta.text for delta in run])))
@@ -408,8 +415,8 @@ def _join_runs(deltas: Deltas) -> Deltas:
 async def _read_plain_answer(
     info: ModelInfo, answer: Answer, attempt: _Attempt, progress: AnswerProgress
 ) -> Deltas:
-    """Read an answer that was not streamed, or an error object sent with status 200. Blanks before it only
-    say that the server is at work."""
+    """Read an answer that was not streamed, or an error object sent with status 200. A server may send blanks
+    before it to keep the connection alive."""
     received = bytearray()
     async with aclosing(answer.chunks()) as chunks:
         async for chunk in chunks:
@@ -427,7 +434,7 @@ async def _read_plain_answer(
 
 
 def _early_end_error(info: ModelInfo, received: bytes, content_type: str) -> ProviderError:
-    """Return the error for a stream that ended too early, or for other data `received` instead of events."""
+    """Return the error for a stream that ended early or, if `received` is not empty, was no event stream."""
     from whet.providers import failures  # noqa: PLC0415 as above
 
     if received.strip():
@@ -437,7 +444,7 @@ def _early_end_error(info: ModelInfo, received: bytes, content_type: str) -> Pro
 
 
 async def _drain(answer: Answer, chunks: AsyncIterator[bytes]) -> None:
-    """Read to the end for a short time, so that the connection can be reused."""
+    """Read to the end for at most `_DRAIN_S`, so that the connection can be reused."""
     if answer.is_complete:
         return
     with suppress(TimeoutError):

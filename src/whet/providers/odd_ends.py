@@ -1,7 +1,7 @@
-"""Judge the reason that a server gives for the end of an answer, if it is not one of the usual ones.
+"""Interpret the finish reason of an answer if it is not one of the usual ones.
 
 Vendors have their own words for the output limit, for a withheld answer, and for a fault while they answered.
-After a fault the answer is asked for again. A reason that is in none of the sets is shown to the person.
+A fault is retried. An unknown reason is shown to the person.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FAULTS = frozenset(
 
 
 def judge_end(info: ModelInfo, reason: str, why: str) -> tuple[Stop, tuple[str, ...]]:
-    """Return how the answer ended, with a warning for the person. `why` is what the model said to decline.
+    """Return how the answer ended, and warnings for the person. `why` is the model's text if it declined.
 
     Raises ModelRefused for an answer that was withheld, and Unavailable for one that a fault ended.
     """

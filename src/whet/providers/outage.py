@@ -1,7 +1,7 @@
-"""An outage during a call: how long it has lasted, and the wait until the next attempt.
+"""Wait between the attempts of a call during an outage.
 
 A wait ends early if the machine was asleep or its network changed, because the server may be reachable
-again. After a sleep the patience starts over, since no one waited during that time. Loaded when a call has
+again. After a sleep `patience_s` starts over, because nobody waited during the sleep. Loaded when a call has
 failed.
 """
 
@@ -17,13 +17,13 @@ from whet.http1.machine import MachineWatch
 from whet.providers.backoff import Backoff
 from whet.providers.http import Key, KeyPool
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 
 class Outage:
-    """The failures of one call. Time in which the model streamed an answer is not counted.
+    """The failures of one call. The time in which the model streamed an answer does not count.
 
-    `notices`: one line for each change of key.
+    `notices` and `warnings` are lines for the person: changes of key and dialect, and tools that were cut.
     """
 
     def __init__(self, backoff: Backoff, keys: KeyPool) -> None:
@@ -55,7 +55,7 @@ class Outage:
             self._retries += 1
             wait_s = backoff.wait_s(self._retries, failure, self._lost_s)
         if wait_s is None:
-            raise _say_wait(failure)
+            raise _add_wait_hint(failure)
         self._wait_s = wait_s
         left_s = max(backoff.patience_s - self._lost_s, 0.0)
         reason = notice or failure.message
@@ -76,18 +76,19 @@ class Outage:
         watch = self._watch = self._watch or backoff.watch()
         began_s = backoff.monotonic_s()
         while (left_s := seconds - (backoff.monotonic_s() - began_s)) > 0.001:
-            await backoff.sleep(min(left_s, _LOOK_S))
-            news = watch.poll()
-            if news == "resumed":
+            await backoff.sleep(min(left_s, _POLL_S))
+            change = watch.poll()
+            if change == "resumed":
                 self._lost_s, self._retries = 0.0, 1
                 return
-            if news == "network":
+            if change == "network":
                 break
         self._lost_s += backoff.monotonic_s() - began_s
 
 
-def _say_wait(failure: ProviderError) -> ProviderError:
-    """Return the failure, with the time in its hint for which the server wants no request."""
+def _add_wait_hint(failure: ProviderError) -> ProviderError:
+    """Add the time to its hint for which the server wants no request, if it named one. Returns the
+    failure."""
     wait_s = failure.retry_after_s if isinstance(failure, Unavailable | RateLimited) else None
     if wait_s:
         unit, unit_s = ("h", 3_600) if wait_s >= 7_200 else ("min", 60) if wait_s >= 120 else ("s", 1)

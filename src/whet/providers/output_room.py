@@ -1,7 +1,7 @@
-"""Read from a refusal of prompt and output together how many tokens of output fit beside the prompt.
+"""Find out how many output tokens fit into the window beside the prompt, after a refusal of both together.
 
-Vendors word that refusal as they word one of a prompt that is too long. What was sent and the refusal's
-numbers decide between the two. Loaded after a refusal only. Does no I/O.
+Vendors word that refusal like one of a prompt that is too long. The numbers in the request and in the refusal
+distinguish the two. Loaded after a refusal only. Does no I/O.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from whet.contract.errors import ContextOverflow
 
 _FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _NUMBER = r"\b(?:\d{1,3}(?:,\d{3})+|\d{1,9})\b"
-# A longer prompt is compacted, as an answer needs room too.
+# A longer prompt is compacted instead, because the answer needs room, too.
 _MAX_PROMPT_SHARE = 0.75
 _MIN_OUTPUT_TOKENS = 512
 
@@ -24,8 +24,8 @@ _MIN_OUTPUT_TOKENS = 512
 def fit_output(
     refusal: ContextOverflow, body: bytes, dialect: ServerDialect, prompt_tokens: int
 ) -> tuple[ServerDialect, str] | None:
-    """Return the dialect with the output limit that fits, and the change in words; None if no limit was sent
-    or if the conversation itself is too long. `prompt_tokens`: a cautious estimate of the prompt."""
+    """Return the dialect with an output limit that fits, and the change in words. Returns None if no limit
+    was sent or the conversation itself is too long. `prompt_tokens`: a cautious estimate of the prompt."""
     request = cast("dict[str, Any]", msgspec.json.decode(body))
     name = next((field for field in _FIELDS if isinstance(request.get(field), int)), "")
     if not name:
@@ -35,7 +35,7 @@ def fit_output(
     window = refusal.limit_tokens or _find_window(numbers, sent)
     if window:
         limit = _read_room(numbers, window, sent, prompt_tokens)
-        if dialect.output_limit:  # the prompt has grown since: leave room for more, so that each does not ask
+        if dialect.output_limit:  # the prompt has grown since the last limit: leave room for more growth
             limit = min(limit, window // 4)
     else:
         limit = 0 if refusal.status == 413 else _halve(sent, prompt_tokens)
@@ -46,21 +46,22 @@ def fit_output(
 
 
 def _find_window(numbers: set[int], sent: int) -> int:
-    """Return the largest number that is neither the limit that was sent nor its sum with another number."""
+    """Return the largest number in the refusal that is neither the sent limit nor a sum with it, or 0."""
     others = numbers - {sent}
     return max((number for number in others if number - sent not in others), default=0)
 
 
 def _read_room(numbers: set[int], window: int, sent: int, estimate: int) -> int:
-    """Return how much of a window is left beside the prompt, 0 if the prompt takes too much of it."""
+    """Return how many tokens of the window are left beside the prompt, or 0 if the prompt takes too many."""
     total = max(numbers - {sent}, default=0)
     if total > window:
-        # Without the limit in the text, the number may be the prompt alone. The estimate is above the prompt.
+        # If the text does not contain the limit, the total may be the prompt alone. The estimate is never
+        # below the prompt, so it decides.
         is_sum = sent in numbers or total - sent <= estimate < total
         prompt = total - sent if is_sum else total
     else:
         prompt = max(numbers - {sent, window}, default=estimate)
-    if sent + prompt <= window + 1:  # vLLM stops to count as soon as the request is too long
+    if sent + prompt <= window + 1:  # vLLM stops counting as soon as the request is too long
         prompt = max(prompt, estimate)
     if prompt >= window or min(prompt, estimate) > window * _MAX_PROMPT_SHARE:
         return 0
@@ -68,5 +69,5 @@ def _read_room(numbers: set[int], window: int, sent: int, estimate: int) -> int:
 
 
 def _halve(sent: int, estimate: int) -> int:
-    """Return half of a limit that makes up most of the request, else 0."""
+    """Return half of the sent limit, or 0 if the prompt is larger than it."""
     return sent // 2 if sent > estimate else 0

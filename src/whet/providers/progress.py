@@ -1,4 +1,4 @@
-"""Give up an answer that makes no progress, though bytes keep coming. Knows no wire format."""
+"""Give up an answer that makes no progress, although bytes keep coming."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from whet.contract.errors import Unavailable
 from whet.contract.protocols import ModelInfo
 from whet.providers.http import Http
 
-_CONTENT_TIMES = 5  # a model that thinks unseen sends events without content for some minutes
+_CONTENT_TIMES = 5  # a model with hidden reasoning sends events without content for some minutes
 
 
 class AnswerProgress:
-    """When an answer last made progress: comments and blank lines are none, and events without content count
-    only for some time."""
+    """The time of an answer's last progress. Comments and blank lines are no progress. Events without content
+    are, but only for `_CONTENT_TIMES` the time limit."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
@@ -21,7 +21,7 @@ class AnswerProgress:
         self._call_chars = 0
 
     def note(self, info: ModelInfo, *, has_events: bool, delta_count: int, call_chars: int) -> None:
-        """Note received bytes. Raises Unavailable if there was no progress for too long."""
+        """Record received bytes. Raises Unavailable if there was no progress for too long."""
         now_s, limit_s = asyncio.get_running_loop().time(), self._http.timeout_s
         if has_events:
             self._event_s = now_s

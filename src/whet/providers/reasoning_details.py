@@ -1,7 +1,7 @@
-"""Merge the streamed pieces of reasoning blocks, and keep those under names of a server's own.
+"""Merge the streamed pieces of reasoning blocks, and collect reasoning fields that only some servers have.
 
-OpenRouter has `reasoning_details`, LiteLLM `thinking_blocks`, Copilot `reasoning_opaque`: a server may refuse
-its own answer without them.
+OpenRouter has `reasoning_details`, LiteLLM `thinking_blocks`, Copilot `reasoning_opaque`. A server may refuse
+its own earlier answers without them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _NOT_TEXT = ("opaque", "signature", "encrypted", "id")
 
 
 def merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    """Merge the pieces of one reasoning block into the form of an answer that was not streamed."""
+    """Add a piece to `details`: merge it into the last block if it continues that, else append it. The result
+    is the list that an answer without streaming has."""
     last = details[-1] if details else None
     if last is None or any(last.get(key) != piece.get(key) for key in ("type", "index")):
         details.append(dict(piece))
@@ -38,8 +39,8 @@ def merge_detail(details: list[dict[str, Any]], piece: dict[str, Any]) -> None:
 
 
 def read_other_reasoning(data: bytes, kept: dict[str, Any]) -> str:
-    """Add the reasoning fields of an event that have a name of the server's own to `kept`; return the text
-    among them that is meant for people."""
+    """Add an event's reasoning fields with a name of the server's own to `kept`, and return the readable text
+    in them."""
     if data.find(b'"rea') < 0 and data.find(b'"th') < 0:  # `in` costs more, and a pattern ten times that
         return ""
     names = {name.decode() for name in _IN_DATA.findall(data)} - _KNOWN
@@ -65,5 +66,5 @@ def read_other_reasoning(data: bytes, kept: dict[str, Any]) -> str:
 
 
 def is_other_reasoning(name: str) -> bool:
-    """Return whether a field of a message speaks of reasoning under a name of a server's own."""
+    """Return whether a message's field contains reasoning but has a name of the server's own."""
     return name not in _KNOWN and bool(_NAME.match(name))

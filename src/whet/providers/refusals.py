@@ -2,8 +2,8 @@
 
 Vendors word their refusals in their own ways, but most name a position: `messages.3.content.1`,
 `input[2].content[0].image_url`, `["body", "messages", 3, "content"]`, a `param` beside the message. The
-position is looked up in the very bytes that were sent, so nothing here depends on a vendor's words, nor on
-how a codec lays out a conversation. Loaded after a failure only. Does no I/O.
+position is looked up in the bytes that were sent, so this module needs neither a vendor's words nor a codec's
+layout. Loaded after a failure only. Does no I/O.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _NOT_PATH = re.compile(r"\W+")
 _POSITION = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*\.\d+(?:\.\w+)*")
 _QUOTED = re.compile(r"[\"'`\[]([\w-]{2,64})[\"'`\]]")
 
-# What pydantic repeats of the request in its text; the errors after it are kept.
+# The values of the request that pydantic repeats in its text, without the errors after them.
 _ECHO = re.compile(r"(?m)([\"'])input\1: ?.*?(?=[{,] ?([\"'])loc\2:|$)|\binput_value=.*?(?=, input_type=|$)")
 
 
 def locate(error: ProviderError, body: bytes) -> ProviderError:
-    """Set `part` and `tool` of a refusal to what it names in the request's `body`, and return the error."""
+    """Set `part` or `tool` of a refusal to the part or tool of the request's `body` that it names. Returns
+    the error."""
     if isinstance(error, UnknownModel):
         return error
     try:
@@ -49,8 +50,8 @@ def locate(error: ProviderError, body: bytes) -> ProviderError:
 
 
 def is_named(text: str, name: str) -> bool:
-    """Return whether a text names a field, in any way to join its words. A plain word counts only in quotes,
-    after a colon or as a part of a path."""
+    """Return whether a text names a field. The words of `max_tokens` may be joined in any way; a name of one
+    word counts only in quotes, after a colon or as a part of a path."""
     if "_" in name:
         words = "[_ ]?".join(map(re.escape, name.split("_")))
         return bool(re.search(rf"(?i)(?<![A-Za-z0-9_]){words}(?![A-Za-z0-9_])", text))
@@ -58,15 +59,13 @@ def is_named(text: str, name: str) -> bool:
 
 
 def drop_echo(text: str) -> str:
-    """Return a refusal without the values of the request that a validation error repeats."""
+    """Return a refusal's text without the values of the request that a validation error repeats."""
     return _ECHO.sub("", text)
 
 
 def texts_in(value: object, depth: int = 0) -> list[str]:
-    """Return every text of an error object, with a list of keys and indexes as one dotted position.
-
-    What a validation error repeats of the request is left out.
-    """
+    """Return every text in an error object. A list of keys and indexes becomes one dotted position. The
+    values of the request that a validation error repeats are left out."""
     if isinstance(value, str):
         return [value]
     if depth > _MAX_DEPTH:
@@ -89,7 +88,8 @@ def texts_in(value: object, depth: int = 0) -> list[str]:
 
 
 def read_positions(detail: str) -> list[list[str]]:
-    """Return the positions in a text, each as its keys and indexes, from the first list of a request on."""
+    """Return the positions in a text, each as its keys and indexes, beginning with messages, input or
+    tools."""
     positions: list[list[str]] = []
     for word in _JOINED.sub(".", detail).split():
         for match in _POSITION.finditer(_NOT_PATH.sub(".", word).strip(".")):
@@ -101,7 +101,7 @@ def read_positions(detail: str) -> list[list[str]]:
 
 
 def _part_at(request: dict[str, Any], steps: Sequence[str]) -> dict[str, Any] | None:
-    """Return the innermost object on the way to a position; None unless it leads into a list's item."""
+    """Return the innermost object on the path to a position, or None if the path leads to no object."""
     value: Any = request
     innermost: dict[str, Any] | None = None
     for step in steps:
@@ -117,8 +117,8 @@ def _part_at(request: dict[str, Any], steps: Sequence[str]) -> dict[str, Any] | 
 
 
 def _tool_at(request: dict[str, Any], steps: Sequence[str]) -> str:
-    """Return the name of the tool at a position such as tools.3.function or, as Gemini counts them,
-    tools.0.function_declarations.3; empty without one."""
+    """Return the name of the tool at a position such as tools.3.function or, for Gemini,
+    tools.0.function_declarations.3, or an empty string."""
     tools = request.get("tools")
     if not isinstance(tools, list) or not tools or not steps[1].isdecimal():
         return ""

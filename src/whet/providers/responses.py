@@ -1,7 +1,7 @@
-"""The OpenAI Responses wire format, stateless: `store` is false and the whole conversation goes along.
+"""The OpenAI Responses wire format, stateless: `store` is false and each request contains the conversation.
 
-Reasoning comes back encrypted and is sent again unchanged with the items around it (Replay). OpenAI's
-models from GPT-5.4 on take tools together with reasoning only here. Pure, no I/O.
+Reasoning arrives encrypted and is sent back unchanged with the items around it (`VendorReplay`). OpenAI's
+models from GPT-5.4 on accept tools together with reasoning only in this format. Pure, no I/O.
 Source: platform.openai.com/docs/api-reference/responses (November 2026).
 """
 
@@ -133,7 +133,7 @@ class ResponsesEncoder:
         return b",".join(map(encode, items))
 
     def _replay_items(self, message: Message) -> bytes:
-        """Return the vendor's own items, or nothing if the message now has other tool calls."""
+        """Return the vendor's own items, or b"" if there are none or the message now has other tool calls."""
         text, items = read_replay(message, "responses", _ITEMS)
         calls = [(item.call_id, item.name) for item in items or () if item.type == "function_call"]
         if not items or calls != [(self._id(call.id), wire_name(call.name)) for call in message.tool_calls]:
@@ -173,19 +173,19 @@ _ITEM = shared_decoder(_Item)
 
 
 class _OutputItem(NamedTuple):
-    """One item of an answer: its index, its JSON, and what is read of it."""
+    """One item of an answer: its index, its JSON as received, and the decoded fields."""
 
-    at: int
+    position: int
     raw: bytes
-    shape: _Item
+    item: _Item
 
     @property
     def kind(self) -> str:
-        return self.shape.type
+        return self.item.type
 
 
 def _read_items(info: ModelInfo, raws: Mapping[int, bytes]) -> list[_OutputItem]:
-    """Return the items that can be read, in order, and each call once."""
+    """Return the valid items in order, without repeated calls."""
     items: list[_OutputItem] = []
     for at in sorted(raws):
         with suppress(ProviderError):
@@ -253,7 +253,7 @@ class ResponsesDecoder:
     def feed(self, data: bytes) -> Deltas:
         """Take one event's data."""
         if data == b"[DONE]":
-            # The vendor's own client reads until here.
+            # OpenAI's own client reads up to this event.
             self.is_done = self.is_ended = self.is_done or bool(self._items or self._text)
             return ()
         events = read_events(self._info, data, _Event, _EVENT)
@@ -303,13 +303,13 @@ class ResponsesDecoder:
         items = self._best_items(is_cut=bool(reason))
         stop, warnings = end_of(self._info, reason, self._refusal or _refusal_of(items))
         calls = [item for item in items if item.kind == "function_call"]
-        call_ids = [join_pieces([call.shape.call_id or ""]) for call in calls]
+        call_ids = [join_pieces([call.item.call_id or ""]) for call in calls]
         ids = unique_ids(call_ids, used_ids)
         message = Message(
             role="assistant",
             content=join_pieces(self._text) or _text_of(items) or join_pieces(self._whole_texts),
             tool_calls=tuple(
-                ToolCall(call_id, join_pieces([call.shape.name or ""]), self._arguments_of(call))
+                ToolCall(call_id, join_pieces([call.item.name or ""]), self._arguments_of(call))
                 for call_id, call in zip(ids, calls, strict=True)
             ),
             reasoning=join_pieces(self._reasoning),
@@ -319,8 +319,8 @@ class ResponsesDecoder:
         return ModelReply(message, self.usage(), model, stop, warnings=warnings)
 
     def _best_items(self, *, is_cut: bool) -> list[_OutputItem]:
-        """Return the items that were finished; if these lack calls, the items of the last event or, of an
-        answer that is whole, those that were opened."""
+        """Return the items of the source with the most calls: the finished items, those in the last event or,
+        if the answer is not cut, those that were only opened."""
         output = dict(enumerate(map(bytes, self._response.output or ())))
         sources = (self._items, output, {} if is_cut else self._opened)
         candidates = [_read_items(self._info, raws) for raws in sources]
@@ -329,14 +329,14 @@ class ResponsesDecoder:
         )
 
     def _arguments_of(self, call: _OutputItem) -> str:
-        """Return a call's arguments as text, from its pieces if the item lacks them."""
-        arguments = call.shape.arguments
+        """Return a call's arguments as text. If the item lacks them, they are joined from their deltas."""
+        arguments = call.item.arguments
         if isinstance(arguments, str) or not arguments:
-            return join_pieces([arguments or "".join(self._arguments.get(call.at, ()))]) or "{}"
+            return join_pieces([arguments or "".join(self._arguments.get(call.position, ()))]) or "{}"
         return encode(arguments).decode()
 
     def usage(self) -> Usage:
-        """Return what the server has reported so far."""
+        """Return the usage that the server has reported so far."""
         usage = self._response.usage or _Usage()
         details = usage.input_tokens_details or PromptDetails()
         output = usage.output_tokens_details or OutputDetails()
@@ -351,25 +351,25 @@ class ResponsesDecoder:
 
 
 def _text_of(items: Sequence[_OutputItem]) -> str:
-    """Return the text of the messages in an answer whose pieces did not come."""
-    contents = [item.shape.content or "" for item in items if item.kind == "message"]
-    return join_pieces(
-        text
-        for content in contents
-        for text in ([content] if isinstance(content, str) else [part.text or "" for part in content])
-    )
+    """Return the text of the message items, for an answer without deltas."""
+    texts: list[str] = []
+    for item in items:
+        if item.kind == "message":
+            content = item.item.content or ""
+            texts += [content] if isinstance(content, str) else [part.text or "" for part in content]
+    return join_pieces(texts)
 
 
 def _refusal_of(items: Sequence[_OutputItem]) -> str:
-    """Return what the model said to decline, if its pieces did not come."""
-    contents = [item.shape.content for item in items if item.kind == "message"]
+    """Return the refusal in the message items, for an answer without deltas."""
+    contents = [item.item.content for item in items if item.kind == "message"]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return join_pieces(part.refusal for part in parts if part.refusal)
 
 
 def _replay(items: Sequence[_OutputItem]) -> VendorReplay | None:
-    """Return the items if they include reasoning and all of it can be read without the server's store."""
-    shapes = [item.shape for item in items]
+    """Return the items to send back, or None if they contain no reasoning or can't be sent back."""
+    shapes = [item.item for item in items]
     thoughts = [shape for shape in shapes if shape.type == "reasoning"]
     if not thoughts or not all(shape.encrypted_content for shape in thoughts):
         return None

@@ -1,7 +1,7 @@
-"""Asks a model server about itself: the models it serves, and the actual window of a local one.
+"""Ask a model server for the models that it serves and, if it is local, for the model's actual window.
 
 Ollama, llama.cpp, vLLM and LM Studio each report the window in a different field, and a model's nominal
-window differs from the one that it was loaded with. For the window, every failure counts as "unknown".
+window differs from the one that it was loaded with. If anything fails, the window is unknown.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _UNKNOWN = (
 
 
 class _Probe(msgspec.Struct, frozen=True):
-    """One question. `path` is below the server's root; `asks`: the model is named in a POST body."""
+    """A request for the window. `path` is below the server's root; `uses_post`: the model is named in a POST
+    body. `read` returns the window from the answer and the model's name."""
 
     path: str
     read: Callable[[Any, str], Any]
-    asks: bool = False
+    uses_post: bool = False
 
 
 def _ollama_loaded_window(answer: Any, model: str) -> Any:
@@ -58,7 +59,7 @@ def _find_field(answer: Any, model: str, field: str) -> Any:
 _PROBES: dict[str, tuple[_Probe, ...]] = {
     "ollama": (
         _Probe("/api/ps", _ollama_loaded_window),
-        _Probe("/api/show", _ollama_nominal_window, asks=True),
+        _Probe("/api/show", _ollama_nominal_window, uses_post=True),
     ),
     "llamacpp": (_Probe("/props", lambda answer, _: answer["default_generation_settings"]["n_ctx"]),),
     "vllm": (_Probe("/v1/models", lambda answer, model: _find_field(answer, model, "max_model_len")),),
@@ -73,7 +74,7 @@ async def ask_window(http: Http, info: ModelInfo, headers: Mapping[str, str]) ->
     """Ask the server for the window of `info.model` in tokens. Returns None if it is not known."""
     root = http.base_url.removesuffix("/v1")
     for probe in _PROBES.get(info.provider, ()):
-        body = msgspec.json.encode({"model": info.model}) if probe.asks else None
+        body = msgspec.json.encode({"model": info.model}) if probe.uses_post else None
         try:
             answer = from_foreign_json(await http.get(info, root + probe.path, headers, body=body), object)
             tokens = probe.read(answer, info.model)
@@ -98,8 +99,8 @@ async def list_models(http: Http, info: ModelInfo, query: str, headers: Mapping[
     """Ask the server which models it serves, sorted. Raises ProviderError."""
     body = await http.get(info, http.base_url + query, headers)
     try:
-        listed = from_foreign_json(body, _Models)
+        models = from_foreign_json(body, _Models)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise failures.unreadable_error(info, body, "no list of models") from error
-    rows = listed.data or listed.models or ()
+    rows = models.data or models.models or ()
     return sorted({row.id or row.name for row in rows if row.id or row.name})

@@ -1,7 +1,7 @@
-"""Server-sent events from bytes, split anywhere: in a UTF-8 character, in a line end, in a field.
+"""Parse server-sent events from bytes that may be split anywhere, even in a character or a line end.
 
 Follows the WHATWG event stream format: LF, CRLF or CR line ends, comments, several data lines, a leading
-byte order mark. Data stays bytes. Knows no vendor.
+byte order mark. Data stays bytes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ _LINE_END = late_pattern(rb"\r\n|\n|\r")
 _LIMIT_BYTES = 64 * 1024 * 1024
 
 SseEvent = tuple[bytes, bytes]
+"""An event's name and data."""
 
 
 class SseParser:
-    """One stream's parser. `feed` returns the events that are complete, as (name, data).
+    """The parser of one stream.
 
     `has_events`: whether there was any event. `last_id`: the id of the last complete event that had one.
     `retry_ms`: the reconnection pause that the server last asked for, or None.
     """
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._buffer = bytearray()
         self._name = b""
         self._data: list[bytes] = []
         self._data_bytes = 0
@@ -34,17 +35,18 @@ class SseParser:
         self._id = ""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Take received bytes. Raises WireError if one line or event exceeds 64 MB."""
-        # `find`, since `in` tries bytes as a number first and makes an error of that
-        if chunk.find(b"\n") < 0 and chunk.find(b"\r") < 0 and not self._rest.endswith(b"\r"):
-            self._rest += chunk
-            if len(self._rest) > _LIMIT_BYTES:
+        """Return the events that are complete with these bytes. Raises WireError if one line or event exceeds
+        64 MB."""
+        # `find` is faster than `in`, which first tries the bytes as a number and raises an error for that
+        if chunk.find(b"\n") < 0 and chunk.find(b"\r") < 0 and not self._buffer.endswith(b"\r"):
+            self._buffer += chunk
+            if len(self._buffer) > _LIMIT_BYTES:
                 raise WireError("the server sent a line without end")
             return []
-        if self._rest:
-            self._rest += chunk
-            chunk = bytes(self._rest)
-            self._rest.clear()
+        if self._buffer:
+            self._buffer += chunk
+            chunk = bytes(self._buffer)
+            self._buffer.clear()
         events = self._lines(self._split(chunk))
         self._data_bytes = self._data_bytes + len(chunk) if self._data else 0
         if self._data_bytes > _LIMIT_BYTES:
@@ -52,9 +54,9 @@ class SseParser:
         return events
 
     def finish(self) -> list[SseEvent]:
-        """Return an event that the server ended without its empty line."""
-        lines = [bytes(self._rest).rstrip(b"\r"), b""]
-        self._rest.clear()
+        """Return the last event if the stream ended without the empty line after it."""
+        lines = [bytes(self._buffer).rstrip(b"\r"), b""]
+        self._buffer.clear()
         return self._lines(lines)
 
     def _split(self, chunk: bytes) -> list[bytes]:
@@ -65,7 +67,7 @@ class SseParser:
             carry = b"\r" if chunk.endswith(b"\r") else b""
             lines = _LINE_END.split(chunk[: len(chunk) - len(carry)])
             lines[-1] += carry
-        self._rest += lines.pop()
+        self._buffer += lines.pop()
         return lines
 
     def _lines(self, lines: list[bytes]) -> list[SseEvent]:

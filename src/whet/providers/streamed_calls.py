@@ -1,8 +1,8 @@
-"""The tool calls of one Chat Completions answer while their pieces arrive.
+"""Join the streamed pieces of the tool calls in one Chat Completions answer.
 
-Servers number pieces by index, by id or by order, and some repeat what they sent: the name in each piece, the
-arguments so far, or all of them at the end. The pieces are joined as OpenAI's are; what is not a JSON object
-then is read as such a repetition, so an answer that was sent properly is never changed.
+Servers number pieces by index, by id or by order. Some repeat the name in each piece, the arguments so far,
+or all arguments at the end. The pieces are first joined as OpenAI's are. Only if the result is not a JSON
+object, it is read as such a repetition, so a correct answer is never changed.
 
 Loaded with the first call of an answer. Does no I/O.
 """
@@ -68,8 +68,8 @@ class StreamedCalls:
         self._by_index: dict[int, _Slot] = {}
 
     def add(self, index: int | None, call_id: str, name: str, arguments: str | None, extra: bytes) -> None:
-        """Take a piece of a call; `arguments` is None if it has none. `extra`: a vendor's JSON."""
-        slot = self._find(index, call_id, name)
+        """Add a piece of a call. `arguments` is None if it has none, `extra` the vendor's own JSON."""
+        slot = self._find_slot(index, call_id, name)
         if slot is None or _begins_another(slot, call_id, name, arguments):
             slot = _Slot(call_id)
             self._slots.append(slot)
@@ -82,16 +82,16 @@ class StreamedCalls:
             slot.pieces.append(arguments)
 
     def finish(self) -> list[FinishedCall]:
-        """Return the calls. An event that was sent twice means its call once."""
+        """Return the calls. If a server sent the same event twice, its call is returned once."""
         slots = {slot.key(): slot for slot in self._slots if slot.name or slot.pieces}
         return [slot.finish() for slot in slots.values()]
 
-    def _find(self, index: int | None, call_id: str, name: str) -> _Slot | None:
+    def _find_slot(self, index: int | None, call_id: str, name: str) -> _Slot | None:
         if index is None:
             return self._find_id(call_id) if call_id else self._slots[-1] if self._slots else None
         slot = self._by_index.get(index)
         if slot is None and self._slots and not name and not call_id:
-            return self._slots[-1]  # a piece cannot begin a call: its index is wrong
+            return self._slots[-1]  # without name and id it can't begin a call, so its index is wrong
         if slot is not None and call_id and not name and call_id != slot.id:
             return self._find_id(call_id) or slot  # several calls may share an index
         return slot
@@ -101,7 +101,7 @@ class StreamedCalls:
 
 
 def _begins_another(slot: _Slot, call_id: str, name: str, arguments: str | None) -> bool:
-    """Return whether a piece begins another call than the one of its index, id or order.
+    """Return whether a piece begins a new call instead of continuing the one of its index, id or order.
 
     Some servers send several complete calls with index 0, or with the same id. Others repeat the name, or
     make up another id, in each piece of one call.
@@ -116,14 +116,14 @@ def _begins_another(slot: _Slot, call_id: str, name: str, arguments: str | None)
 
 
 def read_name(text: str) -> str:
-    """Return a tool's name without what a server's parser left of the model's own notation around it."""
+    """Return a tool's name without remains of the model's notation that the server's parser left in it."""
     name = re.sub(r":\d+\Z", "", text.partition("<")[0].strip())
     return re.split(r"[.:]", name)[-1] or text
 
 
 def read_arguments(pieces: Sequence[str]) -> str:
-    """Return the arguments in the pieces: joined, or if that is not an object, without repetitions. Pieces
-    that can't be read stay as they were sent, for the model to see."""
+    """Join the pieces of a call's arguments. If the result is not a JSON object, repetitions are removed. If
+    it still is not, it is returned as sent, for the model to see."""
     text = join_pieces(pieces)
     if not text.strip() or text.strip() in ("null", "None"):
         return "{}"
@@ -133,7 +133,7 @@ def read_arguments(pieces: Sequence[str]) -> str:
 
 
 def _read_growing(pieces: Sequence[str]) -> str:
-    """Read pieces of which each holds all arguments so far."""
+    """Read pieces that each contain all arguments so far. Returns "" if they don't give an object."""
     whole = ""
     for piece in pieces:
         whole = piece if piece.startswith(whole) else whole + piece
@@ -141,7 +141,8 @@ def _read_growing(pieces: Sequence[str]) -> str:
 
 
 def _read_repeated(text: str) -> str:
-    """Read an object that is there several times, after an empty one, before tags, or as a JSON string."""
+    """Read an object that is repeated, follows an empty one, is followed by tags, or is a JSON string.
+    Returns "" for anything else."""
     values: list[Any] = []
     at = 0
     while at < len(text):

@@ -1,5 +1,5 @@
-"""Read from a server's refusal which part of the tools on offer it does not take: one tool, a keyword of the
-schemas, a long description, or the number of tools. Loaded after a refusal only. Does no I/O.
+"""Find out which part of the offered tools a server refused: one tool, a keyword of the schemas, a long
+description, or the number of tools. Loaded after a refusal only. Does no I/O.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from whet.providers.tool_schemas import ToolCuts, keywords_of, plain_schema
 
 _TOOLS = r"(?i)\b(?:tools|functions|function_declarations)\b"
 _TOO_MANY = r"(?i)too (?:many|long|large)|at most|maximum|limit|exceed|more than|up to"
-# Without these a schema says nothing.
+# A schema without these keywords would describe nothing.
 _NEEDED = frozenset({"type", "properties", "items", "description", "required"})
-# What a server that makes a grammar of the schemas may not be able to express.
+# Keywords that a server may not be able to express in the grammar that it makes of the schemas.
 _CONSTRAINTS = ("pattern", "format", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
 _GRAMMAR = r"(?i)\bgrammar\b"
 _UNNAMED = (
@@ -30,8 +30,8 @@ _LENGTH = r"(?i)\bdescription\b.*?(?:max\w*|at most|up to|exceed\w*)\D{0,40}(\d{
 
 
 def read_cuts(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
-    """Return the cuts that avoid a refusal about the number of the tools or a keyword of their schemas, and
-    the notice for the person; None if the refusal is about something else."""
+    """Return the cuts that avoid a refusal of the tools' number, their descriptions or a keyword in their
+    schemas, and the notice for the person. Returns None if the refusal is about something else."""
     positions = read_positions(failure.detail)
     if type(failure) is not BadRequest or any(steps[0] != "tools" for steps in positions):
         return None
@@ -52,8 +52,11 @@ def read_cuts(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[Tool
 
 
 def read_refused_tool(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
-    """Return the cuts with a plain schema for the tool that a refusal names, or without the tool if it has
-    one, and the notice for the person. If the failure names none, see `_read_unnamed`."""
+    """Return the cuts that avoid the refusal of a tool, and the notice for the person, or None.
+
+    The tool gets a plain schema, or is left out if its schema is plain already. If the refusal names no tool,
+    all tools get plain schemas.
+    """
     if not isinstance(failure, BadRequest | ContextOverflow | ModelRefused):
         return None
     tool = locate(failure, body).tool
@@ -68,8 +71,8 @@ def read_refused_tool(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tu
 
 
 def _read_unnamed(failure: ProviderError, body: bytes, cuts: ToolCuts) -> tuple[ToolCuts, str] | None:
-    """Return the cuts with plain schemas for all tools, for a refusal of a parameter or schema that names
-    none, and the notice for the person; None if it names something, or all schemas are plain."""
+    """Return the cuts with plain schemas for all tools, and the notice for the person. Returns None if the
+    refusal is not about a schema, names a part or a tool, or if all schemas are plain."""
     if type(failure) is not BadRequest or cuts.all_plain or not re.search(_UNNAMED, failure.detail):
         return None
     schemas = (tool.get("parameters") or tool.get("input_schema") for tool in _read_tools(body))
@@ -84,7 +87,7 @@ def _is_reducible(schema: object) -> bool:
 
 
 def _read_tools(body: bytes, name: str = "") -> list[dict[str, Any]]:
-    """Return the tools of a request, or the one of this name, each as the object that holds its schema."""
+    """Return the tools of a request, or the one called `name`, each as the object with its schema."""
     request: object = msgspec.json.decode(body)
     tools = cast("dict[str, Any]", request).get("tools") if isinstance(request, dict) else None
     all_fields = [tool.get("function") or tool for tool in cast("list[dict[str, Any]]", tools or [])]
@@ -114,7 +117,8 @@ def _cut_descriptions(
 
 
 def _find_keywords(text: str, tools: Sequence[dict[str, Any]], cuts: ToolCuts) -> list[str]:
-    """Return the keyword that a refusal names, or all constraints if it is about a grammar made of them."""
+    """Return the keyword that a refusal names or, if it is about a grammar, all constraints in the
+    schemas."""
     schemas = [tool.get("parameters") or tool.get("input_schema") for tool in tools]
     keywords = keywords_of(schemas) - _NEEDED - set(cuts.keywords)
     named = next((word for word in sorted(keywords) if _is_keyword_named(text, word)), "")
@@ -128,8 +132,8 @@ def _is_keyword_named(text: str, keyword: str) -> bool:
 
 
 def _find_limit(text: str, count: int) -> int:
-    """Return how many of `count` tools a server takes, half of them if it names no number, or 0 if the
-    refusal is about something else."""
+    """Return how many of `count` tools the server accepts, or half of them if it names no number. Returns 0
+    if the refusal is about something else."""
     is_grammar = bool(re.search(_GRAMMAR, text))  # the schemas together are too large for a grammar
     is_limit = bool(re.search(_TOOLS, text) and re.search(_TOO_MANY, text))
     if count < 2 or read_positions(text) or not (is_limit or is_grammar):

@@ -1,10 +1,9 @@
-"""Write a tool's schema so that every vendor takes it, whoever made it.
+"""Rewrite a tool's schema so that every vendor accepts it.
 
-Vendors refuse the whole request, and so every request of the session, for one schema with an array without
-`items`, a choice between schemas at the top, a required argument that is not described, or a limit of another
-type. What is left out here is checked by the tool itself when it is called. A schema without such parts is
-sent as it is, without `additionalProperties: false`: that does not help a model (a call with an unknown
-argument is refused when it is read) and took six percent of the tools' bytes.
+Vendors refuse every request of a session if one schema has an array without `items`, a choice between schemas
+at the top, a required argument that is not described, or a limit of the wrong type. Such parts are left out;
+the tool itself checks its arguments when it is called. `additionalProperties: false` is left out, too: it
+does not help a model and took six percent of the tools' bytes.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _TEXTS = ("pattern", "format", "title", "description", "$comment")
 
 
 NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
-"""The schema of a tool without arguments whose server wants no schema for it."""
+"""The schema of a tool without arguments, for a server that refuses an empty schema."""
 
 
 class ToolCuts(msgspec.Struct, frozen=True):
-    """The parts of the tools on offer that a server refused."""
+    """The parts of the offered tools that a server refused."""
 
     names: tuple[str, ...] = ()
     """Tools that are left out."""
@@ -56,14 +55,12 @@ class ToolCuts(msgspec.Struct, frozen=True):
     """Whether all schemas are such plain ones."""
 
     def keep(self, tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-        """Return the tools that are offered, as the server takes them."""
+        """Return the tools that the server accepts, with their schemas and descriptions cut."""
         kept = [tool for tool in tools if tool.name not in self.names]
         kept = kept[: self.max_tools] if self.max_tools else kept
-        return (
-            [self._cut(tool) for tool in kept]
-            if self != ToolCuts(self.names, max_tools=self.max_tools)
-            else kept
-        )
+        if self == ToolCuts(self.names, max_tools=self.max_tools):
+            return kept
+        return [self._cut(tool) for tool in kept]
 
     def _cut(self, tool: ToolSpec) -> ToolSpec:
         schema = tool.parameters
@@ -102,7 +99,7 @@ NO_CUTS = ToolCuts()
 
 
 def keywords_of(schema: object, depth: int = 0) -> set[str]:
-    """Return the keywords that a schema holds at any depth."""
+    """Return the keywords in a schema, at any depth."""
     if isinstance(schema, list):
         return {key for part in cast("list[Any]", schema) for key in keywords_of(part, depth)}
     keywords: set[str] = set()
@@ -115,8 +112,8 @@ def keywords_of(schema: object, depth: int = 0) -> set[str]:
 
 
 def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with only what every server takes: types, arguments, descriptions and the words of an
-    enumeration. A choice becomes its first part that has a type; a reference, what it points to."""
+    """Return a schema with only the keywords that every server accepts: types, arguments, descriptions and
+    enumerations of texts. A choice is replaced by its first schema with a type, a reference by its target."""
     return _plain(accepted_schema(schema), schema, 0)
 
 
@@ -125,8 +122,8 @@ def _plain(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> di
         return {}
     fields = dict(schema)
     for key in _CHOICES:
-        parts = (_resolve(as_object(part), root) for part in _list(fields.get(key)))
-        typed: Iterator[dict[str, Any]] = (part for part in parts if part.get("type") not in (None, "null"))
+        choices = (_resolve(as_object(part), root) for part in _list(fields.get(key)))
+        typed: Iterator[dict[str, Any]] = (part for part in choices if part.get("type") not in (None, "null"))
         fields = next(typed, dict[str, Any]()) | fields
     fields = _resolve(fields, root) | fields
     result = {key: fields[key] for key in ("type", "description", "required") if key in fields}
@@ -144,7 +141,7 @@ def _plain(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> di
 
 
 def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a reference into the same schema points to, or the schema if it is none."""
+    """Return the target of a reference into the same schema, or the schema if it is no reference."""
     value: Any = root
     reference = schema.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/"):
@@ -168,7 +165,7 @@ def accepted_schema(schema: Mapping[str, Any], unsent: Sequence[str] = ()) -> di
 
 
 def _merge_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outermost schema without a choice: with the arguments of all its parts."""
+    """Return the outermost schema with the arguments of all its choices instead of the choices."""
     properties: dict[str, Any] = {}
     required = _names(schema.get("required"))
     for key in _CHOICES:
@@ -217,7 +214,7 @@ def _inner(value: object, depth: int) -> dict[str, Any]:
 
 
 def is_sound(key: str, value: object) -> bool:
-    """Return whether a keyword, if it holds no schema, has a value that the vendors' validators allow."""
+    """Return whether the vendors' validators allow this value of a keyword that contains no schema."""
     if key in _NUMBERS:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if key in _COUNTS:
@@ -237,7 +234,7 @@ def is_sound(key: str, value: object) -> bool:
 
 
 def _list(value: object, single: object = None) -> list[Any]:
-    """Return a list as it is, and in place of anything else one with `single` in it, if that is given."""
+    """Return the value if it is a list. Otherwise returns [single], or [] if `single` is None."""
     if isinstance(value, list):
         return cast("list[Any]", value)
     return [] if single is None else [single]

@@ -33,12 +33,12 @@ ENCODER = msgspec.json.Encoder()
 # msgspec can't decode a union with Raw, so an absent field is an empty Raw.
 ABSENT = msgspec.Raw()
 _NOT_NAME = late_pattern(r"[^A-Za-z0-9_-]")
-# What `odd_events` leaves where a character was split or is none: halves of a pair, and stray bytes.
+# What `odd_events` leaves of split or invalid characters: halves of a surrogate pair, and single bytes.
 _HALVES = late_pattern("[\ud800-\udfff]")
 _NO_BYTES = late_pattern("[\ud800-\udc7f\udd00-\udfff]")
 _BEGUN = late_pattern("(?:[\ud800-\udbff]|(?<![\ud800-\udbff])[\udcc2-\udcf4][\udc80-\udcbf]{0,2})\\Z")
 SHORT_IDS = late_pattern(r"[A-Za-z0-9]{9}")
-# Stands between two messages of a user at servers that want turns to alternate.
+# Inserted between two messages of a user for servers that want turns to alternate.
 PAUSE = b',{"role":"assistant","content":"Understood."}'
 _USUAL_ENDS = frozenset(
     {"", "stop", "eos", "end_turn", "tool_calls", "tool_use", "function_call", "stop_sequence", "completed"}
@@ -49,7 +49,7 @@ Deltas = Sequence[TextDelta | ReasoningDelta]
 
 class RequestOptions(msgspec.Struct, frozen=True):
     """The constant options of a session's requests. `max_output_tokens` 0: the server's own limit. `extra`
-    are fields of the owner's, which replace Whet's own of the same name."""
+    are fields from the owner's settings, which replace Whet's fields of the same name."""
 
     model: str
     session_id: str = ""
@@ -76,7 +76,7 @@ class Decoder(Protocol):
 
     @property
     def is_done(self) -> bool:
-        """Whether the answer is complete. A stream that ends before was cut."""
+        """Whether the answer is complete. A stream that ends earlier was cut."""
         ...
 
     @property
@@ -86,19 +86,20 @@ class Decoder(Protocol):
 
     @property
     def call_chars(self) -> int:
-        """How many characters of tool calls' arguments came, which no delta shows."""
+        """How many characters of tool calls' arguments were received. No delta contains them."""
         ...
 
     def usage(self) -> Usage:
-        """Return what the server has reported so far, zeros where it has reported nothing."""
+        """Return the usage that the server has reported so far, with zeros for missing counts."""
         ...
 
     def feed(self, data: bytes) -> Deltas:
-        """Take one event's data. Raises ProviderError for an error inside the stream or unreadable data."""
+        """Decode one event's data. Raises ProviderError for an error inside the stream or invalid data."""
         ...
 
     def reply(self, used_ids: Iterable[str]) -> ModelReply:
-        """Return the complete answer, once. `used_ids`: call ids in use. Raises ModelRefused, WireError."""
+        """Return the complete answer. Called once. `used_ids`: the call ids of earlier messages. Raises
+        ModelRefused, Unavailable, WireError."""
         ...
 
 
@@ -137,8 +138,8 @@ class WireCodec(Protocol):
         ...
 
     def adapt(self, refusal: ProviderError, body: bytes, prompt_tokens: int) -> tuple[WireCodec, str] | None:
-        """Return a codec without what the server refused in `body`, and the change in words ("X, so ...");
-        None if the refusal names nothing that can be sent in another way. `prompt_tokens`: an estimate."""
+        """Return a codec that avoids the refusal of `body`, and the change in words ("X, so ..."). Returns
+        None if nothing can be sent in another way. `prompt_tokens`: an estimate."""
         ...
 
     def decoder(self, info: ModelInfo) -> Decoder:
@@ -147,8 +148,8 @@ class WireCodec(Protocol):
 
 
 class WireCache:
-    """One session's growing request body. `call_ids` holds every call id it has encoded. `server` names the
-    one that is asked, which gets no vendor's data of another one."""
+    """One session's growing request body. `call_ids` are all call ids that it has encoded. Replay data of
+    another server than `server` is left out."""
 
     def __init__(self, codec: WireCodec, head: bytes, server: str = "") -> None:
         self._codec = codec
@@ -199,12 +200,12 @@ class WireCache:
 
 
 def caller_of(messages: Sequence[Message], index: int) -> Message | None:
-    """Return the message with the call of which messages[index] is the result."""
+    """Return the message with the call whose result is messages[index], or None."""
     call_id = messages[index].tool_call_id
-    before = (message for message in reversed(messages[:index]) if message.tool_calls)
-    return next(
-        (message for message in before if any(call.id == call_id for call in message.tool_calls)), None
-    )
+    for message in reversed(messages[:index]):
+        if any(call.id == call_id for call in message.tool_calls):
+            return message
+    return None
 
 
 def images_before(messages: Sequence[Message], end: int) -> list[ImagePart]:
@@ -220,8 +221,8 @@ def images_before(messages: Sequence[Message], end: int) -> list[ImagePart]:
 
 
 def content_json(message: Message, part: Callable[[Part], bytes]) -> bytes:
-    """Return the content that the model reads: a list of parts that `part` encodes, or a string if all of
-    it is text, since servers of text models take no lists."""
+    """Return the content that the model reads as JSON. `part` encodes one part. If all parts are text, they
+    become one string, because servers of text models accept no lists."""
     content = sent_content(message)
     if isinstance(content, str):
         return quote(content)
@@ -237,7 +238,7 @@ def data_url(part: ImagePart) -> bytes:
 
 
 def bearer_headers(key: str) -> dict[str, str]:
-    """Return the headers of a JSON request with its key in the usual form."""
+    """Return the headers of a JSON request, with the key, if there is one, as a bearer token."""
     headers = {"content-type": "application/json"}
     return headers | {"authorization": f"Bearer {key}"} if key else headers
 
@@ -264,12 +265,12 @@ def without(fields: dict[str, Any], left_out: Collection[str]) -> dict[str, Any]
 
 
 def allowed_output(tokens: int, dialect: ServerDialect) -> int:
-    """Return how many tokens of output are asked for: as many as set, but no more than the server allows."""
+    """Return the output limit to send: `tokens`, but no more than the server allows."""
     return min(tokens, dialect.output_limit) if dialect.output_limit else tokens
 
 
 def sent_schema(tool: ToolSpec) -> dict[str, Any]:
-    """Return a tool's schema as it is sent: without unsent arguments, and as every vendor takes it."""
+    """Return a tool's schema as it is sent: without unsent arguments, in a form that every vendor accepts."""
     return accepted_schema(tool.parameters, tool.unsent)
 
 
@@ -285,7 +286,7 @@ def read_replay(message: Message, form: str, shape: msgspec.json.Decoder[T]) -> 
 
 
 def object_or_empty(text: str) -> str:
-    """Return `text` itself if it is a JSON object, else `{}`: no vendor accepts unreadable arguments back."""
+    """Return `text` if it is a JSON object, else `{}`, because vendors refuse invalid arguments."""
     return text if is_object(text) else "{}"
 
 
@@ -299,7 +300,7 @@ def wire_name(name: str) -> str:
 def wire_id(call_id: str, allowed: re.Pattern[str], length: int = 24) -> str:
     """Return `call_id` if `allowed` matches it, else `length` letters and digits derived from it.
 
-    They are the same in every version, so the requests of an old session stay valid.
+    The derivation never changes, so that the requests of an old session keep their prefix.
     """
     if allowed.fullmatch(call_id):
         return call_id
@@ -314,7 +315,7 @@ def wire_id(call_id: str, allowed: re.Pattern[str], length: int = 24) -> str:
 def unique_ids(ids: Sequence[str], used_ids: Iterable[str]) -> list[str]:
     """Return a unique id for each call: missing ones are numbered, repeated ones get `_2`, `_3`, ...
 
-    `used_ids` holds the ids of earlier messages, from which vendors require new ones to differ as well.
+    They also differ from `used_ids`, those of earlier messages, because vendors require it.
     """
     used = used_ids if isinstance(used_ids, set | frozenset) else frozenset(used_ids)
     fresh: list[str] = []
@@ -327,7 +328,7 @@ def unique_ids(ids: Sequence[str], used_ids: Iterable[str]) -> list[str]:
 def _find_free_id(base: str, is_taken: Callable[[str], bool]) -> str:
     """Return `base`, or the first free of base_2, base_3, ...
 
-    Searches by doubling and halving: a server that names all calls alike has used all smaller numbers.
+    Searches by doubling and halving, because a server that gives all calls the same id has used many numbers.
     """
     if not is_taken(base):
         return base
@@ -344,8 +345,8 @@ def _find_free_id(base: str, is_taken: Callable[[str], bool]) -> str:
 
 
 def join_pieces(pieces: Iterable[str]) -> str:
-    """Join the pieces of a text, which may have been split within a character. Bytes that are not
-    a character become U+FFFD."""
+    """Join the pieces of a text, which may have been split within a character. Invalid bytes become
+    U+FFFD."""
     text = "".join(pieces)
     if text.isascii() or not _HALVES.search(text):
         return text
@@ -360,7 +361,7 @@ class PieceJoiner:
         self._begun = ""
 
     def feed(self, piece: str) -> str:
-        """Return what is complete of the text so far and was not returned before."""
+        """Take a piece and return the text that is complete now."""
         if not self._begun and (piece.isascii() or not _HALVES.search(piece)):
             return piece
         text = self._begun + piece
@@ -370,17 +371,17 @@ class PieceJoiner:
         return join_pieces([text[:end]])
 
     def finish(self) -> str:
-        """Return what was left of a character that never became complete."""
+        """Return the remains of an incomplete character as U+FFFD, or an empty string."""
         text, self._begun = join_pieces([self._begun]), ""
         return text
 
 
 def read_events(info: ModelInfo, data: bytes, kind: type[T], shape: msgspec.json.Decoder[T]) -> Sequence[T]:
-    """Return the events in one event's data, mostly one. Raises ProviderError if there is none, or an error
-    in its place."""
+    """Decode one event's data, which usually contains one event. Raises ProviderError if it contains none or
+    is an error."""
     try:
         if not data.isascii():
-            data.decode()  # the decoder does not look into a field that is kept raw
+            data.decode()  # the decoder does not check fields that it keeps raw
         return (shape.decode(data),)
     except NOT_JSON as error:
         from whet.providers.odd_events import read_around  # noqa: PLC0415 most servers keep to the format
@@ -392,7 +393,7 @@ def read_events(info: ModelInfo, data: bytes, kind: type[T], shape: msgspec.json
 
 
 def event_error(info: ModelInfo, data: bytes) -> ProviderError:
-    """Return the error for an event that reports one or can't be read."""
+    """Return the error for an event that reports an error or is invalid."""
     from whet.providers import failures  # noqa: PLC0415 read only where something failed
 
     return failures.from_payload(info, data)
@@ -406,8 +407,8 @@ def unreadable(info: ModelInfo, data: bytes, subject: str = "something that can'
 
 
 def end_of(info: ModelInfo, reason: str, why: str = "") -> tuple[Literal["end", "length"], tuple[str, ...]]:
-    """Return how an answer ended, from the server's reason and what the model said to decline, with warnings
-    for the person.
+    """Return how an answer ended, and warnings for the person. `reason` is the server's finish reason, `why`
+    the model's text if it declined.
 
     Raises ModelRefused for an answer that was withheld, and Unavailable for one that a fault ended.
     """

@@ -1,7 +1,7 @@
-"""Read the calls that a model wrote as text, because its server did not read them.
+"""Parse tool calls that a model wrote as text and its server passed on unparsed.
 
 Each model family has its notation: JSON between tags, `<function=...>`, `<invoke name="...">`, keys and
-values in tags, a name before its arguments, or Python. A text counts only if nothing but calls is in it.
+values in tags, a name before its arguments, or Python. A text counts only if it contains nothing but calls.
 Loaded if an answer ends with something that looks like calls. Does no I/O.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from whet.contract.texts import is_object
 
 Calls = list[tuple[str, str]]
-"""Names and arguments."""
+"""Names and arguments as JSON text."""
 _BARS = r"[|｜‖]"
 _TAGS = re.compile(rf"</?(?:{_BARS}{{1,2}})?[\w:|｜‖▁]+>|\[/?[A-Z_]+\]|<\|?\w*\|>")
 _BLANK = re.compile(rf"\s+|{_TAGS.pattern}")
@@ -44,7 +44,7 @@ _JSON = json.JSONDecoder(strict=False)
 
 
 def calls_in(text: str) -> Calls:
-    """Return the calls, as name and arguments, that a text consists of; none if it holds anything else."""
+    """Return the calls that a text consists of, or [] if it contains anything else."""
     if match := _CHANNEL.match(text):
         name = re.search(r"to=(?:functions\.)?([\w.-]+)", match["to"])
         body = re.sub(r"<\|(?:call|end|return)\|>\s*\Z", "", text[match.end() :])
@@ -69,7 +69,7 @@ def _tagged_calls(text: str, call: re.Pattern[str], argument: re.Pattern[str]) -
 
 
 def _value(pair: re.Match[str]) -> object:
-    """Return an argument as its text, or as the JSON that its tag says it is."""
+    """Return the value of an argument: its text, or decoded JSON if its tag has string="false"."""
     text = pair["value"]
     if "kind" not in pair.groupdict() or 'string="false"' not in pair["kind"]:
         return text
@@ -93,10 +93,10 @@ def _json_calls(text: str) -> Calls:
                 value, at = _JSON.raw_decode(text, at)
             except (ValueError, RecursionError):
                 return []
-            read = _arguments_of(name, value) if name else _objects_of(value)
-            if not read:
+            new_calls = _arguments_of(name, value) if name else _objects_of(value)
+            if not new_calls:
                 return []
-            calls += read
+            calls += new_calls
             name = ""
     return [] if name else calls
 

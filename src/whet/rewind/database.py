@@ -18,7 +18,7 @@ import msgspec
 
 from whet.rewind.states import KnownState, PathState, Stamp, Tree, split_path
 from whet.sqlite.database import DatabaseFile, Layout, T, Work
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 
 OPEN = 1 << 62
 """The `until` of current entries."""
@@ -143,7 +143,7 @@ class RecordFile(DatabaseFile):
     def write_unsynced(self, work: Work[T]) -> T:
         """Write and wait, as `write_now`. The next record that begins syncs it: until then a power cut may
         undo it, the end of the process not."""
-        return self.write_now(ScopedWork("", work, is_synced=False))
+        return self.write_now(ScopedWrite("", work, is_synced=False))
 
     def compact(self) -> None:
         """Rewrite the file without deleted data. If another process is using it, SQLite does so later."""

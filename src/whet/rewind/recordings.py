@@ -27,7 +27,7 @@ from whet.contract.receipts import FileLines
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
 from whet.rewind.record_path import record_path
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import rewinds
 from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.store.transcript import TurnRecord
@@ -348,7 +348,7 @@ class RecordingObserver(TurnObserver):
         )
         if changed or is_stored:
             self._stored_step = number
-            await db.append(ScopedWork(session.id, work, is_synced=False))
+            await db.append(ScopedWrite(session.id, work, is_synced=False))
 
     def _notify_once(self, emit: Emit, text: str, *, must_show: bool = False) -> None:
         if text not in self._told:

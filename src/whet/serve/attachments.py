@@ -1,7 +1,7 @@
-"""Put the files that a request names or carries into its messages: images by URL as data, documents as text.
+"""Replace the attachments of a request: images given by URL by their data, documents by their text.
 
-Works in place on the decoded JSON of all three formats, before the messages are read. URLs are fetched as
-the `web_fetch` tool does it: public addresses only, unless the settings allow private ones.
+Changes the decoded JSON of all three formats in place, before the messages are read. URLs are fetched as by
+the `web_fetch` tool: only public addresses, unless the settings allow private ones.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ _KEPT = 8
 _KEPT_CHARS = 4_000_000
 _HTTP = re.compile(r"https?://", re.IGNORECASE)
 _DATA = re.compile(r"data:[^,]{0,200};base64,", re.IGNORECASE)
-_HOLDERS = ("content", "output")
+_CONTAINERS = ("content", "output")
 """The fields of a message, an item or a result that may hold a list of parts."""
 
 
 class Attachments:
-    """Fetches and reads the attachments of requests. Keeps the last images that were fetched and the texts of
-    the last documents, because clients send the whole conversation each time."""
+    """Fetches and reads the attachments of requests. Caches the last images and the texts of the last
+    documents, because clients send the whole conversation each time.
+
+    `refuse` returns why an address may not be fetched, or an empty string.
+    """
 
     def __init__(self, pool: ToolPool, limits: WebLimits, refuse: RefuseRedirect | None = None) -> None:
-        """Keep the settings. `refuse` returns why an address may not be fetched, or an empty string."""
         self._pool = pool
         self._refuse = refuse
         self._limits = limits
@@ -48,11 +50,9 @@ class Attachments:
         self._texts: OrderedDict[bytes, str] = OrderedDict()
 
     async def include(self, messages: object, name: str) -> None:
-        """Replace the URLs of images and all documents in `messages`. `name` is their field.
-
-        Raises ApiError that names the part.
-        """
-        for count, (part, location) in enumerate(_attachments(messages, name)):
+        """Replace the URLs of images, and all documents, in `messages`. `name` is the field that contains
+        them. Raises ApiError that names the part."""
+        for count, (part, location) in enumerate(_find_attachments(messages, name)):
             if count >= MAX_ATTACHMENTS:
                 raise ApiError(400, f"more than {MAX_ATTACHMENTS} attachments", param=location)
             try:
@@ -89,8 +89,7 @@ class Attachments:
         return data
 
     async def _read(self, content: bytes) -> str:
-        """Return the text of a file. A document is not parsed again while its text is kept. Raises
-        ToolError."""
+        """Return the text of a file, from the cache if it is a document there. Raises ToolError."""
         if not may_be_document(content):
             return await self._pool.run(_read_text, content)
         digest = sha256(content).digest()
@@ -120,8 +119,8 @@ class Attachments:
         return page
 
 
-def _attachments(value: object, location: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the parts in a list of messages, items or parts that have to be replaced."""
+def _find_attachments(value: object, location: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the parts to replace in a list of messages, items or parts, with their locations."""
     if not isinstance(value, list):
         return
     for number, item in enumerate(cast("list[object]", value)):
@@ -130,12 +129,12 @@ def _attachments(value: object, location: str) -> Iterator[tuple[dict[str, Any],
         if isinstance(item, dict) and (_image_url(fields) is not None or any(_document_of(fields)[0])):
             yield fields, here
             continue
-        for name in _HOLDERS:
-            yield from _attachments(fields.get(name), f"{here}.{name}")
+        for name in _CONTAINERS:
+            yield from _find_attachments(fields.get(name), f"{here}.{name}")
 
 
 def _fields_of(item: object) -> dict[str, Any]:
-    return {name: getattr(item, name, None) for name in _HOLDERS}
+    return {name: getattr(item, name, None) for name in _CONTAINERS}
 
 
 def _image_url(part: dict[str, Any]) -> str | None:
@@ -151,7 +150,8 @@ def _image_url(part: dict[str, Any]) -> str | None:
 
 
 def _document_of(part: dict[str, Any]) -> tuple[tuple[str, str], str]:
-    """Return the URL and the base64 data of a file part, one of them empty, and the file's name."""
+    """Return the URL and the base64 data of a file part, of which one is empty, and the file's name. Both are
+    empty if the part is not a file."""
     kind = part.get("type")
     if kind == "document":
         source = as_object(part.get("source"))
@@ -163,7 +163,7 @@ def _document_of(part: dict[str, Any]) -> tuple[tuple[str, str], str]:
         url, data, name = file.get("file_url"), file.get("file_data"), file.get("filename")
     else:
         return ("", ""), ""
-    return (_text(url), _text(data)), " ".join(_text(name).split())[:200]
+    return (_text_or_empty(url), _text_or_empty(data)), " ".join(_text_or_empty(name).split())[:200]
 
 
 def _decode(data: str) -> bytes:
@@ -193,5 +193,5 @@ def _read_text(content: bytes) -> str:
     return note + (text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}\n[cut here]")
 
 
-def _text(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""

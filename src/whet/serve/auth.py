@@ -1,7 +1,7 @@
-"""Authenticate requests by bearer token. The token is looked up for each request, and again while a stream
-runs.
+"""Authenticate requests by bearer token.
 
-Every request needs a token. Wrong tokens are counted per address; a valid one is never throttled.
+Every request needs a token, which is looked up each time, and again while a stream runs. Wrong tokens are
+counted per address; a valid token is never throttled.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ApiCaller(msgspec.Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        """Whether the caller may use everything: all sessions, approvals, the dashboard."""
+        """Whether the caller may use all sessions, approvals and the dashboard."""
         return self.role == "owner"
 
     @property
     def profile(self) -> str:
-        """The memory that the caller's sessions use: the owner's (empty), or the guest's own."""
+        """The profile whose memory the caller's sessions use: empty for the owner's, or the guest's own."""
         return f"api-{self.name}" if self.role == "guest" else ""
 
 
@@ -45,7 +45,7 @@ class ApiAuth:
         self._clock = clock
         self._throttle = Throttle(_FAILURES)
 
-    def caller(self, request: Request) -> ApiCaller:
+    def authenticate(self, request: Request) -> ApiCaller:
         """Return the caller of a request. Raises ApiError: 401 without a valid token, 429 after many wrong
         ones."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
@@ -55,14 +55,14 @@ class ApiAuth:
             raise ApiError(
                 401, "a token is needed: Authorization: Bearer ... (or x-api-key)", code="missing_api_key"
             )
-        api_caller = self.open(secret)
-        if api_caller is not None:
-            return api_caller
+        caller = self.find_caller(secret)
+        if caller is not None:
+            return caller
         self.throttle(request.client.host if request.client else "")
         raise ApiError(401, "this token is not valid, or was revoked", code="invalid_api_key")
 
-    def open(self, secret: str) -> ApiCaller | None:
-        """Return the caller that a token belongs to, or None if the token is wrong or revoked."""
+    def find_caller(self, secret: str) -> ApiCaller | None:
+        """Return the caller with this token, or None if the token is wrong or revoked."""
         digest = hash_secret(secret.strip())
         # One lookup in a unique index. Running it in a thread would cost more than the lookup.
         row = self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_hash, digest))
@@ -70,9 +70,9 @@ class ApiAuth:
 
     def is_valid(self, caller: ApiCaller) -> bool:
         """Return whether a caller's token is still valid."""
-        return self.token(caller.token_id) is not None
+        return self.find_token(caller.token_id) is not None
 
-    def token(self, token_id: str) -> ApiTokenRow | None:
+    def find_token(self, token_id: str) -> ApiTokenRow | None:
         """Return the valid token with this id, or None."""
         return self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_id, token_id))
 
@@ -83,6 +83,6 @@ class ApiAuth:
 
 
 def require_owner(caller: ApiCaller) -> None:
-    """Raises ApiError (403) if the caller is not an owner."""
+    """Raise ApiError (403) if the caller is not an owner."""
     if not caller.is_owner:
         raise ApiError(403, "this needs a token of role owner; yours may only converse", code="wrong_role")

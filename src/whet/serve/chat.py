@@ -1,8 +1,7 @@
 """`/v1/chat/completions`: read OpenAI's request and write a turn's events in OpenAI's format.
 
-The server's own tools run here and their calls are not sent to the client. Calls of the client's tools end
-the response. Fields that Whet's settings decide (temperature, output limits and the like) are accepted and
-ignored.
+Whet's own tools run here, and their calls are not sent to the client. A call of a client's tool ends the
+response. Fields that Whet's settings decide, such as temperature and output limits, are accepted and ignored.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ import msgspec
 from whet.contract.events import ReasoningDelta, StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ToolCall, Usage
 from whet.contract.tools import ToolSpec
-from whet.serve.client_tools import CallResult, HandedOver, check_tools, pass_over_hosted, spec_of
+from whet.serve.client_tools import CallResult, HandedOver, check_tools, ignore_hosted_tool, spec_of
 from whet.serve.content import Utterance, read_utterance
-from whet.serve.forms import AnswerForm, form_of, stops_of
+from whet.serve.forms import AnswerForm, read_answer_form, read_stop_texts
 from whet.serve.notices import AnswerNotices
 from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, encode, error_object
@@ -31,7 +30,7 @@ _MAX_KEY = 512
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
-    """One message of a request. Errors in `content` name its position."""
+    """One message of a request."""
 
     role: str
     content: Any = None
@@ -82,7 +81,7 @@ def read_messages(request: ChatRequest) -> tuple[Utterance, ...]:
     utterances = [
         _read_message(message, f"messages[{number}]") for number, message in enumerate(request.messages)
     ]
-    if all(message.speaker == "system" for message in utterances):  # OpenAI answers these too
+    if all(message.speaker == "system" for message in utterances):  # OpenAI answers such a request, too
         utterances[-1] = msgspec.structs.replace(utterances[-1], speaker="user")
     return tuple(utterances)
 
@@ -118,16 +117,16 @@ def call_of(call_id: object, function: dict[str, Any], location: str) -> ToolCal
 
 
 def read_form(request: ChatRequest) -> AnswerForm | None:
-    """Return the required form of the answer, or None for plain text. Raises ApiError."""
+    """Return the form that the request requires, or None for plain text. Raises ApiError."""
     form = request.response_format or {}
     kind, schema = form.get("type", "text"), form.get("json_schema")
     inner = cast("dict[str, Any]", schema).get("schema") if isinstance(schema, dict) else None
-    return form_of(kind, inner, "response_format")
+    return read_answer_form(kind, inner, "response_format")
 
 
 def read_stops(request: ChatRequest) -> tuple[str, ...]:
     """Return the texts that end the answer. Raises ApiError."""
-    return stops_of(request.stop, "stop")
+    return read_stop_texts(request.stop, "stop")
 
 
 def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
@@ -140,7 +139,7 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
         tool = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         function: Any = tool.get("function")
         if (kind := tool.get("type", "function")) != "function":
-            pass_over_hosted(kind, location)
+            ignore_hosted_tool(kind, location)
             continue
         if not isinstance(function, dict):
             raise ApiError(400, "a tool needs its function", param=location, code="unsupported_value")
@@ -150,7 +149,7 @@ def read_tools(request: ChatRequest) -> tuple[ToolSpec, ...]:
 
 
 def choice_instruction(choice: object, tools: Sequence[ToolSpec]) -> str:
-    """Return the instruction to the model for a client's tool choice; empty if the model may choose.
+    """Return the instruction to the model for a client's tool choice, or "" if the model may choose.
 
     Raises ApiError if the choice is invalid or names a tool that is not in `tools`.
     """
@@ -193,7 +192,8 @@ def _allowed_tools_instruction(choice: object, tools: Sequence[ToolSpec]) -> str
 
 
 def refuse_fields(request: object, *names: str) -> None:
-    """Raises ApiError if one of these unsupported fields is set; ignoring it would surprise the client."""
+    """Raise ApiError if one of these fields is set. They are unsupported, and ignoring them would surprise
+    the client."""
     for name in names:
         if getattr(request, name):
             raise ApiError(400, f"{name} is not supported", param=name, code="unsupported_parameter")
@@ -203,12 +203,12 @@ Finish = Literal["stop", "length", "content_filter", "tool_calls"]
 
 
 def finish_reason(end: TurnEnd) -> Finish:
-    """Return the finish reason in OpenAI's terms: `length` if the budget was used up."""
+    """Return OpenAI's finish reason for a turn's end."""
     return "length" if end.reason == "budget" else "content_filter" if end.reason == "refused" else "stop"
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Return the tokens of all model calls of a turn."""
+    """Return the usage of a turn in OpenAI's format."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -219,19 +219,17 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class ChatCodec:
-    """Writes a turn as a chat completion.
-
-    The content holds the text of all steps, separated by blank lines, in streams and whole answers alike.
-    """
+    """Writes a turn as a chat completion, whose content is the text of all steps, separated by blank
+    lines."""
 
     beat = b": beat\n\n"
 
     def __init__(self, answer_id: str, model: str, *, wants_usage: bool = False) -> None:
         self._head = {"id": f"chatcmpl-{answer_id}", "created": int(time.time()), "model": model}
         self._wants_usage = wants_usage
-        self._said: list[str] = []
-        self._thought: list[str] = []
-        self._step_at = 0
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._step_start = 0
         self._is_begun = False
         self._calls: Sequence[ToolCall] = ()
         self._notices = AnswerNotices()
@@ -239,7 +237,7 @@ class ChatCodec:
     @property
     def answer(self) -> str:
         """The text that was sent to the client."""
-        return "".join(self._said)
+        return "".join(self._texts)
 
     def event(self, event: ApiEvent) -> bytes:
         """Return the chunks for an event."""
@@ -252,13 +250,13 @@ class ChatCodec:
             case TextDelta():
                 return self._text(event.text)
             case ReasoningDelta():
-                self._thought.append(event.text)
+                self._thoughts.append(event.text)
                 return self._chunk({"reasoning_content": event.text})
             case StepFinished():
-                self._step_at = len(self._said)
+                self._step_start = len(self._texts)
             case StreamRestarted():
-                had_text = len(self._said) > self._step_at
-                del self._said[self._step_at :]
+                had_text = len(self._texts) > self._step_start
+                del self._texts[self._step_start :]
                 # Text that was sent can't be taken back.
                 return self._chunk({"content": RESTARTED}) if had_text else b""
             case _:
@@ -283,8 +281,8 @@ class ChatCodec:
         if self._calls:
             message["content"] = self.answer or None
             message["tool_calls"] = [_call_object(call) for call in self._calls]
-        if self._thought:
-            message["reasoning_content"] = "".join(self._thought)
+        if self._thoughts:
+            message["reasoning_content"] = "".join(self._thoughts)
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(end)}
         return {
             **self._head,
@@ -297,9 +295,9 @@ class ChatCodec:
         return "tool_calls" if self._calls else finish_reason(end)
 
     def _text(self, text: str) -> bytes:
-        if self._said and len(self._said) == self._step_at:
+        if self._texts and len(self._texts) == self._step_start:
             text = f"\n\n{text}"
-        self._said.append(text)
+        self._texts.append(text)
         return self._chunk({"content": text})
 
     def _chunk(

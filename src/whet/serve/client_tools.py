@@ -1,8 +1,7 @@
-"""Tools of the client program: the model calls them, the program runs them.
+"""Tools of the client program: the model calls them, and the program runs them.
 
-Such a call waits here while the response with the call goes out. The program's next request brings the
-result and the same turn continues. After a restart the call is made again and takes the result that has
-arrived. This module is independent of the client's format.
+A call waits here while the response with the call is sent. The program's next request brings the result, and
+the same turn continues. After a restart the call is made again and takes the result that has arrived.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class CallResult(msgspec.Struct, frozen=True):
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """The calls that the program has to run before the turn continues. They end a response."""
+    """The calls that the program must run before the turn continues. They end the response."""
 
     calls: tuple[ToolCall, ...]
 
@@ -61,9 +60,9 @@ def spec_of(name: object, description: object, parameters: object, location: str
     return ToolSpec(name, description if isinstance(description, str) else "", schema)
 
 
-def pass_over_hosted(kind: object, location: str) -> None:
-    """Return if the vendor's tool of this type can be left out: search, which the agent has tools of its own
-    for, and the search for tools, as a session's tools are fixed. Raises ApiError for any other type."""
+def ignore_hosted_tool(kind: object, location: str) -> None:
+    """Accept a tool that the vendor runs if it can be left out: web search, because the agent has its own,
+    and tool search, because a session's tools are fixed. Raises ApiError for other types."""
     if not str(kind).startswith(_LEFT_OUT):
         message = f"tools of type {str(kind)[:40]!r} are run by their vendor; this agent has tools of its own"
         raise ApiError(400, message, param=location, code="unsupported_value")
@@ -79,12 +78,13 @@ def check_tools(specs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
 
 
 def public_id(context: ToolContext) -> str:
-    """Return the id by which a program knows a call: it names the session and outlives a restart."""
+    """Return the call's id for the program. It contains the session's id and stays the same after a
+    restart."""
     return client_call_id(context.session_id, context.turn_id, context.call_id)
 
 
 def client_call_id(session_id: str, turn_id: str, call_id: str) -> str:
-    """Return the id by which a program knows the call `call_id` of a session's turn."""
+    """Return the id for the program of the call `call_id` in a session's turn."""
     digest = hashlib.sha256(f"{turn_id}\0{call_id}".encode("utf-8", "replace")).hexdigest()
     return f"call_{session_id}_{digest[:12]}"
 
@@ -96,31 +96,31 @@ def session_of_call(call_id: str) -> str:
 
 
 class ClientTools:
-    """The tools that programs offer at present, and their waiting calls.
+    """The tools that programs offer now, and their waiting calls.
 
-    `on_call(session_id)` is called when a call starts to wait.
+    `on_call(session_id)` is called when a call begins to wait.
     """
 
     def __init__(self) -> None:
-        self.asked: Callable[[str], None] = lambda session_id: None
+        self.on_call: Callable[[str], None] = lambda session_id: None
         self._offers: dict[str, dict[str, ToolSpec]] = {}
-        self._in_turn: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: dict[str, dict[str, tuple[ToolCall, asyncio.Future[ToolOutput]]]] = {}
         self._early: dict[str, ToolOutput] = {}
 
     def offer(self, session_id: str, specs: Sequence[ToolSpec], *, one_by_one: bool = False) -> None:
         """Store the tools of the program whose turn is about to run in the session.
 
-        With `one_by_one`, each call of a step is handed over after the result of the previous one.
+        `one_by_one`: each call of a step is handed over only after the result of the previous one.
         """
         self._offers[session_id] = {spec.name: spec for spec in specs}
         if one_by_one:
-            self._in_turn.setdefault(session_id, asyncio.Lock())
+            self._locks.setdefault(session_id, asyncio.Lock())
 
     def withdraw(self, session_id: str) -> None:
         """Forget the tools and early results of a session."""
         self._offers.pop(session_id, None)
-        self._in_turn.pop(session_id, None)
+        self._locks.pop(session_id, None)
         for call_id in [call_id for call_id in self._early if session_of_call(call_id) == session_id]:
             del self._early[call_id]
 
@@ -129,8 +129,8 @@ class ClientTools:
         return self.tools(tuple(self._offers.get(session_id, {}).values()))
 
     def tools(self, specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
-        """Make tools that hand their calls to the program."""
-        # The program runs the tool itself, beyond any gate's control, and it asked for the calls.
+        """Return tools that hand their calls to the program."""
+        # Their effect is "read", because the program itself asks for the calls and runs them.
         return tuple(
             Tool(
                 spec,
@@ -153,23 +153,19 @@ class ClientTools:
     def deliver(self, session_id: str, results: Sequence[CallResult]) -> bool:
         """Deliver results. Returns whether calls were waiting.
 
-        Waiting calls without a result end as cancelled: the program has continued without them.
+        A waiting call without a result ends as cancelled, because the program has continued without it.
         """
-        pending = self._waiting.get(session_id, {})
+        waiting = self._waiting.get(session_id, {})
         outputs = {result.call_id: _output(result) for result in results}
-        if not pending:
+        if not waiting:
             self._early |= {
                 id_: output for id_, output in outputs.items() if session_of_call(id_) == session_id
             }
             return False
-        for call_id, (_, future) in list(pending.items()):
-            result_output = outputs.get(call_id)
-            if result_output is None:
-                result_output = ToolOutput(
-                    "The program gave no result for this call.", error_kind="cancelled"
-                )
+        for call_id, (_, future) in list(waiting.items()):
+            missing = ToolOutput("The program gave no result for this call.", error_kind="cancelled")
             if not future.done():
-                future.set_result(result_output)
+                future.set_result(outputs.get(call_id, missing))
         return True
 
     def _handler(self, name: str) -> Callable[[ToolContext, dict[str, Any]], Any]:
@@ -181,7 +177,7 @@ class ClientTools:
                 raise ToolError(f"{name} belongs to a program that is not there now; nothing was run")
             call = ToolCall(call_id, name, msgspec.json.encode(arguments).decode())
             with context.paused():
-                async with self._in_turn.get(context.session_id) or nullcontext():
+                async with self._locks.get(context.session_id) or nullcontext():
                     return await self._wait_for_result(context.session_id, call)
 
         return run
@@ -191,7 +187,7 @@ class ClientTools:
         future: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
         calls = self._waiting.setdefault(session_id, {})
         calls[call.id] = (call, future)
-        self.asked(session_id)
+        self.on_call(session_id)
         try:
             return await future
         finally:

@@ -1,7 +1,6 @@
 """Read the messages of a client in either of OpenAI's formats, and find those that are new to a session.
 
-docs/api.md states the rules: images are data: URLs here, and must be images. `attachments.py` has replaced
-other URLs before.
+Images are data: URLs here, because `attachments.py` has replaced other URLs. docs/api.md states the rules.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SPEAKERS: dict[str, Speaker] = {
 
 
 class Utterance(msgspec.Struct, frozen=True):
-    """One message of a client; `item_id` is the id that the client gives for it."""
+    """One message of a client. `item_id` is its id from the client's history."""
 
     speaker: Speaker
     text: str
@@ -53,8 +52,8 @@ class Utterance(msgspec.Struct, frozen=True):
 
 
 class NewContent(msgspec.Struct, frozen=True):
-    """The content that a request adds to a session: the history before its first turn, and the person's new
-    message."""
+    """The content that a request adds to a session: the history before its first turn, the person's new
+    message, and results of calls."""
 
     history: tuple[Utterance, ...]
     text: str
@@ -89,8 +88,8 @@ def read_utterance(role: str, content: object, where: str) -> Utterance:
 
 
 def kind_of(part: dict[str, Any]) -> str | None:
-    """Return the type of a part or item, or None if it has none. A type that is not a string is returned as
-    its repr, which matches none of ours."""
+    """Return the type of a part or item, or None if it has none. For a type that is not a string, returns its
+    repr, which is no valid type."""
     kind: object = part.get("type")
     return kind if kind is None or isinstance(kind, str) else repr(kind)
 
@@ -121,8 +120,8 @@ def _read_image(address: str, location: str) -> ImagePart:
 
 
 def image_of(data: str, location: str) -> ImagePart:
-    """Read a base64 image. Its type is read from its bytes, because a model would refuse a wrong type in
-    every later request. Raises ApiError if it is not an image."""
+    """Read a base64 image, with the type of its bytes: a model would refuse a wrong type in every later
+    request. Raises ApiError if it is not an image."""
     try:
         image_bytes = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -159,8 +158,8 @@ def instructions_of(utterances: Sequence[Utterance]) -> str:
 
 
 def with_continuation(utterances: tuple[Utterance, ...]) -> tuple[Utterance, ...]:
-    """Return the messages; a list that ends with an answer gets a request to continue that answer."""
-    spoken = [one for one in utterances if one.speaker != "system"]
+    """Return the messages. If they end with an answer, a request to continue it is added."""
+    spoken = [message for message in utterances if message.speaker != "system"]
     last = spoken[-1] if len(spoken) > 1 else None
     if last is None or last.speaker != "assistant" or last.calls or not last.text.strip():
         return utterances
@@ -173,7 +172,7 @@ def digest_of(instructions: str) -> str:
 
 
 def with_instructions(instructions: str, text: str) -> str:
-    """Put the client's instructions in front of a message, marked as instructions."""
+    """Return a message with the client's instructions, marked as such, in front of it."""
     inner = instructions.replace("</program-instructions>", "")
     return f"<program-instructions>\n{_HEAD}\n\n{inner}\n</program-instructions>\n\n{text}"
 
@@ -187,14 +186,16 @@ def no_such_call() -> ApiError:
 def find_new_content(
     utterances: Sequence[Utterance], stored: Sequence[str], *, is_begun: bool | None = None
 ) -> NewContent:
-    """Return the part of a client's messages that is new to a session. `stored` holds the person's stored
-    messages.
+    """Return the content of a client's messages that is new to a session.
 
-    If the session has not begun (by default: if nothing is stored), all messages are new, and those before
-    the person's last ones are history. If the client's list begins with all stored messages, the person's
-    messages after those are new. Otherwise (only the newest message, a shortened or edited list, a retry)
-    everything after the last answer is new. Raises ApiError if the last message is neither the person's
-    nor a result.
+    `stored` are the person's stored messages. `is_begun` None: the session has begun if there are any.
+
+    - If the session has not begun, all messages are new. Those before the person's last ones are history.
+    - If the client's list begins with all stored messages, the person's messages after these are new.
+    - Otherwise (only the newest message, a shortened or edited list, a retry), everything after the last
+      answer is new.
+
+    Raises ApiError if the last message is neither the person's nor a result.
     """
     spoken = [message for message in utterances if message.speaker != "system"]
     if not spoken or spoken[-1].speaker == "assistant":
@@ -206,19 +207,19 @@ def find_new_content(
     results = tuple(result for message in new for result in message.results)
     if not (bool(stored) if is_begun is None else is_begun):
         while first < len(spoken) and spoken[first].results:
-            first += 1  # they belong to the answer before them
-        known_texts = {call.id for message in spoken[:first] for call in message.calls}
-        if any(result.call_id not in known_texts for message in spoken for result in message.results):
+            first += 1  # the results belong to the answer before them
+        call_ids = {call.id for message in spoken[:first] for call in message.calls}
+        if any(result.call_id not in call_ids for message in spoken for result in message.results):
             raise no_such_call()
         return _join_new(tuple(spoken[:first]), spoken[first:], results)
     users = [message for message in spoken if message.speaker == "user" and not message.results]
-    known_texts = [without_instructions(text) for text in stored]
+    stored_texts = [without_instructions(text) for text in stored]
     if (
-        known_texts
-        and len(users) > len(known_texts)
-        and [without_instructions(message.text) for message in users[: len(known_texts)]] == known_texts
+        stored_texts
+        and len(users) > len(stored_texts)
+        and [without_instructions(message.text) for message in users[: len(stored_texts)]] == stored_texts
     ):
-        new = users[len(known_texts) :]
+        new = users[len(stored_texts) :]
     return _join_new((), new, results)
 
 

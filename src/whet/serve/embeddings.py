@@ -1,7 +1,7 @@
-"""`/v1/embeddings`: pass requests on to the server that the settings name, with its own key.
+"""`/v1/embeddings`: forward requests to the server in the settings, with its own key.
 
-Whet makes no embeddings itself. Front ends that search documents ask for them at the same address as for
-answers, and would otherwise need a second one.
+Whet computes no embeddings itself. Front ends that search documents request them at the same address as
+answers, and would otherwise need a second address.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from whet.serve.auth import ApiCaller
 from whet.serve.wire import BODY_LIMIT_BYTES, ApiError
 from whet.vendors.http import VendorAnswer, VendorHttp
 
-_NONE = "no server for embeddings is set: whet config set embeddings.base_url URL (and embeddings.model)"
+_NOT_CONFIGURED = (
+    "no server for embeddings is set: whet config set embeddings.base_url URL (and embeddings.model)"
+)
 
 
 class _Refusal(msgspec.Struct):
@@ -29,7 +31,7 @@ class _Refusal(msgspec.Struct):
 
 
 class Embeddings:
-    """Passes requests for embeddings on. Their cost is not known to Whet and counts against no cap."""
+    """Forwards requests for embeddings. Their cost is unknown and counts against no limit."""
 
     def __init__(self, settings: EmbeddingSettings, models: Models) -> None:
         self._settings = settings
@@ -39,7 +41,7 @@ class Embeddings:
         """Return the vectors of texts, from the configured server."""
         settings = self._settings
         if not settings.base_url:
-            raise ApiError(400, _NONE, code="embeddings_not_configured")
+            raise ApiError(400, _NOT_CONFIGURED, code="embeddings_not_configured")
         key = self._models.find_key(server_key_names(settings))
         headers = {"authorization": f"Bearer {key}"} if key else {}
         content = msgspec.json.encode({**body, **({"model": settings.model} if settings.model else {})})
@@ -57,7 +59,7 @@ class Embeddings:
 
 
 def _failure(answer: VendorAnswer) -> ApiError:
-    """Return the server's refusal. A refused key is ours, so the client's own is not blamed."""
+    """Return the error for a refusal by the server. If it refused our key, the client's key is not blamed."""
     refusal = answer.read(_Refusal) or _Refusal()
     words = refusal.error.get("message") if isinstance(refusal.error, dict) else refusal.error
     is_ours = answer.status in (401, 403) or answer.status >= 500

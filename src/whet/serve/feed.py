@@ -1,7 +1,8 @@
-"""Keep the recent events of sessions under numbers, so that a listener can continue after an interruption.
+"""Keep the recent events of sessions in memory, numbered, so that a listener can continue after an
+interruption.
 
-An event's id is `<feed>-<number>`. A listener that continues from an id of an earlier process, or from one
-that is no longer kept, first receives a `gap` and reads the messages instead. Nothing here is durable.
+An event's id is `<feed>-<number>`. If the events after a listener's id are no longer kept, or the id is of an
+earlier process, the listener first receives a `gap` and must read the session's messages.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class FeedEvent(NamedTuple):
     body: bytes
 
 
-def is_too_much(pieces: Sized, size_bytes: int) -> bool:
-    """Return whether a feed holds more than it may keep."""
+def is_too_large(pieces: Sized, size_bytes: int) -> bool:
+    """Return whether a feed has more events or bytes than it may keep."""
     return len(pieces) > _KEPT_EVENTS or (size_bytes > _KEPT_BYTES and len(pieces) > 1)
 
 
 class Feed:
-    """The newest events of one session, in the format of the stream: all events after the number `start`."""
+    """All events of one session after the number `start`, encoded for the stream."""
 
     def __init__(self, name: str, start: int = 0) -> None:
         self._name = name
@@ -57,7 +58,7 @@ class Feed:
         self._numbers: deque[int] = deque()
         self._pieces: deque[bytes] = deque()
         self.size_bytes: int = 0
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.listeners = 0
 
     @property
@@ -66,18 +67,19 @@ class Feed:
         return f"{self._name}-{self.newest}"
 
     def add(self, event: FeedEvent) -> None:
-        """Keep an event that is newer than the others, and wake the listeners."""
+        """Add the newest event, drop old ones if necessary, and wake the listeners."""
         self._numbers.append(event.number)
         self._pieces.append(self._encode_piece(event))
         self.newest = event.number
         self.size_bytes += len(self._pieces[-1])
-        while is_too_much(self._pieces, self.size_bytes):
+        while is_too_large(self._pieces, self.size_bytes):
             self.size_bytes -= len(self._pieces.popleft())
             self.start = self._numbers.popleft()
         self.wake()
 
     def begin_at(self, start: int, events: Sequence[FeedEvent]) -> None:
-        """Add the earlier ones of these events, which are all events after `start`."""
+        """Extend the feed back to `start`. `events` are all events after it; those already here are
+        skipped."""
         for event in reversed([event for event in events if event.number <= self.start]):
             self._numbers.appendleft(event.number)
             self._pieces.appendleft(self._encode_piece(event))
@@ -90,12 +92,12 @@ class Feed:
 
     def wake(self) -> None:
         """Wake the listeners."""
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def after(self, last_id: str) -> tuple[int, bool]:
-        """Return the number after which to send, and whether earlier events are missing. An empty id means
-        from now on."""
+        """Return the number after which a listener's stream begins, and whether events before it are missing.
+        An empty id means from now on."""
         if not last_id:
             return self.newest, False
         number = number_of(last_id, self._name)
@@ -104,31 +106,31 @@ class Feed:
         return max(number, self.start), number < self.start
 
     def since(self, number: int) -> tuple[bytes, int]:
-        """Return the events after `number` in the format of the stream, and the newest number. If some are
-        gone already, they are preceded by a gap."""
+        """Return the encoded events after `number`, and the newest number. If some are no longer kept, a gap
+        comes first."""
         gap = GAP_PIECE if number < self.start else b""
         first = bisect_right(self._numbers, number)
         return gap + b"".join(self._pieces[at] for at in range(first, len(self._pieces))), self.newest
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
-        """Wait for an event, the listener's end or the next beat. Returns False for the beat."""
-        news = asyncio.ensure_future(self._news.wait())
+        """Wait for an event or the listener's end. Returns False if neither came for `beat_s`."""
+        changed = asyncio.ensure_future(self._changed.wait())
         try:
-            done, _ = await asyncio.wait((news, gone), timeout=beat_s, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((changed, gone), timeout=beat_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            news.cancel()
+            changed.cancel()
         return bool(done)
 
 
 class Feeds:
     """The feeds of recently active sessions. `listeners` are called with every event of every session.
 
-    The total size is bounded. Feeds without listeners are dropped, the longest silent first.
+    The total size is bounded: feeds without listeners are dropped, the longest silent first.
     """
 
     def __init__(self, epoch: str, beat_s: float = 15.0, all_bytes: int = _ALL_BYTES) -> None:
         self._epoch = epoch
-        self._made = 0
+        self._feed_count = 0
         self._all_bytes = all_bytes
         self.size_bytes: int = 0
         self.beat_s = beat_s
@@ -137,16 +139,16 @@ class Feeds:
         self.listeners: list[Callable[[str, Event], None]] = []
 
     def feed_of(self, session_id: str) -> Feed:
-        """Return a session's feed; create it if needed."""
+        """Return a session's feed, created if necessary."""
         feed = self.by_session.get(session_id)
         if feed is None:
-            self._made += 1  # a recreated feed must not reuse ids of the old one
-            feed = self.by_session[session_id] = Feed(f"{self._epoch}z{self._made}")
+            self._feed_count += 1  # a recreated feed must not reuse ids of the old one
+            feed = self.by_session[session_id] = Feed(f"{self._epoch}z{self._feed_count}")
             self._make_room(session_id)
         return feed
 
     def add(self, session_id: str, event: Event) -> None:
-        """Keep an event of a session and wake the listeners."""
+        """Add an event of a session and call the listeners."""
         feed = self.feed_of(session_id)
         self._extend(session_id, FeedEvent(feed.newest + 1, name_event(event), encode_output(event)))
         self._notify(session_id, event)
@@ -163,8 +165,8 @@ class Feeds:
     def pass_on(self, session_id: str, event: Event) -> None:
         """Pass an event to the listeners. It is kept only if the session's feed exists.
 
-        For turns whose request already receives the events: keeping thousands of them would fill the
-        memory for no reader.
+        For turns whose own request receives the events, so that thousands of events without another reader
+        don't fill the memory.
         """
         if session_id in self.by_session:
             self.add(session_id, event)
@@ -181,20 +183,18 @@ class Feeds:
             feed.wake()
 
     async def find_ready(self, session_id: str, last_id: str) -> Feed:
-        """Return a session's feed, with the events after `last_id` that are still kept."""
+        """Return a session's feed, with those events after `last_id` that are still kept."""
         return self.feed_of(session_id)
 
     def _make_room(self, kept_session_id: str) -> None:
         while len(self.by_session) > _ALL_FEEDS or self.size_bytes > self._all_bytes:
-            idle = (
-                key
-                for key, other in self.by_session.items()
-                if not other.listeners and key != kept_session_id
-            )
-            oldest = next(idle, "")
-            if not oldest:
+            for session_id, feed in self.by_session.items():  # the longest silent first
+                if not feed.listeners and session_id != kept_session_id:
+                    break
+            else:
                 return
-            self.size_bytes -= self.by_session.pop(oldest).size_bytes
+            del self.by_session[session_id]
+            self.size_bytes -= feed.size_bytes
 
     def _notify(self, session_id: str, event: Event) -> None:
         for listener in self.listeners:
@@ -214,10 +214,10 @@ class Feeds:
         may_go_on: Callable[[], bool],
         is_over: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[bytes]:
-        """Stream events to a listener until it or the server goes away.
+        """Yield the encoded events for a listener until it disconnects or the server stops.
 
-        The stream also ends if `may_go_on`, which is called at every beat, returns False, or if `is_over`,
-        which is called whenever the feed wakes, returns True.
+        Also ends when `may_go_on`, called at every beat, returns False, or when `is_over`, called whenever
+        the feed wakes, returns True.
         """
         feed = await self.find_ready(session_id, last_id)
         number, is_gap = feed.after(last_id)

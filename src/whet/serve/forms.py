@@ -1,7 +1,7 @@
-"""The form of an answer: JSON that fits a schema, and texts that end it. Independent of the client's format.
+"""The required form of an answer: JSON that matches a schema, and texts that end the answer.
 
-The form is described to the model in words, whichever model it is. Its answer is checked, and the model is
-asked once more if it does not fit.
+Any model can be used: the form is described to it in words, its answer is checked, and it is asked once more
+if the answer does not match.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_STOPS, _MAX_STOP_CHARS = 16, 1_000
 
 
 class AnswerForm(msgspec.Struct, frozen=True):
-    """JSON; `schema` is None for any object."""
+    """An answer in JSON. `schema` is its JSON Schema, or None for any object."""
 
     schema: dict[str, Any] | None
 
@@ -39,7 +39,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
         )
 
     def read(self, text: str) -> str:
-        """Return the JSON in an answer. Raises ValueError that says how the answer does not fit."""
+        """Return the JSON in an answer. Raises ValueError with the reason if it does not have the form."""
         fenced = _FENCE.search(text)
         json_text = (fenced[1] if fenced else text).strip()
         try:
@@ -53,7 +53,7 @@ class AnswerForm(msgspec.Struct, frozen=True):
         return json_text
 
 
-def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
+def read_answer_form(kind: object, schema: object, param: str) -> AnswerForm | None:
     """Return the form that a request names, or None for text. Raises ApiError."""
     if kind == "text":
         return None
@@ -69,7 +69,7 @@ def form_of(kind: object, schema: object, param: str) -> AnswerForm | None:
     return AnswerForm(json_schema)
 
 
-def stops_of(value: object, param: str) -> tuple[str, ...]:
+def read_stop_texts(value: object, param: str) -> tuple[str, ...]:
     """Return the texts that end an answer. Raises ApiError."""
     listed: list[object] = [] if value is None else [value] if isinstance(value, str) else []
     if isinstance(value, list):
@@ -86,8 +86,8 @@ def stops_of(value: object, param: str) -> tuple[str, ...]:
 class AnswerFilter:
     """Filters the events between a turn and its codec.
 
-    With a form, text is kept back until the last step is complete. With stops, text that may begin a stop
-    is kept back, and `stop` is called when one was found.
+    With a form, text is kept back until the last step is complete. With stop texts, text that may begin one
+    is kept back. When one is complete, it is stored in `found_stop`, and `stop` is called.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class AnswerFilter:
         self._stop = stop
         self._kept: str = ""
         self._is_step_over = False
-        self.found: str = ""
+        self.found_stop: str = ""
 
     def event(self, event: ApiEvent) -> None:
         """Process an event of the turn."""
@@ -119,23 +119,23 @@ class AnswerFilter:
         self._emit(event)
 
     def flush(self) -> None:
-        """Emit the text that was kept back for stops."""
-        if self._kept and not self.found and self._form is None:
+        """Emit the text that was kept back for stop texts."""
+        if self._kept and not self.found_stop and self._form is None:
             self._emit(TextDelta(self._kept))
         if self._form is None:
             self._kept = ""
 
     def finish(self, form: AnswerForm) -> None:
-        """Emit the answer if it has its form. Raises ValueError if it does not."""
+        """Emit the answer. Raises ValueError if it does not have the form."""
         text = form.read(self._kept)
         self._emit(TextDelta(text))
 
     def reset(self) -> None:
-        """Forget the text so far: the model is asked once more."""
+        """Drop the text so far, because the model is asked once more."""
         self._kept, self._is_step_over = "", False
 
     def _add_text(self, text: str) -> None:
-        if self.found:
+        if self.found_stop:
             return
         if self._form is not None:
             self._kept = text if self._is_step_over else self._kept + text
@@ -144,7 +144,7 @@ class AnswerFilter:
         text = self._kept + text
         matches = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if matches:
-            at, self.found = min(matches)
+            at, self.found_stop = min(matches)
             self._kept = ""
             if at:
                 self._emit(TextDelta(text[:at]))
@@ -157,5 +157,5 @@ class AnswerFilter:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Return how many of the last characters may be the beginning of `stop`."""
+    """Return how many of the last characters of `text` are the beginning of `stop`."""
     return max(n for n in range(len(stop)) if text.endswith(stop[:n]))

@@ -1,6 +1,6 @@
-"""Goals over the API: start, show and stop them. Only for owners.
+"""The API's calls on goals: start, show and stop them. Only for owners.
 
-A worker runs an accepted goal even if the server stops; its result is read from the store.
+A worker runs an accepted goal, even if this server stops. Its result is read from the store.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _OWNER = ("owner",)
 
 
 class GoalInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A goal: `verify` is a command that passes when the goal is reached, `guard` names files that must not
-    change."""
+    """A goal. `verify` is a command that succeeds when the goal is reached. `guard` names files that must not
+    change, `may_change` files that may change although they can change the result of `verify`."""
 
     text: str
     verify: str = ""
@@ -46,7 +46,7 @@ class Goals:
         return (
             Operation("GET", "/api/goals", self.list_goals, roles=_OWNER),
             Operation(
-                "POST", "/api/goals", self.start, roles=_OWNER, takes=GoalInput, gives={202: JSON_OBJECT}
+                "POST", "/api/goals", self.start, roles=_OWNER, body=GoalInput, answers={202: JSON_OBJECT}
             ),
             Operation("GET", goal_path, self.show, roles=_OWNER),
             Operation("POST", f"{goal_path}/stop", self.stop, roles=_OWNER),

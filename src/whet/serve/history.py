@@ -1,9 +1,9 @@
-"""A client's whole conversation: a fingerprint of it, and how it becomes a session's beginning.
+"""Compute the fingerprint of a client's conversation, and convert it to a session's first messages.
 
-A client that names no session sends everything each time. Its next request begins with this one and the
-answer. Spaces and line ends are left out, and so is how the words of one speaker are split into messages:
-frameworks join and trim them. Two conversations that look alike are not always the same one:
-`identity.py` decides.
+A client that names no session sends the whole conversation each time: its next request begins with this one
+and its answer. The fingerprint ignores spaces, line ends, and how the words of one speaker are split into
+messages, because frameworks join and trim them. Two conversations with the same fingerprint may still be
+different ones: `identity.py` decides.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def fingerprint(
 ) -> str:
     """Return the fingerprint of a conversation up to its last answer, or an empty string if it has no answer.
 
-    With `answer`, return that of the whole conversation followed by it. `owner` is the client that sends it.
-    Without `has_all` only words and images count, not the instructions, the calls and their results.
+    With `answer`, the fingerprint covers the whole conversation and that answer. `owner` is the client that
+    sends it. `has_all` False: only words and images count, not instructions, calls and results.
     """
     spoken = list(utterances)
     if answer:
@@ -63,13 +63,13 @@ def _calls_of(utterance: Utterance) -> Iterator[str]:
 
 
 def to_past_messages(utterances: Sequence[Utterance], now_ms: int) -> Iterator[PastMessage]:
-    """Yield a history as stored messages: each answer, then its results in the order of its calls."""
-    for at, utterance in enumerate(utterances):
+    """Yield a history as messages to store: each answer, then its results in the order of its calls."""
+    for index, utterance in enumerate(utterances):
         if utterance.speaker == "assistant":
-            # No server accepts images from an assistant.
+            # No model server accepts images from an assistant.
             words = utterance.text or ("" if utterance.calls or not utterance.images else _IMAGES)
             yield PastMessage(Message("assistant", words, utterance.calls), now_ms, Usage())
-            results = _results_after(utterances, at)
+            results = _results_after(utterances, index)
             for call in utterance.calls:
                 result = results.get(call.id)
                 is_error = result is None or result.is_error
@@ -84,9 +84,9 @@ def to_past_messages(utterances: Sequence[Utterance], now_ms: int) -> Iterator[P
             yield PastMessage(Message("user", _content(utterance)), now_ms, Usage())
 
 
-def _results_after(utterances: Sequence[Utterance], at: int) -> dict[str, CallResult]:
+def _results_after(utterances: Sequence[Utterance], index: int) -> dict[str, CallResult]:
     results: dict[str, CallResult] = {}
-    for utterance in utterances[at + 1 :]:
+    for utterance in utterances[index + 1 :]:
         if utterance.speaker == "assistant":
             break
         results |= {result.call_id: result for result in utterance.results}

@@ -1,17 +1,16 @@
-"""Which session a request without a session's id continues: one that its client proves to be its own.
+"""Find the session that a request without a session's id continues.
 
-Many people share a token, a prompt and a model, so look-alike conversations are common, and a session holds
-more than its client was sent: what the server's tools have read. These prove that a session is the client's,
-the first that fits:
+Many people may share a token, a prompt and a model, so similar conversations are common. A session also
+contains text that its client never received, such as files that tools have read. So a request must prove that
+a session is its client's. The first of these proofs counts:
 
-- results for the calls that the session waits for, or ended with: a call's id names its session;
+- results for the calls that the session waits for or ended with: a call's id names its session;
 - the client's name for the conversation (a header, or `user`);
 - the id of the response that the last answer in the history came with, if it is the session's newest;
-- the same history, if no other session has it, and the client says whose it is (a header or a field that
-  names its session or person), or has sent the id of a call in the newest step with tools, or no tool was
-  called in the session.
+- a history that only this session has, if the client says whose it is (a header or a field that names its
+  session or person), has sent the id of a call in the newest step with tools, or the session has no calls.
 
-A request that proves none gets a session of its own, which begins with the history it brings.
+A request without a proof gets a new session, which begins with the history in the request.
 """
 
 from __future__ import annotations
@@ -41,25 +40,32 @@ _ITEM_ID = re.compile(r"(?:msg|fc)_([0-9A-Za-z]{16})_\d+")
 
 
 class SessionChoice(msgspec.Struct, frozen=True):
-    """What a request asks for: in a session by its id, by the client's own name for the conversation, in one
-    that the request proves to be its client's, or in a fresh one. `client` is who the client says it is."""
+    """A request's messages, and everything in it that decides which session answers.
+
+    - `session_id`: the session that it names
+    - `client_key`: the client's name for the conversation
+    - `client`: who the client says it is
+    - `is_aside`: it is not a turn of the conversation that it names
+    - `once`: instructions for this turn alone
+    - `one_by_one`: the program runs the calls of its tools one at a time
+    """
 
     caller: ApiCaller
-    said: tuple[Utterance, ...]
+    messages: tuple[Utterance, ...]
     session_id: str = ""
     client_key: str = ""
     private: bool = False
     tools: tuple[ToolSpec, ...] = ()
-    is_aside: bool = False  # no turn of the conversation that it names
-    once: str = ""  # instructions for this turn alone
-    one_by_one: bool = False  # calls of its tools
+    is_aside: bool = False
+    once: str = ""
+    one_by_one: bool = False
     client: str = ""
 
     @property
     def results(self) -> tuple[CallResult, ...]:
-        """The results that came after the last answer."""
+        """The results after the last answer."""
         call_results: list[CallResult] = []
-        for message in reversed(self.said):
+        for message in reversed(self.messages):
             if message.speaker == "assistant":
                 break
             call_results += message.results
@@ -67,21 +73,21 @@ class SessionChoice(msgspec.Struct, frozen=True):
 
     @property
     def is_side_request(self) -> bool:
-        """Whether a front end asks for itself, not for a person: that has a private session of its own."""
+        """Whether a front end asks for itself and not for a person. Such a request gets a private session."""
         return self.is_aside or (
-            not self.session_id and is_side_request(self.said, has_tools=bool(self.tools))
+            not self.session_id and is_side_request(self.messages, has_tools=bool(self.tools))
         )
 
     def tips(self, answer: str = "") -> tuple[str, ...]:
-        """Return the fingerprints of the conversation, none if it is known by a name or has no answer."""
+        """Return the fingerprints of the conversation, or () if it has a name or no answer."""
         if self.session_id or self.client_key:
             return ()
         owner = (self.caller.name, str(self.private), self.client)
-        words = history.fingerprint(self.said, answer, "\0".join(owner), has_all=False)
+        words = history.fingerprint(self.messages, answer, "\0".join(owner), has_all=False)
         if self.client or not words:
             return (words,) if words else ()
         tools = sorted(hashlib.sha256(encode(spec)).hexdigest() for spec in self.tools)
-        return words, history.fingerprint(self.said, answer, "\0".join((*owner, *tools)))
+        return words, history.fingerprint(self.messages, answer, "\0".join((*owner, *tools)))
 
 
 def conversation_name(headers: Mapping[str, str], user: str | None) -> str:
@@ -94,10 +100,9 @@ def conversation_name(headers: Mapping[str, str], user: str | None) -> str:
 
 
 def client_name(headers: Mapping[str, str], *fields: object) -> str:
-    """Return what a client says of whose conversation this is, or an empty string if it says nothing.
+    """Return the fields and headers in which a client names its session or person, or an empty string.
 
-    That is in fields, and in headers that name a session or a person. It counts only together with the
-    conversation's own words.
+    This is no proof by itself: it counts only together with the same history.
     """
     values = sorted(
         f"{name}={value}"
@@ -108,15 +113,15 @@ def client_name(headers: Mapping[str, str], *fields: object) -> str:
 
 
 def response_in(item_id: str) -> str:
-    """Return the response's id without its prefix that an output item belongs to, or an empty string."""
+    """Return the id, without its prefix, of the response that an output item belongs to, or ""."""
     match = _ITEM_ID.fullmatch(item_id)
     return match[1] if match else ""
 
 
 def session_of_response(connection: apsw.Connection, utterances: Sequence[Utterance]) -> str:
-    """Return the session whose newest response the last answer is by its item's id, or an empty string."""
-    last = next((utterance for utterance in reversed(utterances) if utterance.speaker == "assistant"), None)
-    response = response_in(last.item_id) if last is not None else ""
+    """Return the session whose newest response is the last answer, by the id of its item, or ""."""
+    answers = [utterance for utterance in utterances if utterance.speaker == "assistant"]
+    response = response_in(answers[-1].item_id) if answers else ""
     for prefix in ("resp_", "item_") if response else ():
         stored = api.find_response(connection, prefix + response)
         if stored is not None and stored[1]:
@@ -124,80 +129,81 @@ def session_of_response(connection: apsw.Connection, utterances: Sequence[Uttera
     return ""
 
 
-def session_of_tips(connection: apsw.Connection, wish: SessionChoice) -> str:
-    """Return the only session that ends like this history, if its client may have all that is in it.
+def session_of_tips(connection: apsw.Connection, choice: SessionChoice) -> str:
+    """Return the session that ends like this history, if the client proves that it is its own, or "".
 
-    The words are enough if the client says whose they are, or has sent the id of a call in the newest step
-    with tools. Else no tool may have been called, and instructions, calls and results must be the same too.
+    The same words are enough if the client names itself, or has sent the id of a call in the newest step with
+    tools. Otherwise the session must have no calls, and the instructions must be the same, too.
     """
-    sent = {call.id for utterance in wish.said for call in utterance.calls}
-    for number, tip in enumerate(wish.tips()):
+    sent = {call.id for utterance in choice.messages for call in utterance.calls}
+    for number, tip in enumerate(choice.tips()):
         session_id, is_newest = api.find_response(connection, tip) or ("", False)
         if not is_newest:
             continue
         calls, _ = api.last_step(connection, session_id)
         is_proven = any(client_call_id(session_id, *call) in sent for call in calls)
-        if wish.client or is_proven or (number and not calls):
+        if choice.client or is_proven or (number and not calls):
             return session_id
     return ""
 
 
 def is_at(connection: apsw.Connection, session_id: str, results: Sequence[CallResult]) -> bool:
-    """Return whether nothing was said in a session since one of the calls that the results are for."""
+    """Return whether a session's newest messages are the calls that the results are for."""
     calls, is_newest = api.last_step(connection, session_id)
     result_ids = {result.call_id for result in results}
     return is_newest and any(client_call_id(session_id, *call) in result_ids for call in calls)
 
 
 def sessions_of_results(results: Sequence[CallResult]) -> tuple[str, ...]:
-    """Return the sessions that the results' calls name."""
-    return tuple(
-        dict.fromkeys(session_id for result in results if (session_id := session_of_call(result.call_id)))
-    )
+    """Return the sessions that the ids of the results' calls name."""
+    session_ids = dict.fromkeys(session_of_call(result.call_id) for result in results)
+    return tuple(filter(None, session_ids))
 
 
-def proven_session(connection: apsw.Connection, wish: SessionChoice, waiting_ids: Set[str]) -> str:
-    """Return the session that a request proves to be its client's, or an empty string.
-
-    `waiting_ids` are the ids of the calls that wait for results.
-    """
-    results = wish.results
+def proven_session(connection: apsw.Connection, choice: SessionChoice, waiting_ids: Set[str]) -> str:
+    """Return the session that a request proves to be its client's, or "". `waiting_ids` are the ids of calls
+    that wait for results."""
+    results = choice.results
     for session_id in sessions_of_results(results)[:1]:
         is_waiting = any(result.call_id in waiting_ids for result in results)
-        if _may_use(connection, wish.caller, session_id) and (
+        if _may_use(connection, choice.caller, session_id) and (
             is_waiting or is_at(connection, session_id, results)
         ):
             return session_id
-    if wish.client_key:
-        return api.find_session(connection, wish.caller.name, wish.client_key)
+    if choice.client_key:
+        return api.find_session(connection, choice.caller.name, choice.client_key)
     if results:  # for calls that no session waits for
         return ""
-    session_id = session_of_response(connection, wish.said)
-    session_id = session_id or session_of_tips(connection, wish)
-    if not session_id or not _may_use(connection, wish.caller, session_id):
+    session_id = session_of_response(connection, choice.messages)
+    session_id = session_id or session_of_tips(connection, choice)
+    if not session_id or not _may_use(connection, choice.caller, session_id):
         return ""
-    return "" if wish.private and not sessions.get(connection, session_id).private else session_id
+    return "" if choice.private and not sessions.get(connection, session_id).private else session_id
 
 
-def is_about_conversation(connection: apsw.Connection, wish: SessionChoice) -> bool:
-    """Return whether a request without tools is about the conversation that it names, and no turn of it.
+def is_about_conversation(connection: apsw.Connection, choice: SessionChoice) -> bool:
+    """Return whether a request without tools is about the conversation that it names, and not a turn of it.
 
-    Its messages begin with one that is not the conversation's, end with one that was said there before, and
-    come under other instructions. A client that edits, shortens or repeats its history does only some of it.
+    Then its first message is not the conversation's, its last one is, and its instructions are different. A
+    client that edits, shortens or repeats its history does not do all of this.
     """
-    users = [one.text.strip() for one in wish.said if one.speaker == "user" and not one.results]
-    if wish.session_id or wish.results or len(users) < 2:
+    users = [
+        message.text.strip()
+        for message in choice.messages
+        if message.speaker == "user" and not message.results
+    ]
+    if choice.session_id or choice.results or len(users) < 2:
         return False
-    session_id = api.find_session(connection, wish.caller.name, wish.client_key)
+    session_id = api.find_session(connection, choice.caller.name, choice.client_key)
     belonging = api.find_owner(connection, session_id) if session_id else None
-    if belonging is None or belonging.instructions == digest_of(instructions_of(wish.said)):
+    if belonging is None or belonging.instructions == digest_of(instructions_of(choice.messages)):
         return False
     stored = {without_instructions(text) for text in api.list_user_texts(connection, session_id)}
     return users[0] not in stored and users[-1] in stored
 
 
 def visible_session(connection: apsw.Connection, caller: ApiCaller, session_id: str) -> sessions.SessionRow:
-    """Return a session that the caller may see. Raises NotFound, also for another caller's."""
+    """Return a session that the caller may see. Raises NotFound, also for another caller's session."""
     row = sessions.get(connection, session_id)
     owner = None if caller.is_owner else api.find_owner(connection, session_id)
     if not caller.is_owner and (owner is None or owner.token != caller.name):

@@ -1,4 +1,5 @@
-"""Lessons over the API: changes that are new to the owner, waiting ones, refused ones with reasons."""
+"""The API's calls on lessons: list those that are new to the owner, waiting or refused, and decide on
+them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ _MAX = 100
 
 
 class LessonFacts(msgspec.Struct, frozen=True):
-    """One change that waits or was refused; `quotes` are its evidence."""
+    """One waiting or refused change. `quotes` are its evidence."""
 
     id: int
     at: str
@@ -40,7 +41,7 @@ class LessonFacts(msgspec.Struct, frozen=True):
 
 
 class Lessons(msgspec.Struct, frozen=True):
-    """Counts of new changes with a summary `line`, the waiting changes, and those that reviews refused,
+    """Counts of new changes with a summary `line`, the waiting changes, and the changes that reviews refused,
     newest first."""
 
     learned: int
@@ -68,9 +69,9 @@ class LessonCalls:
         """Return the calls."""
         seen, path = RequestParameter("seen", description="1 marks what is new as told."), "/api/learned"
         return (
-            Operation("GET", path, self.show, roles=_OWNER, gives={200: Lessons}, parameters=(seen,)),
+            Operation("GET", path, self.show, roles=_OWNER, answers={200: Lessons}, parameters=(seen,)),
             Operation(
-                "POST", f"{path}/{{id}}", self.decide, _OWNER, takes=LessonAnswer, gives={200: LessonFacts}
+                "POST", f"{path}/{{id}}", self.decide, _OWNER, body=LessonAnswer, answers={200: LessonFacts}
             ),
         )
 

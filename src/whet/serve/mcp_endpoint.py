@@ -1,7 +1,7 @@
 """Whet as an MCP server over HTTP: the tools of `app/own_mcp/server.py` at /mcp, for tokens of role owner.
 
-Each POST is one message. A tool call is answered with a stream: progress notifications, a beat while it is
-silent, and the result. There are no MCP sessions and no standing stream. If the client disconnects or
+Each POST is one message. A tool call is answered with a stream of progress notifications, comments while it
+is silent, and the result. There are no MCP sessions and no stream between calls. If the client disconnects or
 cancels, its call is cancelled durably.
 """
 
@@ -24,7 +24,7 @@ from whet.serve.wire import JsonAnswer, Stream
 RpcMessage = dict[str, Any]
 
 
-class Hosts:
+class McpEndpoint:
     """The endpoint. `beat_s`: how long a stream may be silent."""
 
     def __init__(self, hosted: SessionHost, beat_s: float) -> None:
@@ -34,8 +34,8 @@ class Hosts:
 
     async def post(self, request: Request, caller: ApiCaller, message: RpcMessage) -> Response:
         """Handle one JSON-RPC message of MCP."""
-        off = parse_cancellation(message)
-        if off is not None and (task := self._running.get((caller.token_id, off))):
+        cancelled_key = parse_cancellation(message)
+        if cancelled_key is not None and (task := self._running.get((caller.token_id, cancelled_key))):
             task.cancel()
         if message.get("id") is None or message.get("method") is None:
             return Response(status_code=202)
@@ -46,33 +46,33 @@ class Hosts:
     async def _answer(
         self, message: RpcMessage, token_id: str, gone: asyncio.Future[None]
     ) -> AsyncGenerator[bytes]:
-        news: asyncio.Queue[RpcMessage] = asyncio.Queue()
+        notifications: asyncio.Queue[RpcMessage] = asyncio.Queue()
 
         def notify(name: str, facts: RpcMessage) -> None:
-            news.put_nowait({"jsonrpc": "2.0", "method": name, "params": facts})
+            notifications.put_nowait({"jsonrpc": "2.0", "method": name, "params": facts})
 
         key = (token_id, call_key(message["id"]))
         task = asyncio.create_task(reply_to(message, self._server.answer, notify))
         self._running[key] = task
-        notice = asyncio.create_task(news.get())
+        next_notification = asyncio.create_task(notifications.get())
         try:
             while not task.done():
                 await asyncio.wait(
-                    {task, notice, gone}, timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
+                    {task, next_notification, gone}, timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if gone.done():
                     return
-                if notice.done():
-                    yield _event(notice.result())
-                    notice = asyncio.create_task(news.get())
+                if next_notification.done():
+                    yield _event(next_notification.result())
+                    next_notification = asyncio.create_task(notifications.get())
                 elif not task.done():
                     yield b": still at it\n\n"
             if not task.cancelled():
-                while not news.empty():
-                    yield _event(news.get_nowait())
+                while not notifications.empty():
+                    yield _event(notifications.get_nowait())
                 yield _event(task.result())
         finally:
-            notice.cancel()
+            next_notification.cancel()
             task.cancel()
             await asyncio.wait({task})
             self._running.pop(key, None)

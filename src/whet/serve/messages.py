@@ -10,9 +10,9 @@ from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnE
 from whet.contract.messages import ImagePart, ToolCall, Usage
 from whet.contract.tools import ToolSpec
 from whet.serve.chat import RESTARTED, refuse_fields
-from whet.serve.client_tools import CallResult, HandedOver, check_tools, pass_over_hosted, spec_of
+from whet.serve.client_tools import CallResult, HandedOver, check_tools, ignore_hosted_tool, spec_of
 from whet.serve.content import Speaker, Utterance, image_of
-from whet.serve.forms import AnswerForm, form_of, stops_of
+from whet.serve.forms import AnswerForm, read_answer_form, read_stop_texts
 from whet.serve.notices import AnswerNotices
 from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, encode, messages_error
@@ -46,11 +46,11 @@ class MessagesRequest(msgspec.Struct, frozen=True):
 
     @property
     def parallel_tool_calls(self) -> bool:
-        """Whether a step may call several tools."""
+        """Whether a step may contain several calls."""
         return not (self.tool_choice or {}).get("disable_parallel_tool_use")
 
 
-def read_said(request: MessagesRequest) -> tuple[Utterance, ...]:
+def read_messages(request: MessagesRequest) -> tuple[Utterance, ...]:
     """Return the messages of a request, its system prompt first. Raises ApiError."""
     refuse_fields(request, "mcp_servers", "container")
     if not request.messages:
@@ -79,28 +79,28 @@ def read_tools(request: MessagesRequest) -> tuple[ToolSpec, ...]:
     for number, tool in enumerate(request.tools or ()):
         location = f"tools.{number}"
         if (kind := tool.get("type", "custom")) != "custom":
-            pass_over_hosted(kind, location)
+            ignore_hosted_tool(kind, location)
             continue
         specs.append(spec_of(tool.get("name"), tool.get("description"), tool.get("input_schema"), location))
     return check_tools(specs)
 
 
 def read_form(request: MessagesRequest) -> AnswerForm | None:
-    """Return the required form of the answer, or None for plain text. Raises ApiError."""
+    """Return the form that the request requires, or None for plain text. Raises ApiError."""
     format_value: object = (request.output_config or {}).get("format") or request.output_format or {}
     fields = (
         cast("dict[str, Any]", format_value) if isinstance(format_value, dict) else {"type": format_value}
     )
-    return form_of(fields.get("type", "text"), fields.get("schema"), "output_config.format")
+    return read_answer_form(fields.get("type", "text"), fields.get("schema"), "output_config.format")
 
 
 def read_stops(request: MessagesRequest) -> tuple[str, ...]:
     """Return the texts that end the answer. Raises ApiError."""
-    return stops_of(request.stop_sequences, "stop_sequences")
+    return read_stop_texts(request.stop_sequences, "stop_sequences")
 
 
 class _Blocks:
-    """The content of a message."""
+    """The parsed content of a message. Raises ApiError."""
 
     def __init__(self, content: object, location: str) -> None:
         self._texts: list[str] = []
@@ -174,7 +174,7 @@ def _read_call(block: dict[str, Any], where: str) -> ToolCall:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Return the tokens of all model calls of a turn."""
+    """Return the usage of a turn in Anthropic's format."""
     return {
         "input_tokens": usage.prompt_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
@@ -184,7 +184,10 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class MessagesCodec:
-    """Writes a turn as a message: a text block for each step, then the calls of the client's tools."""
+    """Writes a turn as a message: a text block for each step, then the calls of the client's tools.
+
+    `stopped_by` is the stop text that ended the answer.
+    """
 
     beat = b'event: ping\ndata: {"type":"ping"}\n\n'
 

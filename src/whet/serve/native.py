@@ -1,6 +1,6 @@
 """The session API: sessions and their messages, turns with their events, approvals.
 
-A turn that is started here runs even if no client listens. Its events come from the session's feed.
+A turn that is started here runs even if no client listens. Clients read its events from the session's feed.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class QuestionAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionFacts(sessions.SessionRow, frozen=True, kw_only=True):
-    """A session as it is listed and shown: its row with the title masked, whether a turn runs, and what the
-    turn waits for a person to do (empty: nothing)."""
+    """A session as the API shows it: its row with a masked title, whether a turn is running, and what that
+    turn waits for (empty: nothing)."""
 
     running: bool
     waiting_for: str = ""
@@ -94,8 +94,8 @@ class Native:
 
     def __init__(self, services: Services, auth: ApiAuth, session_turns: SessionTurns, turns: Turns) -> None:
         self._services = services
-        self._door = auth
-        self._talks = session_turns
+        self._auth = auth
+        self._session_turns = session_turns
         self._turns = turns
 
     async def sessions(self, request: Request, caller: ApiCaller) -> Response:
@@ -107,30 +107,30 @@ class Native:
         rows = await self._services.database.read(
             lambda db: sessions.list_sessions(db, limit, before=before, query=query, token=token)
         )
-        return JsonAnswer({"sessions": [self._facts(row) for row in rows]})
+        return JsonAnswer({"sessions": [self._session_facts(row) for row in rows]})
 
     async def create(self, request: Request, caller: ApiCaller, body: SessionInput) -> Response:
         """Create a session."""
-        session_id = await self._talks.begin(
+        session_id = await self._session_turns.begin(
             caller, title=mask(body.title[:4_000])[:200], private=body.private, warm=body.warm
         )
-        return JsonAnswer(self._facts(self._talks.find_visible(caller, session_id)), 201)
+        return JsonAnswer(self._session_facts(self._session_turns.find_visible(caller, session_id)), 201)
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
         """Show a session."""
-        return JsonAnswer(self._facts(self._session(request, caller)))
+        return JsonAnswer(self._session_facts(self._session(request, caller)))
 
     async def rename(self, request: Request, caller: ApiCaller, body: Rename) -> Response:
         """Rename a session."""
         row = self._session(request, caller)
         title = body.title[:200]
         await self._services.database.write(lambda db: sessions.rename(db, row.id, title))
-        return JsonAnswer(self._facts(self._session(request, caller)))
+        return JsonAnswer(self._session_facts(self._session(request, caller)))
 
     async def delete(self, request: Request, caller: ApiCaller) -> Response:
         """Delete a session with all its messages. 409 while a turn runs."""
         async with self.between_turns(request, caller) as (services, session):
-            session.log.close()  # a turn that was cancelled right at its start may still hold the session
+            session.log.close()  # a turn that was cancelled at its start may still hold the session
             deleted_ids = await services.database.write(
                 lambda db: session_deletion.delete_session(db, session.id)
             )
@@ -207,40 +207,38 @@ class Native:
     def _listen(
         self, caller: ApiCaller, session_id: str, last_id: str, started: asyncio.Task[bool] | None = None
     ) -> Response:
-        """Stream the session's events; with a started turn, until that turn is over."""
+        """Stream the session's events. With `started`, the stream ends with that turn."""
         feeds = self._turns.feeds
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
-            is_end_heard = False
+            has_ended = False
 
             def is_over() -> bool:
                 if started is None or not started.done():
                     return False
                 was_taken = not started.cancelled() and not started.exception() and not started.result()
-                return is_end_heard or not was_taken  # text that a running turn took ends with that turn
+                return has_ended or not was_taken  # text that a running turn took ends with that turn
 
             def may_go_on() -> bool:
-                return self._door.is_valid(caller)
+                return self._auth.is_valid(caller)
 
             async for piece in feeds.listen(session_id, last_id, gone, may_go_on, is_over):
-                is_end_heard = is_end_heard or b"\nevent: turn_end\n" in piece
+                has_ended = has_ended or b"\nevent: turn_end\n" in piece
                 yield piece
 
         return Stream(source)
 
     async def open_session(self, request: Request, caller: ApiCaller) -> tuple[Services, Session]:
-        """Return the services and the opened session of a request. Its turn may be running."""
-        row = self._session(request, caller)
-        return self._services, self._turns.hosted.find_open(row.id) or await self._turns.hosted.open_session(
-            row.id
-        )
+        """Return the services and the opened session of a request. A turn of it may be running."""
+        row, hosted = self._session(request, caller), self._turns.hosted
+        return self._services, hosted.find_open(row.id) or await hosted.open_session(row.id)
 
     @asynccontextmanager
     async def between_turns(
         self, request: Request, caller: ApiCaller
     ) -> AsyncGenerator[tuple[Services, Session]]:
-        """Return the services and the opened session, and hold off turns meanwhile. Raises ApiError (409) if
-        one runs."""
+        """Yield the services and the opened session. No turn of it can start inside the block. Raises
+        ApiError (409) if one is running."""
         row = self._session(request, caller)
         if self._turns.is_busy(row.id):
             raise ApiError(409, "a turn is running in this session; cancel it first", code="session_busy")
@@ -248,9 +246,9 @@ class Native:
             yield self._services, session
 
     def _session(self, request: Request, caller: ApiCaller) -> sessions.SessionRow:
-        return self._talks.find_visible(caller, request.path_params["id"])
+        return self._session_turns.find_visible(caller, request.path_params["id"])
 
-    def _facts(self, row: sessions.SessionRow) -> dict[str, Any]:
+    def _session_facts(self, row: sessions.SessionRow) -> dict[str, Any]:
         facts: dict[str, Any] = msgspec.to_builtins(row)
         usage = {**facts["usage"], "cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
         is_running = self._turns.is_running(row.id)
@@ -291,12 +289,12 @@ def _image(address: str, number: int) -> ImagePart:
     return content.read_utterance("user", [part], f"images[{number}]").images[0]
 
 
-def query_number(request: Request, name: str, default: int, most: int) -> int:
-    """Return a number from a request's query, at most `most`. Raises ApiError (400)."""
+def query_number(request: Request, name: str, default: int, maximum: int) -> int:
+    """Return a number from a request's query, at most `maximum`. Raises ApiError (400)."""
     text = request.query_params.get(name, "")
     if not text:
         return default
     number = parse_typed_number(text)
     if number is None:
         raise ApiError(400, f"{name} must be a whole number", param=name)
-    return min(number, most)
+    return min(number, maximum)

@@ -1,4 +1,5 @@
-"""The lines about an answer that its reader must know, sent in a stream at once, and at its end."""
+"""Collect the notices that the reader of an answer must see. A stream sends each at once, and all at its
+end."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ class AnswerNotices:
 
     @property
     def fields(self) -> dict[str, object]:
-        """The field of an answer with its notices; empty if there are none."""
+        """The answer's field with all notices, or an empty dict if there are none."""
         return {"notices": list(self._lines)} if self._lines else {}
 
     def add(self, event: ApiEvent) -> dict[str, object]:
-        """Keep what an event says. Returns the field that a stream sends at once, if any."""
+        """Add the notice in an event, if there is one. Returns the field that a stream sends at once, or
+        {}."""
         match event:
             case Notice(must_show=True):
                 self._lines.append(mask(event.text))
@@ -43,7 +45,8 @@ class AnswerNotices:
         return {}
 
     def _add_wait(self, call_id: str, begin: str, line: str) -> dict[str, object]:
-        """Keep a line until its call is decided, in the place of an earlier question about the call."""
+        """Add a line that is replaced when its call is decided. It replaces an earlier question about the
+        call."""
         line = mask(line)
         if call_id in self._waiting:
             self._lines[self._waiting[call_id][0]] = line

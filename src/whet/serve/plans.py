@@ -1,5 +1,4 @@
-"""Plans and helpers of sessions over the API: the steps, their approval and results; the helpers of a
-session."""
+"""The API's calls on the plan and the helpers of a session."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ class PlanInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A change to a session's plan.
 
     `planning` starts or ends planning, `steps` replace the model's steps, and `approve` lets the session
-    carry the plan out; the answer then contains the text of the turn to start.
+    carry out the plan. After `approve`, the answer contains the text of the turn to start.
     """
 
     planning: bool | None = None
@@ -45,8 +44,8 @@ class PlanCalls:
         plan, helpers = "/api/sessions/{id}/plan", "/api/sessions/{id}/helpers"
         return (
             Operation("GET", plan, self.show),
-            Operation("POST", plan, self.change, takes=PlanInput),
-            Operation("GET", helpers, self.helpers, gives={200: HelperList}),
+            Operation("POST", plan, self.change, body=PlanInput),
+            Operation("GET", helpers, self.helpers, answers={200: HelperList}),
         )
 
     async def show(self, request: Request, caller: ApiCaller) -> Response:
@@ -62,9 +61,8 @@ class PlanCalls:
         if body.steps is not None:
             planning.set_steps(services, session.id, body.steps)
         text = await planning.approve_plan(services, session.id) if body.approve else ""
-        return JsonAnswer(
-            _plan_object(await planning.read_plan(services, session.id)) | ({"text": text} if text else {})
-        )
+        plan = _plan_object(await planning.read_plan(services, session.id))
+        return JsonAnswer(plan | {"text": text} if text else plan)
 
     async def helpers(self, request: Request, caller: ApiCaller) -> Response:
         """List a session's helpers."""

@@ -1,6 +1,6 @@
-"""Questions of running turns that wait for a person: listed, answered with the owner's token, or timed out.
+"""Questions of running turns that wait for a person, who answers with the owner's token.
 
-No answer in time is a denial. Nothing here is durable: a question ends with its turn.
+Without an answer in time, the call is denied. Nothing here is durable: a question ends with its turn.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ class PendingQuestion(msgspec.Struct, frozen=True):
     """A waiting question: an action to approve (`tool`, `subject`, `reasons`), or a question in words
     (`subject`, `choices`).
 
-    `title` and `body` are the question as a person reads it, including any text that would be written.
-    `grant` says what "session" and "always" would cover, empty if neither is offered; `scopes` are
-    alternatives to it, `covers` says them in words, and `keeps` says which of them can be kept for good.
-    `undo` says whether and how the effects can be taken back. `opening` is the path or host
-    that a sandbox would be opened for. `digest` is the hash that an approval is bound to. `draft` is the
-    part of the call that a page may have edited, empty if a page can't show it exactly.
+    - `title`, `body`: the question as a person reads it, including any text that would be written
+    - `grant`: the scope of "session" and "always", empty if neither is offered
+    - `scopes`: all scopes that a lasting approval may have; `covers` describes each in words, and `keeps`
+      says whether it may be kept for good
+    - `undo`: whether and how the effects can be undone
+    - `opening`: the path or host that a sandbox would be opened for
+    - `digest`: the hash that an approval is bound to
+    - `draft`: the part of the call that a person may edit on a page, empty if a page can't show it exactly
     """
 
     id: str
@@ -60,10 +62,13 @@ class PendingQuestion(msgspec.Struct, frozen=True):
 
 
 class QuestionReply(msgspec.Struct, frozen=True):
-    """An answer: the word, the reason of a denial, the scope of a lasting approval, and the arguments to ask
-    about instead of those shown, or the draft as the person edited it.
+    """An answer to a question.
 
-    `digest`, if set, is that of the question that the person was shown.
+    - `reason`: why the person denies
+    - `scope`: the index of the scope of a lasting approval
+    - `arguments`: arguments to ask about instead of the shown ones; or `draft`: the draft as the person
+      edited it
+    - `digest`: if set, the digest of the question that the person saw
     """
 
     answer: str = ""
@@ -98,12 +103,12 @@ class Questions:
     async def answer(
         self, question_id: str, answer: str, more: QuestionReply | None = None
     ) -> PendingQuestion:
-        """Answer a question; `more` holds further parts of the answer.
+        """Answer a question. `more` are the other fields of the reply.
 
-        Raises NotFound if it does not wait, ApiError if the answer does not fit.
+        Raises NotFound if the question does not wait, ApiError if the answer is invalid for it.
         """
         entry = self._waiting.get(question_id)
-        if entry is None or entry.future.done():  # a second answer must not seem to count
+        if entry is None or entry.future.done():  # a second answer must not seem to succeed
             raise NotFound(
                 "there is no such question, or it was answered", hint="GET /api/approvals lists them"
             )
@@ -112,14 +117,14 @@ class Questions:
         return entry.question
 
     async def ask(self, question: PendingQuestion) -> str | None:
-        """Wait for the answer; None if none came in time."""
+        """Ask a question and return the answer, or None if none came in time."""
         reply = await self.wait_for_reply(question)
         return None if reply is None else reply.answer
 
     async def wait_for_reply(
         self, question: PendingQuestion, request: ApprovalRequest | None = None
     ) -> QuestionReply | None:
-        """Wait for the whole answer; None if none came in time."""
+        """Ask a question and return the whole reply, or None if none came in time."""
         future: asyncio.Future[QuestionReply | None] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = OpenQuestion(question, future, request)
         self._notify()
@@ -135,7 +140,7 @@ class Questions:
     def new_question(
         self, session_id: str, kind: Literal["approval", "question"], subject: str
     ) -> PendingQuestion:
-        """Make a question with only this text."""
+        """Return a new question with only a subject."""
         now = self._clock.now()
         until = iso(now + timedelta(seconds=self.wait_s))
         return PendingQuestion(
@@ -148,22 +153,22 @@ class Questions:
 
 
 def apply_draft(reply: QuestionReply, request: ApprovalRequest | None) -> QuestionReply:
-    """Return a reply with the arguments that its draft makes of the call. Raises ConfigError."""
+    """Return the reply with the arguments that its draft gives the call, if it has one. Raises
+    ConfigError."""
     if request is None or reply.draft is None or reply.answer != "once":
         return reply
     return msgspec.structs.replace(reply, arguments=apply_edit(request, reply.draft))
 
 
 def check_reply(question: PendingQuestion, answer: str, more: QuestionReply | None) -> QuestionReply:
-    """Return the answer with its word filled in. Raises ApiError if it does not fit the question."""
+    """Return the reply with its answer filled in. Raises ApiError if it is invalid for the question."""
     reply = msgspec.structs.replace(more or QuestionReply(), answer=answer[:_MAX_TEXT])
     if question.kind == "approval":
-        _check(question, reply)
+        _check_approval(question, reply)
     return msgspec.structs.replace(reply, reason=reply.reason[:_MAX_TEXT])
 
 
-def _check(question: PendingQuestion, reply: QuestionReply) -> None:
-    """Raises ApiError if an answer does not fit the question."""
+def _check_approval(question: PendingQuestion, reply: QuestionReply) -> None:
     if reply.digest and reply.digest != question.digest:
         raise ApiError(409, "this is not what was looked at; look again", code="question_differs")
     if reply.answer not in _ANSWERS:
@@ -175,7 +180,7 @@ def _check(question: PendingQuestion, reply: QuestionReply) -> None:
 
 
 def _draft(request: ApprovalRequest) -> str:
-    """Return the part of a call that a page can edit; empty if a page would not return the text exactly."""
+    """Return the part of a call that a page can edit, or "" if a page would not return it exactly."""
     text = find_editable(request).text
     plain = text.replace("\t", " ")
     return text if len(text) <= _MAX_TEXT and visible(plain, _MAX_TEXT) == plain else ""
@@ -184,8 +189,7 @@ def _draft(request: ApprovalRequest) -> str:
 class Asker:
     """The person of one turn, who answers its questions.
 
-    If the client can't show questions (`may_clarify` is False), the model is informed at once and asks in
-    its answer instead.
+    `may_clarify` False: the client can't show questions, so the model gets no answer and asks in its text.
     """
 
     def __init__(self, questions: Questions, session_id: str, *, may_clarify: bool) -> None:

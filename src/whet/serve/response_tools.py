@@ -1,9 +1,8 @@
-"""The tools of a Responses request and the calls of them: functions, functions in namespaces, and tools that
-take text instead of arguments.
+"""Read the tools of a Responses request, and write the calls of them.
 
-The model sees all of them as functions in one list. The program receives each call in the format in which
-it offered the tool. The vendor's web search is ignored, because the server has its own tools for that, and
-so is its search for more tools, because a session's tools are fixed.
+A program may offer functions, functions in namespaces, and tools that take text instead of arguments. The
+model sees all of them as functions in one list. The program receives each call in the format in which it
+offered the tool.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from whet.contract.messages import ToolCall
 from whet.contract.texts import NOT_JSON, as_object
 from whet.contract.tools import ToolSpec
 from whet.serve.chat import call_of
-from whet.serve.client_tools import check_tools, pass_over_hosted, spec_of
+from whet.serve.client_tools import check_tools, ignore_hosted_tool, spec_of
 
 _LONGEST = 64
 _INPUT = "input"
@@ -33,7 +32,7 @@ CALL_EVENTS = {
 
 
 class OfferedTool(msgspec.Struct, frozen=True):
-    """How the program calls a tool: its name, its namespace, whether it takes text."""
+    """A tool as the program offered it. `takes_text`: it takes text instead of arguments."""
 
     name: str
     namespace: str = ""
@@ -41,7 +40,8 @@ class OfferedTool(msgspec.Struct, frozen=True):
 
 
 class ResponseTools(msgspec.Struct, frozen=True):
-    """A request's tools as the model sees them, and under the same names as the program sees them."""
+    """A request's tools: `specs` for the model, and `offered`, by the model's names, as the program sees
+    them."""
 
     specs: tuple[ToolSpec, ...] = ()
     offered: Mapping[str, OfferedTool] = {}
@@ -92,11 +92,11 @@ def _read_tool(item: object, location: str, namespace: str) -> Iterator[tuple[To
             spec = ToolSpec(spec.name, description, _TEXT_SCHEMA)
         yield spec, OfferedTool(str(name), namespace, kind == "custom")
     else:
-        pass_over_hosted(kind, location)
+        ignore_hosted_tool(kind, location)
 
 
 def _model_name(namespace: str, name: str) -> str:
-    """Return the name that the model sees. A name that is too long ends with a digest of the full name."""
+    """Return the model's name for a tool. A name that is too long is cut and ends with a digest."""
     full_name = f"{namespace}__{name}" if namespace else name
     if len(full_name) <= _LONGEST:
         return full_name
@@ -114,8 +114,7 @@ def _with_grammar(description: str, form: object) -> str:
 
 
 def _text_in(arguments: str) -> str:
-    """Return the text of a call's arguments, or the arguments unchanged if they are not an object with a
-    text."""
+    """Return the text in the arguments of a tool that takes text, or invalid arguments unchanged."""
     try:
         value: object = msgspec.json.decode(arguments)
     except NOT_JSON:

@@ -1,7 +1,7 @@
 """`/v1/responses`: read OpenAI's request and write a turn's events as output items and stream events.
 
-The text of each step is an output message of its own. A response is remembered as the last turn of its
-session, so that `previous_response_id` continues there.
+The text of each step is an output message of its own. A response is stored as the last turn of its session,
+so that `previous_response_id` continues there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from whet.contract.messages import ToolCall, Usage
 from whet.serve.chat import RESTARTED, refuse_fields
 from whet.serve.client_tools import CallResult, HandedOver
 from whet.serve.content import Utterance, kind_of, read_utterance
-from whet.serve.forms import AnswerForm, form_of
+from whet.serve.forms import AnswerForm, read_answer_form
 from whet.serve.notices import AnswerNotices
 from whet.serve.response_tools import CALL_EVENTS, NO_TOOLS, ResponseTools, read_call, read_tools
 from whet.serve.suspended_turn import ApiEvent
@@ -63,7 +63,7 @@ class ResponsesRequest(msgspec.Struct, frozen=True):
     top_logprobs: int | None = None
 
 
-def read_said(request: ResponsesRequest) -> tuple[Utterance, ...]:
+def read_messages(request: ResponsesRequest) -> tuple[Utterance, ...]:
     """Return the messages of a request, its instructions first. Raises ApiError if it asks for something
     unsupported."""
     refuse_fields(request, "background", "conversation", "prompt", "top_logprobs")
@@ -108,9 +108,9 @@ def _read_result(item: dict[str, Any], location: str) -> CallResult:
 
 
 def read_form(request: ResponsesRequest) -> AnswerForm | None:
-    """Return the required form of the answer, or None for plain text. Raises ApiError."""
+    """Return the form that the request requires, or None for plain text. Raises ApiError."""
     form = (request.text and request.text.format) or Format()
-    return form_of(form.type, form.schema, "text.format")
+    return read_answer_form(form.type, form.schema, "text.format")
 
 
 def tools_of(request: ResponsesRequest) -> ResponseTools:
@@ -119,7 +119,7 @@ def tools_of(request: ResponsesRequest) -> ResponseTools:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Return the tokens of all model calls of a turn."""
+    """Return the usage of a turn in OpenAI's format."""
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {

@@ -1,5 +1,4 @@
-"""Rewind and diff over the API: list a session's steps with their changes to files, and undo them, as `whet
-rewind` and `whet diff` do."""
+"""The API's calls for rewind and diff: list a session's steps with their changes to files, and undo them."""
 
 from __future__ import annotations
 
@@ -33,9 +32,9 @@ _LAST_TURN = 999_999_999
 class RewindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The target of a rewind: `to` is TURN, TURN.STEP (before it), or `undo` for the last rewind.
 
-    `own_edits` decides about files that another person or program changed since, if both changes can't be
+    `own_edits` decides about files that another person or program has changed since, if both changes can't be
     kept: `ask` changes nothing and lists them (409 `own_edits`), `keep` leaves them as they are, `replace`
-    restores them too, which only the owner may choose. `dry_run` only returns the plan.
+    restores them, too, which only the owner may choose. `dry_run` only returns the plan.
     """
 
     to: str
@@ -54,10 +53,10 @@ class RewindCalls:
         """Return the calls."""
         rewind, turn = "/api/sessions/{id}/rewind", RequestParameter("turn", int)
         return (
-            Operation("GET", rewind, self.points, gives={200: RewindPoints}),
-            Operation("POST", rewind, self.rewind, takes=RewindInput, gives={200: RewindAnswer}),
+            Operation("GET", rewind, self.points, answers={200: RewindPoints}),
+            Operation("POST", rewind, self.rewind, body=RewindInput, answers={200: RewindAnswer}),
             Operation(
-                "GET", "/api/sessions/{id}/diff", self.diff, gives={200: DiffAnswer}, parameters=(turn,)
+                "GET", "/api/sessions/{id}/diff", self.diff, answers={200: DiffAnswer}, parameters=(turn,)
             ),
         )
 
@@ -91,8 +90,8 @@ class RewindCalls:
                 return JsonAnswer(rewind_answer(plan, mask, is_plan=True))
             if body.own_edits == "ask":
                 _require_decision(await rewinding.preview(point, body.parts, force=False))
-            done = await rewinding.rewind(point, body.parts, force=is_forced)
-            return JsonAnswer(rewind_answer(done, mask, is_plan=False))
+            outcome = await rewinding.rewind(point, body.parts, force=is_forced)
+            return JsonAnswer(rewind_answer(outcome, mask, is_plan=False))
 
 
 def _point(to: str) -> Point | None:
@@ -103,7 +102,7 @@ def _point(to: str) -> Point | None:
 
 
 def _require_decision(plan: Outcome) -> None:
-    """Raises ApiError (409) if the plan leaves out files that the person could have restored."""
+    """Raise ApiError (409) if the plan leaves out files that the person could choose to restore."""
     changed = [printable_path(change.path) for change in plan.forceable_conflicts]
     if changed:
         more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""

@@ -1,4 +1,4 @@
-"""Every call of the API in one table, from which Starlette's routes and the OpenAPI document are made."""
+"""The table of all API calls, from which Starlette's routes and the OpenAPI document are generated."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from whet.serve import native
 from whet.serve.auth import ApiAuth, require_owner
 from whet.serve.chat import ChatRequest
 from whet.serve.embeddings import Embeddings
-from whet.serve.mcp_endpoint import Hosts
+from whet.serve.mcp_endpoint import McpEndpoint
 from whet.serve.messages import MessagesRequest
 from whet.serve.native import Native, QuestionList, SessionFacts
 from whet.serve.responses import ResponsesRequest
-from whet.serve.vendor_endpoints import Compat
+from whet.serve.vendor_endpoints import VendorEndpoints
 from whet.serve.wire import ErrorAnswer, read_json
 from whet.web.operations import EVENT_STREAM, JSON_OBJECT, Media, Operation, RequestParameter, build_document
 
@@ -28,28 +28,28 @@ _OWNER = ("owner",)
 _SESSION_PATH = "/api/sessions/{id}"
 _JSON_OR_STREAM = {200: (JSON_OBJECT, EVENT_STREAM)}
 _SESSION = RequestParameter(
-    "X-Whet-Session", place="header", description="The session to continue; every answer names its own."
+    "X-Whet-Session", location="header", description="The session to continue; every answer names its own."
 )
 _LIMIT, _AFTER = RequestParameter("limit", int), RequestParameter("after", int)
 
 
-def vendor_calls(compat: Compat, embeddings: Embeddings) -> tuple[Operation, ...]:
+def vendor_calls(endpoints: VendorEndpoints, embeddings: Embeddings) -> tuple[Operation, ...]:
     """Return the calls of OpenAI's and Anthropic's clients."""
     answering = {
-        "/v1/chat/completions": (compat.chat, ChatRequest),
-        "/v1/responses": (compat.responses, ResponsesRequest),
-        "/v1/messages": (compat.messages, MessagesRequest),
+        "/v1/chat/completions": (endpoints.chat, ChatRequest),
+        "/v1/responses": (endpoints.responses, ResponsesRequest),
+        "/v1/messages": (endpoints.messages, MessagesRequest),
     }
-    count = Operation("POST", "/v1/messages/count_tokens", compat.count_tokens, takes=MessagesRequest)
+    count = Operation("POST", "/v1/messages/count_tokens", endpoints.count_tokens, body=MessagesRequest)
     return (
-        Operation("GET", "/v1/models", compat.models),
-        Operation("GET", "/v1/models/{name:path}", compat.model),
+        Operation("GET", "/v1/models", endpoints.models),
+        Operation("GET", "/v1/models/{name:path}", endpoints.model),
         *(
-            Operation("POST", path, handler, takes=shape, gives=_JSON_OR_STREAM, parameters=(_SESSION,))
+            Operation("POST", path, handler, body=shape, answers=_JSON_OR_STREAM, parameters=(_SESSION,))
             for path, (handler, shape) in answering.items()
         ),
         count,
-        Operation("POST", "/v1/embeddings", embeddings.create, takes=JSON_OBJECT),
+        Operation("POST", "/v1/embeddings", embeddings.create, body=JSON_OBJECT),
     )
 
 
@@ -63,14 +63,14 @@ def session_calls(api: Native) -> tuple[Operation, ...]:
             api.sessions,
             parameters=(_LIMIT, RequestParameter("before"), RequestParameter("q")),
         ),
-        Operation("POST", "/api/sessions", api.create, takes=native.SessionInput, gives={201: SessionFacts}),
-        Operation("GET", _SESSION_PATH, api.show, gives=session),
-        Operation("PATCH", _SESSION_PATH, api.rename, takes=native.Rename, gives=session),
+        Operation("POST", "/api/sessions", api.create, body=native.SessionInput, answers={201: SessionFacts}),
+        Operation("GET", _SESSION_PATH, api.show, answers=session),
+        Operation("PATCH", _SESSION_PATH, api.rename, body=native.Rename, answers=session),
         Operation("DELETE", _SESSION_PATH, api.delete),
         Operation("GET", f"{_SESSION_PATH}/messages", api.messages, parameters=(_AFTER, _LIMIT)),
         *_turn_calls(api),
-        Operation("GET", "/api/approvals", api.approvals, roles=_OWNER, gives={200: QuestionList}),
-        Operation("POST", "/api/approvals/{id}", api.answer, roles=_OWNER, takes=native.QuestionAnswer),
+        Operation("GET", "/api/approvals", api.approvals, roles=_OWNER, answers={200: QuestionList}),
+        Operation("POST", "/api/approvals/{id}", api.answer, roles=_OWNER, body=native.QuestionAnswer),
     )
 
 
@@ -80,26 +80,26 @@ def _turn_calls(api: Native) -> tuple[Operation, ...]:
             "POST",
             f"{_SESSION_PATH}/turns",
             api.turn,
-            takes=native.NewTurn,
-            gives={202: JSON_OBJECT, 200: EVENT_STREAM},
+            body=native.NewTurn,
+            answers={202: JSON_OBJECT, 200: EVENT_STREAM},
         ),
         Operation(
             "GET",
             f"{_SESSION_PATH}/events",
             api.events,
-            gives={200: EVENT_STREAM},
-            parameters=(RequestParameter("after"), RequestParameter("Last-Event-ID", place="header")),
+            answers={200: EVENT_STREAM},
+            parameters=(RequestParameter("after"), RequestParameter("Last-Event-ID", location="header")),
         ),
         Operation("POST", f"{_SESSION_PATH}/cancel", api.cancel),
         Operation(
-            "POST", f"{_SESSION_PATH}/steer", api.steer, takes=native.Steering, gives={202: JSON_OBJECT}
+            "POST", f"{_SESSION_PATH}/steer", api.steer, body=native.Steering, answers={202: JSON_OBJECT}
         ),
     )
 
 
-def mcp_call(hosts: Hosts) -> Operation:
+def mcp_call(hosts: McpEndpoint) -> Operation:
     """Return the call of MCP clients."""
-    return Operation("POST", "/mcp", hosts.post, roles=_OWNER, takes=JSON_OBJECT, gives=_JSON_OR_STREAM)
+    return Operation("POST", "/mcp", hosts.post, roles=_OWNER, body=JSON_OBJECT, answers=_JSON_OR_STREAM)
 
 
 def public_calls(
@@ -110,22 +110,22 @@ def public_calls(
         Operation("GET", "/openapi.json", describe, roles=None),
         Operation("GET", "/health", health, roles=None),
         Operation("GET", "/ready", ready, roles=None),
-        Operation("GET", "/metrics", metrics, gives={200: Media("text/plain")}, roles=None),
+        Operation("GET", "/metrics", metrics, answers={200: Media("text/plain")}, roles=None),
     )
 
 
 def route_of(operation: Operation, auth: ApiAuth) -> Route:
-    """Make a route that authenticates a call, reads its body and runs its handler."""
+    """Return a route that authenticates a call, reads its body and calls its handler."""
 
     async def endpoint(request: Request) -> Response:
         if operation.roles is None:
             return await operation.handler(request)
-        caller = auth.caller(request)
+        caller = auth.authenticate(request)
         if operation.roles:
             require_owner(caller)
-        if operation.takes is None:
+        if operation.body is None:
             return await operation.handler(request, caller)
-        return await operation.handler(request, caller, await read_json(request, operation.takes))
+        return await operation.handler(request, caller, await read_json(request, operation.body))
 
     return Route(operation.path, endpoint, methods=[operation.method])
 

@@ -1,7 +1,4 @@
-"""Run the API: one listener, turns drained at SIGTERM, everything closed in order.
-
-It only puts the parts together.
-"""
+"""Run the API server: listen, serve, and at SIGTERM let running turns end before everything is closed."""
 
 from __future__ import annotations
 
@@ -21,12 +18,15 @@ from whet.web.listening import SiteServer, listen, log_bugs, make_config, raise_
 
 
 class ServeOptions(msgspec.Struct, frozen=True):
-    """How to listen.
+    """Options of the server.
 
-    `hosts` are further names that may be in the Host header; `public_url` is the address that people use;
-    `has_web` enables the dashboard; `drain_s` is the time that running turns get at shutdown; `is_shared`
-    means that another interface uses the same conversations and ends them; `commands` are those of
-    the dashboard's pages, which offer new schedules if `add_schedule` is set.
+    - `hosts`: more names that the Host header may have
+    - `public_url`: the address that people use
+    - `has_web`: serve the dashboard
+    - `drain_s`: the time that running turns have to end at shutdown
+    - `is_shared`: another interface uses the same conversations and ends them
+    - `commands`: the slash commands of the dashboard
+    - `add_schedule`: stores a new schedule; None: the dashboard offers no new schedules
     """
 
     host: str = "127.0.0.1"
@@ -48,10 +48,11 @@ async def serve(
     *,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve until a signal or `stop`; `on_ready` receives the port once it listens.
+    """Serve until a signal or, if it is given, until `stop` is set; then signals are left to the caller.
+    `on_ready` is called with the port once it listens.
 
-    Running turns then get `drain_s` to end, after which they are cancelled, and that is stored. With
-    `stop`, signals are left to the caller. Raises ConfigError.
+    At the end, running turns that don't end within `drain_s` are cancelled, which is stored. Raises
+    ConfigError.
     """
     address = make_site_address(options.host, options.public_url, options.hosts)
     sock = listen(options.host, options.port)
@@ -89,4 +90,4 @@ def _application(site: Site, address: SiteAddress, options: ServeOptions, port: 
     from whet.serve.board.app import Dashboard  # noqa: PLC0415
 
     board = Dashboard(site, address, port, options.commands, options.add_schedule)
-    return site.asgi(address, board.routes(), board.door.problem)
+    return site.asgi(address, board.routes(), board.login.problem)

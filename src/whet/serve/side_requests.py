@@ -1,9 +1,10 @@
-"""Requests that a front end makes for itself: a title, tags, follow-up questions for a conversation.
+"""Recognise requests that a front end makes for itself: a title, tags, follow-up questions for a
+conversation.
 
-They are recognised by their shape. They offer no tools, and their last message asks for one of these things
-about a conversation and names a form. If nothing was answered yet, the request may also be in the first
-messages or in the instructions. Such a request gets a private session of its own, so the conversation that it
-is about does not change. A person who asks for a title is answered there too.
+They offer no tools, and their last message asks for one of these things about a conversation and names a
+form. If the request has no answer in it yet, its other messages and instructions count, too. Such a request
+gets a private session, so that the conversation does not change. If a person asks for a title, they are
+answered in a private session, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from whet.serve.content import Utterance, instructions_of
 _HEAD_CHARS = 600
 _TAIL_CHARS = 400
 _MAX_INSTRUCTIONS_CHARS = 4_000
-# Open WebUI's words. A person may begin a message with the first of them, but rarely adds any of the others.
+# Open WebUI's words. A person may begin a message with `_TASK`, but rarely uses one of the marks, too.
 _TASK = "### Task:"
 _TASK_MARKS = ("<chat_history>", "### Guidelines", "### Output", "### **Output")
 _ASKS = re.compile(
@@ -58,12 +59,12 @@ def is_side_request(utterances: Sequence[Utterance], *, has_tools: bool) -> bool
 
 
 def _request_part(text: str) -> str:
-    """Return where a request says what it wants: before or after the conversation that it quotes."""
+    """Return the beginning and the end of a request, which may quote a conversation in its middle."""
     return text if len(text) <= _HEAD_CHARS + _TAIL_CHARS else f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
 
 
 def _asks(text: str) -> bool:
-    """Return whether one sentence asks for a thing about a conversation."""
+    """Return whether a sentence asks for a title or the like about a conversation."""
     return any(
         _ASKS.search(sentence) and _THING.search(sentence) and _ABOUT.search(sentence)
         for sentence in _SENTENCE.split(text)

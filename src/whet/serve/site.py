@@ -1,4 +1,4 @@
-"""The API as one ASGI application: its parts, the guard in front of them, and errors in one format.
+"""Build the API as one ASGI application, with the guard in front of it and errors in one format.
 
 The dashboard's pages, if enabled, are routes of the same application.
 """
@@ -25,7 +25,7 @@ from whet.serve.embeddings import Embeddings
 from whet.serve.feed import Feeds
 from whet.serve.goals import Goals
 from whet.serve.lessons import LessonCalls
-from whet.serve.mcp_endpoint import Hosts
+from whet.serve.mcp_endpoint import McpEndpoint
 from whet.serve.native import Native
 from whet.serve.plans import PlanCalls
 from whet.serve.questions import Questions
@@ -33,7 +33,7 @@ from whet.serve.rewinds import RewindCalls
 from whet.serve.routes import mcp_call, openapi_document, public_calls, route_of, session_calls, vendor_calls
 from whet.serve.turn_responder import TurnResponder
 from whet.serve.turns import Turns
-from whet.serve.vendor_endpoints import Compat
+from whet.serve.vendor_endpoints import VendorEndpoints
 from whet.serve.wire import (
     ApiError,
     ErrorAnswer,
@@ -54,10 +54,11 @@ _API = ("/v1/", "/api/", "/mcp", "/health", "/ready", "/metrics", "/openapi.json
 class SiteTimings(msgspec.Struct, frozen=True):
     """Time limits in seconds.
 
-    `answer_wait_s` is how long a question waits for its answer, `beat_s` how long a stream may be silent,
-    `head_wait_s` how long a stream waits for the model's first piece before it sends its status (less than
-    the minute after which proxies time out), and `results_wait_s` how long a turn waits for the results of
-    its client's tools.
+    - `answer_wait_s`: how long a question waits for its answer
+    - `beat_s`: how long a stream may be silent
+    - `head_wait_s`: how long a stream waits for the model's first piece before it sends its status; less than
+      the minute after which proxies time out
+    - `results_wait_s`: how long a turn waits for the results of its client's tools
     """
 
     answer_wait_s: float = 300.0
@@ -67,27 +68,31 @@ class SiteTimings(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """The parts of a running API. `turns` and `feeds` are closed at shutdown; the dashboard uses the same
-    ones."""
+    """The parts of a running API. The dashboard uses the same `turns` and `feeds`; the server closes them."""
 
     def __init__(self, hosted: SessionHost, clock: Clock, timings: SiteTimings) -> None:
         services = hosted.services
         self.services = services
-        self.door: ApiAuth = ApiAuth(services.database, clock)
+        self.auth: ApiAuth = ApiAuth(services.database, clock)
         self.turns: Turns = make_turns(hosted, clock, timings)
         self.feeds: Feeds = self.turns.feeds
-        self.talks: SessionTurns = SessionTurns(services.database, self.turns, timings.results_wait_s)
+        self.session_turns: SessionTurns = SessionTurns(services.database, self.turns, timings.results_wait_s)
         self.operations: tuple[Operation, ...] = (
             *vendor_calls(
-                Compat(services, self.door, self.talks, TurnResponder(timings.beat_s, timings.head_wait_s)),
+                VendorEndpoints(
+                    services,
+                    self.auth,
+                    self.session_turns,
+                    TurnResponder(timings.beat_s, timings.head_wait_s),
+                ),
                 Embeddings(services.settings.embeddings, services.models),
             ),
-            *session_calls(native := Native(services, self.door, self.talks, self.turns)),
+            *session_calls(native := Native(services, self.auth, self.session_turns, self.turns)),
             *PlanCalls(native).operations(),
             *RewindCalls(native).operations(),
             *Goals(services).operations(),
             *LessonCalls(services.database, services.learning).operations(),
-            mcp_call(Hosts(hosted, timings.beat_s)),
+            mcp_call(McpEndpoint(hosted, timings.beat_s)),
             *public_calls(self._describe, self._health, self._ready, self._metrics),
         )
 
@@ -101,12 +106,9 @@ class Site:
 
         async def handle_error(request: Request, error: Exception) -> Response:
             api_error = _to_api_error(request, error)
-            is_api = request.url.path.startswith(_API)
-            return (
-                refusal(api_error, to_messages=speaks_messages(request.scope))
-                if render_problem is None or is_api
-                else render_problem(api_error.status, api_error.message)
-            )
+            if render_problem is None or request.url.path.startswith(_API):
+                return refusal(api_error, to_messages=speaks_messages(request.scope))
+            return render_problem(api_error.status, api_error.message)
 
         handlers: dict[Any, Any] = {
             WhetError: handle_error,
@@ -119,14 +121,14 @@ class Site:
 
     def routes(self) -> list[Route]:
         """Return the API's routes."""
-        return [route_of(operation, self.door) for operation in self.operations]
+        return [route_of(operation, self.auth) for operation in self.operations]
 
     async def _describe(self, request: Request) -> Response:
         """Return this document."""
         return JsonAnswer(openapi_document(self.operations))
 
     async def _health(self, request: Request) -> Response:
-        """Report that the server runs."""
+        """Report that the server is running."""
         return JsonAnswer({"status": "ok", "running": len(self.turns.running)})
 
     async def _ready(self, request: Request) -> Response:
@@ -143,7 +145,7 @@ class Site:
 
 
 def make_turns(hosted: SessionHost, clock: Clock, timings: SiteTimings) -> Turns:
-    """Return the runner of turns: this process, or a team's workers."""
+    """Return the object that runs turns: in this process, or on a team's workers."""
     if hosted.services.database.is_team:
         from whet.serve.team_turns import TeamTurns  # noqa: PLC0415 - brings psycopg, an extra
 
@@ -153,8 +155,7 @@ def make_turns(hosted: SessionHost, clock: Clock, timings: SiteTimings) -> Turns
 
 
 def _to_api_error(request: Request, error: Exception) -> ApiError:
-    """Return the API error for an exception. The text of an unexpected error is hidden; the server's log has
-    the traceback."""
+    """Return the API error for an exception. The text of an unexpected error is only in the server's log."""
     if isinstance(error, WhetError):
         return as_api_error(error)
     if not isinstance(error, HTTPException):

@@ -1,8 +1,7 @@
-"""The events of a team's sessions. They are database rows, so a client misses none, whichever process it
-reaches.
+"""The feeds of a team's sessions. Events are database rows, so a client can read them from any process.
 
 A process keeps the newest events of the sessions that have listeners here, and reads new ones when the
-database reports the sessions with events. An event's id is its row's number.
+database sends a notification. An event's id contains its row's number.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ _AFTER = """
 SELECT e.id, e.session, e.turn, e.body FROM unnest($1::text[], $2::bigint[]) AS w (session, after)
 JOIN team_events e ON e.session = w.session AND e.id > w.after ORDER BY e.id LIMIT $3
 """
-Hear = Callable[[Event | None], None]
+OnEvent = Callable[[Event | None], None]
 
 
 class EventRow(NamedTuple):
-    """A stored event of a session; `turn` is the queue's id of its turn."""
+    """A stored event of a session. `turn` is the id of its turn in the queue."""
 
     id: int
     session_id: str
@@ -70,14 +69,14 @@ class TeamFeeds(Feeds):
         self._newest = 0
         self._due: dict[str, None] = {}
         self.reading: asyncio.Task[None] | None = None
-        self.followers: dict[str, tuple[str, int, Hear]] = {}
+        self.followers: dict[str, tuple[str, int, OnEvent]] = {}
 
     async def last_id(self, session_id: str) -> str:
-        """Return the id after which a session's further events come."""
+        """Return the id of a session's newest event, or an id before all its events."""
         return f"{_NAME}-{await self.position(session_id)}"
 
     async def position(self, session_id: str) -> int:
-        """Return the number after which a session's further events come."""
+        """Return the number of a session's newest event, or a number before all its events."""
         row = await self._database.read(lambda db: db.execute(_POSITION, (session_id,)).fetchone())
         return row[0] if row else 0
 
@@ -87,9 +86,9 @@ class TeamFeeds(Feeds):
 
     pass_on = add
 
-    def follow(self, session_id: str, turn_id: str, after: int, hear: Hear) -> None:
-        """Call `hear` with the events of one queued turn that come after a number."""
-        self.followers[turn_id] = session_id, after, hear
+    def follow(self, session_id: str, turn_id: str, after: int, on_event: OnEvent) -> None:
+        """Call `on_event` with the events of a queued turn after the number `after`, until `unfollow`."""
+        self.followers[turn_id] = session_id, after, on_event
         self.read_to[session_id] = min(self.read_to.get(session_id, after), after)
         self.handle_notification(session_id)
 
@@ -98,8 +97,8 @@ class TeamFeeds(Feeds):
         self.followers.pop(turn_id, None)
 
     def handle_notification(self, session_names: str) -> None:
-        """Read the new events of the sessions that a notification names; "" means all sessions that matter
-        here."""
+        """Read the new events of the sessions that a notification names. "" stands for all sessions of which
+        this process has a feed or a follower."""
         names: Iterable[str] = (
             session_names.split(" ") if session_names else (*self.read_to, *self.by_session)
         )
@@ -115,7 +114,7 @@ class TeamFeeds(Feeds):
         await self._writer.drain()
 
     async def find_ready(self, session_id: str, last_id: str) -> Feed:
-        """Return a session's feed with the events after `last_id`, as far as they are kept."""
+        """Return a session's feed, with those events after `last_id` that are still stored."""
         number = number_of(last_id, _NAME)
         feed = self.by_session.get(session_id)
         if feed is not None and (number is None or number >= feed.start):
@@ -154,9 +153,9 @@ class TeamFeeds(Feeds):
             self.reading = None
 
     async def _read_due(self, due: Iterable[str]) -> None:
-        mine = {session_id for session_id, _, _ in self.followers.values()} | self.by_session.keys()
+        relevant = {session_id for session_id, _, _ in self.followers.values()} | self.by_session.keys()
         positions = {
-            name: self.read_to.get(name, self._newest) for name in due if self.listeners or name in mine
+            name: self.read_to.get(name, self._newest) for name in due if self.listeners or name in relevant
         }
         if not positions:
             return
@@ -166,7 +165,7 @@ class TeamFeeds(Feeds):
         if len(rows) == MAX_READ:
             self._due.update(dict.fromkeys(positions))
         if len(self.read_to) > MAX_TRACKED:
-            self.read_to = {name: at for name, at in self.read_to.items() if name in mine}
+            self.read_to = {name: at for name, at in self.read_to.items() if name in relevant}
 
     async def _read_rows(self, positions: dict[str, int]) -> list[EventRow]:
         values = [*positions], [*positions.values()], MAX_READ

@@ -1,7 +1,7 @@
-"""Turns of API sessions that a team's workers run: queued here, followed here, run on any worker with room.
+"""Queue the turns of API sessions for a team's workers, and follow their events.
 
-A turn is stored before its request is answered, and runs even if this process ends. Only turns whose calls
-the client program runs stay in this process.
+A turn is stored before its request is answered, and runs even if this process ends. Only turns with tools of
+the client program run in this process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from whet.contract.events import Emit, Event, Notice, TurnEnd, show_nothing
 from whet.serve.team_feed import TeamFeeds
 from whet.serve.team_questions import TeamQuestions
 from whet.serve.turns import TurnInput, Turns
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store.team import TeamDatabase
 from whet.store.turns import TurnRecord
 from whet.team import orders
@@ -56,7 +56,7 @@ class TeamTurns(Turns):
     @property
     def running(self) -> list[str]:
         """The sessions with a running turn, on any worker."""
-        open_turns = self._database.read_now(orders.open_turns)
+        open_turns = self._database.read_now(orders.list_open_turns)
         running_ids = [session_id for session_id, state in open_turns if state == "running"]
         return [*dict.fromkeys((*self.hosted.running, *running_ids))]
 
@@ -69,16 +69,16 @@ class TeamTurns(Turns):
         return super().is_busy(session_id) or bool(self._states(session_id))
 
     async def metrics(self) -> str:
-        """Return the team's numbers in the Prometheus text format."""
+        """Return the metrics of this process and of the team in the Prometheus text format."""
         return await super().metrics() + await self._database.read(team_text)
 
     async def cancel(self, session_id: str) -> bool:
         """Cancel the turns that run or wait. Returns False if there are no such turns."""
         is_here = await super().cancel(session_id)
-        return await self._database.write(_cancelling(session_id)) or is_here
+        return await self._database.write(_cancel_write(session_id)) or is_here
 
     async def run(self, session_id: str, turn_input: TurnInput, emit: Emit) -> TurnEnd | None:
-        """Queue a turn and follow it to its end; None if a running turn took the text.
+        """Queue a turn, follow it and return its end, or None if a running turn took the text.
 
         If the caller is cancelled, the turn is cancelled, unless this process is shutting down.
         """
@@ -108,7 +108,7 @@ class TeamTurns(Turns):
         return task
 
     async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
-        """Stop following turns after `drain_s`; they continue on their workers. Turns that run in this
+        """Stop following turns after `drain_s`. They continue on their workers, but turns that run in this
         process are cancelled."""
         self._is_ending = True
         if self._own:
@@ -120,35 +120,35 @@ class TeamTurns(Turns):
         await self._team_feeds.aclose()
 
     def _states(self, session_id: str) -> list[str]:
-        return self._database.read_now(lambda db: orders.states(db, session_id))
+        return self._database.read_now(lambda db: orders.list_states(db, session_id))
 
-    async def _queue_turn(self, session_id: str, said: TurnInput) -> _FollowedTurn | None:
+    async def _queue_turn(self, session_id: str, turn_input: TurnInput) -> _FollowedTurn | None:
         """Store a turn in the queue. Returns None if the text was added to a running turn."""
-        assert said.text is not None
+        assert turn_input.text is not None
         after = await self._team_feeds.position(session_id)
         trace = tracing.begin_request() if (tracing := self.hosted.services.tracing) is not None else None
         options = TurnOptions(
-            tuple(said.images),
+            tuple(turn_input.images),
             self.questions.wait_s,
-            may_clarify=not said.is_plain,
+            may_clarify=not turn_input.is_plain,
             trace=trace.header if trace is not None else "",
         )
-        queued_turn = AskedTurn(self._clock.new_id(), session_id, said.text, options)
+        queued_turn = AskedTurn(self._clock.new_id(), session_id, turn_input.text, options)
 
         def work(connection: apsw.Connection) -> bool:
-            if said.busy == "refuse" and orders.states(connection, session_id):
+            if turn_input.busy == "refuse" and orders.list_states(connection, session_id):
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
             if (
-                said.busy == "steer"
-                and not said.images
+                turn_input.busy == "steer"
+                and not turn_input.images
                 and orders.send_message(connection, session_id, queued_turn.text)
             ):
                 return False
-            said.writes.stored(connection)
+            turn_input.writes.stored(connection)
             self._queue.ask(connection, queued_turn)
             return True
 
-        if not await self._database.write(ScopedWork(session_id, work)):
+        if not await self._database.write(ScopedWrite(session_id, work)):
             return None
         return _FollowedTurn(queued_turn.id, session_id, after, trace)
 
@@ -160,7 +160,7 @@ class TeamTurns(Turns):
             end = await self._pass_on_events(turn, events, emit)
         except asyncio.CancelledError:
             if not self._is_ending:
-                await self._database.write(_cancelling(turn.session_id))
+                await self._database.write(_cancel_write(turn.session_id))
             raise
         finally:
             self._team_feeds.unfollow(turn.id)
@@ -168,14 +168,14 @@ class TeamTurns(Turns):
             self.hosted.services.tracing.end_request(turn.trace, turn.session_id, end)
         record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
         work = turn_input.writes.ended(record, end.reason, end.text)
-        await self._database.append(ScopedWork(turn.session_id, work), scope=turn.session_id)
+        await self._database.append(ScopedWrite(turn.session_id, work), scope=turn.session_id)
         emit(end)
         return end
 
     async def _pass_on_events(
         self, turn: _FollowedTurn, events: asyncio.Queue[Event | None], emit: Emit
     ) -> TurnEnd:
-        """Pass on a turn's events and return its end."""
+        """Pass a turn's events to `emit` and return its end."""
         silent_s, is_reported = 0.0, False
         while True:
             try:
@@ -194,8 +194,8 @@ class TeamTurns(Turns):
                 emit(event)
 
     async def _report_wait(self, turn: _FollowedTurn, emit: Emit) -> bool:
-        """Send the reason why a turn waits for a worker to its request and to the session's listeners. Return
-        False if there is none."""
+        """Send the reason why a turn waits for a worker to its request and to the session's listeners.
+        Returns False if there is no reason."""
         reason = await self._database.read(lambda db: orders.describe_wait(db, turn.id))
         if reason:
             line = f"{reason}; {orders.START_WORKER}"
@@ -205,7 +205,7 @@ class TeamTurns(Turns):
 
 
 class _FollowedTurn(msgspec.Struct, frozen=True):
-    """A turn of the queue, and the number after which its events come."""
+    """A queued turn. Its events have numbers above `after`."""
 
     id: str
     session_id: str
@@ -213,6 +213,6 @@ class _FollowedTurn(msgspec.Struct, frozen=True):
     trace: RequestTrace | None = None
 
 
-def _cancelling(session_id: str) -> ScopedWork:
-    """Return the work that cancels a session's turns."""
-    return ScopedWork(session_id, lambda db: orders.cancel(db, session_id))
+def _cancel_write(session_id: str) -> ScopedWrite:
+    """Return the write that cancels a session's turns."""
+    return ScopedWrite(session_id, lambda db: orders.cancel_turns(db, session_id))

@@ -1,4 +1,4 @@
-"""The API's tokens, with their names and roles, and the logins that were made with them.
+"""Create and revoke the API's tokens, which have names and roles.
 
 A secret begins with a prefix that clients of OpenAI expect and that `log.mask` recognises.
 """
@@ -23,8 +23,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class ApiTokenRow(msgspec.Struct, frozen=True):
-    """A listed token: `owner` may do everything; `chat` converses in sessions that it created, with the
-    owner's memory; `guest` does the same with a memory of its own."""
+    """A token without its secret. The role `owner` may do everything, `chat` may use the sessions that it
+    created, with the owner's memory, and `guest` the same with a memory of its own."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ LOGINS = LoginTable("api_logins", "expires_s")
 
 
 def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[ApiTokenRow, str]:
-    """Make a token. Returns its row and its secret, which can't be shown again. Raises ConfigError if the
+    """Create a token. Returns its row and its secret, which can't be shown again. Raises ConfigError if the
     name is invalid or in use."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -66,7 +66,8 @@ def first_token_path(home: Home) -> Path:
 
 
 def make_first(database: StateDatabase, home: Home, clock: Clock) -> Path | None:
-    """Make the owner's token if none was ever made. Returns the path of its file (mode 0600), or None."""
+    """Create the owner's token if no token was ever created. Returns the path of its file (mode 0600), or
+    None if there was one."""
 
     def work(connection: apsw.Connection) -> str:
         return "" if TOKENS.all(connection) else make(connection, "owner", "owner", clock)[1]

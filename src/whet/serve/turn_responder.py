@@ -1,7 +1,7 @@
 """Answer an HTTP request with one turn, whole or streamed. The turn is cancelled if the client disconnects.
 
-A codec writes the events in the client's format. A silent stream sends a comment now and then, and checks
-the caller's token equally often.
+A codec writes the events in the client's format. A silent stream sends a comment every few seconds, and as
+often the caller's token is checked.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from whet.serve.suspended_turn import ApiEvent
 from whet.serve.wire import ApiError, JsonAnswer, Stream, Ticker, as_api_error, watch_client
 
 SESSION_HEADER = "x-whet-session"
-Work = Callable[[Callable[[ApiEvent], None], Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
+RunTurn = Callable[[Callable[[ApiEvent], None], Callable[[str], None]], Coroutine[Any, Any, TurnEnd]]
+"""Runs a turn. Its arguments receive each event, and the session's id."""
 
 
 class ResponseCodec(Protocol):
-    """Writes a turn in a client's format. `beat` is sent while the stream is silent, `answer` is the text so
-    far."""
+    """Writes a turn in a client's format. `beat` is sent while the stream is silent."""
 
     beat: bytes
 
@@ -51,31 +51,30 @@ class ResponseCodec(Protocol):
 
 
 class EventInbox:
-    """The events that the stream has not read yet. When `gone` completes, every wait ends."""
+    """The events that a stream has not read yet. When `gone` completes, every wait ends."""
 
     def __init__(self, gone: asyncio.Future[None]) -> None:
         self.events: list[ApiEvent] = []
         self._gone = gone
-        gone.add_done_callback(self.ring)
+        gone.add_done_callback(self.wake)
         self._waiter: asyncio.Future[None] | None = None
 
     def add(self, event: ApiEvent) -> None:
         """Add an event and wake the stream."""
         self.events.append(event)
-        self.ring()
+        self.wake()
 
-    def ring(self, _: object = None) -> None:
+    def wake(self, _: object = None) -> None:
         """Wake the stream even if there is no event."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def take(self, patience_s: float) -> list[ApiEvent]:
-        """Return the waiting events. If there are none, wait for one, at most `patience_s` or until `ring` is
-        called."""
+        """Return the waiting events. If there are none, waits for one, for `wake`, or for `patience_s`."""
         if not self.events and not self._gone.done():
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
-            timer = loop.call_later(patience_s, self.ring)
+            timer = loop.call_later(patience_s, self.wake)
             try:
                 await self._waiter
             finally:
@@ -88,7 +87,7 @@ class EventInbox:
 class TurnResponder:
     """Answers requests with turns.
 
-    A stream waits `head_wait_s` for its first piece before it begins with a comment. From then on it is
+    A stream waits up to `head_wait_s` for its first piece, then begins with a comment. From then on it is
     never silent for longer than `beat_s`.
     """
 
@@ -96,19 +95,21 @@ class TurnResponder:
         self._beat_s = beat_s
         self._head_wait_s = head_wait_s
 
-    async def respond(self, request: Request, work: Work, codec: ResponseCodec) -> Response:
+    async def respond(self, request: Request, run_turn: RunTurn, codec: ResponseCodec) -> Response:
         """Run the turn and answer when it has ended. Raises WhetError."""
         headers: dict[str, str] = {}
         task = asyncio.current_task()
         assert task is not None
         gone: list[bool] = []
 
-        def leave() -> None:
+        def cancel_turn() -> None:
             gone.append(task.cancel())
 
         try:
-            with watch_client(request.scope, leave):
-                end = await work(lambda event: _ignore(codec.event(event)), _session_header_setter(headers))
+            with watch_client(request.scope, cancel_turn):
+                end = await run_turn(
+                    lambda event: _ignore(codec.event(event)), _session_header_setter(headers)
+                )
         except asyncio.CancelledError:
             if not gone or task.uncancel():
                 raise
@@ -117,7 +118,7 @@ class TurnResponder:
             raise error
         return JsonAnswer(codec.whole(end), headers=headers)
 
-    def stream(self, work: Work, codec: ResponseCodec, may_go_on: Callable[[], bool]) -> Response:
+    def stream(self, run_turn: RunTurn, codec: ResponseCodec, may_go_on: Callable[[], bool]) -> Response:
         """Stream the turn while it runs.
 
         A failure before the first piece is answered with an error status, unless the model has taken
@@ -126,8 +127,8 @@ class TurnResponder:
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             inbox = EventInbox(gone)
-            turn = asyncio.ensure_future(work(inbox.add, _session_header_setter(response.headers)))
-            turn.add_done_callback(inbox.ring)
+            turn = asyncio.ensure_future(run_turn(inbox.add, _session_header_setter(response.headers)))
+            turn.add_done_callback(inbox.wake)
             token_check, silence, is_begun = Ticker(self._beat_s), Ticker(self._head_wait_s), False
             try:
                 while not turn.done() or inbox.events:
@@ -170,7 +171,7 @@ def failure_of(end: TurnEnd) -> ApiError | None:
 
 
 def _last(turn: asyncio.Future[TurnEnd], codec: ResponseCodec, *, is_begun: bool) -> bytes:
-    """Return the last piece. Raises WhetError if the turn failed before anything was sent."""
+    """Return the last piece of a stream. Raises WhetError if the turn failed before anything was sent."""
     try:
         end = turn.result()
         if (error := failure_of(end)) is not None:
@@ -183,7 +184,7 @@ def _last(turn: asyncio.Future[TurnEnd], codec: ResponseCodec, *, is_begun: bool
 
 
 async def _stop_turn(turn: asyncio.Future[TurnEnd]) -> None:
-    """Cancel a turn that still runs and wait until its end is stored."""
+    """Cancel a turn that is still running and wait until its end is stored."""
     if not turn.done():
         turn.cancel()
         await asyncio.wait((turn,))

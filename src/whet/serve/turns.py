@@ -22,11 +22,13 @@ from whet.store import turns
 
 
 class TurnInput(msgspec.Struct, frozen=True):
-    """The input of a turn: its text and images, what to do if another turn runs, and extra writes
-    for its transactions.
+    """The input of a turn.
 
-    With `text` None, a turn that a crash cut off continues. `is_plain`: the client shows only text.
-    `is_here`: the turn can't run in another process, because the client program runs some of its calls.
+    - `text`: the message; None: continue a turn that a crash interrupted
+    - `busy`: what to do if another turn is running
+    - `writes`: extra writes for the turn's transactions
+    - `is_plain`: the client shows only text
+    - `is_here`: the turn can't run in another process, because the client program runs some of its calls
     """
 
     text: str | None
@@ -49,7 +51,7 @@ class Turns:
         self._begun: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Start listening to other processes. Not needed for turns of this one."""
+        """Start listening to other processes. Does nothing for turns of this process."""
 
     @property
     def running(self) -> list[str]:
@@ -65,7 +67,7 @@ class Turns:
         return f"# TYPE whet_turns_running gauge\nwhet_turns_running {len(self.hosted.running)}\n"
 
     async def cancel(self, session_id: str) -> bool:
-        """Cancel the running turn and the input that it has not read yet. Returns False if none runs."""
+        """Cancel the running turn and the input that it has not read. Returns False if no turn is running."""
         return self.hosted.cancel(session_id)
 
     def is_busy(self, session_id: str) -> bool:
@@ -103,7 +105,7 @@ class Turns:
             self._end(session_id)
 
     async def begin(self, session_id: str, turn_input: TurnInput) -> asyncio.Task[bool]:
-        """Start a turn that no request waits for. It runs without listeners, and its end is in the feed.
+        """Start a turn that no request waits for. Its events and its end are in the feed.
 
         The message is on disk on return. The task's result is False if a running turn took the text.
         """
@@ -127,32 +129,32 @@ class Turns:
         self.keep(task)
         return task
 
-    async def _accept(self, session_id: str, said: TurnInput) -> TurnInput:
-        """Store a message, and have the transaction that stores it in the transcript remove it again."""
-        if said.text is None:
-            return said
-        message = user_message(said.text, said.images)
+    async def _accept(self, session_id: str, turn_input: TurnInput) -> TurnInput:
+        """Store a message as accepted. The transaction that stores it in the transcript removes it again."""
+        if turn_input.text is None:
+            return turn_input
+        message = user_message(turn_input.text, turn_input.images)
         row = await self.hosted.services.database.append(
             lambda db: turns.accept_message(db, session_id, message)
         )
-        stored = turns.remove_at_end((row,), said.writes.stored)
-        writes = msgspec.structs.replace(said.writes, row=row, stored=stored)
-        return msgspec.structs.replace(said, writes=writes)
+        stored = turns.remove_at_end((row,), turn_input.writes.stored)
+        writes = msgspec.structs.replace(turn_input.writes, row=row, stored=stored)
+        return msgspec.structs.replace(turn_input, writes=writes)
 
     async def _forget(self, row: int) -> None:
-        """Remove an accepted message whose turn could not begin: its sender reads why."""
+        """Remove an accepted message whose turn could not begin. The feed has told its sender why."""
         await self.hosted.services.database.append(lambda db: turns.remove_accepted(db, (row,)))
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Keep a task until it is done; `aclose` waits for it."""
+        """Keep a reference to a task until it is done. `aclose` waits for it."""
         self._own.add(task)
         task.add_done_callback(self._own.discard)
 
     async def aclose(self, drain_s: float, *, is_shared: bool = False) -> None:
         """Let running turns end, cancel those that take longer than `drain_s`, and wait for all of them.
 
-        If another interface uses the same conversations (`is_shared`), only turns that no request waits
-        for are ended.
+        `is_shared`: another interface uses the same conversations, so only turns that no request waits for
+        are ended.
         """
         if not is_shared:
             await self.hosted.aclose(drain_s=drain_s)

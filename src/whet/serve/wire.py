@@ -1,8 +1,5 @@
-"""The parts that all calls of the API share: bounded bodies, JSON read into a type, errors in OpenAI's
-format.
-
-Independent of routes and sessions.
-"""
+"""The HTTP parts that all calls of the API share: bounded bodies, JSON read into types, errors in the
+vendors' formats, and event streams."""
 
 from __future__ import annotations
 
@@ -31,9 +28,9 @@ encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 class ApiError(WhetError):
-    """An error that ends a request; `kind`, `param` and `code` are fields of OpenAI's error object.
+    """An error that ends a request. `param` and `code` are fields of OpenAI's error object.
 
-    `again` says whether a client may repeat the same request automatically.
+    `again`: a client may repeat the same request automatically.
     """
 
     def __init__(
@@ -56,13 +53,13 @@ class ErrorObject(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
-    """The body of every refusal."""
+    """The body of every error."""
 
     error: ErrorObject
 
 
 def error_object(error: ApiError) -> ErrorObject:
-    """Return the error as OpenAI's clients expect it."""
+    """Return the error in OpenAI's format."""
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
         error.status, kind
@@ -71,8 +68,7 @@ def error_object(error: ApiError) -> ErrorObject:
 
 
 def _error_text(error: ApiError) -> str:
-    # Anthropic's clients, and LangChain for either vendor, recognise this error by its text and not by the
-    # code.
+    # Anthropic's clients, and LangChain for both vendors, recognise this error by its text, not by its code.
     return mask(f"prompt is too long: {error.message}" if error.code == _TOO_LONG else error.message)
 
 
@@ -88,7 +84,7 @@ _MESSAGES_KINDS = {
 
 
 def messages_error(error: ApiError) -> dict[str, object]:
-    """Return the error as Anthropic's clients expect it."""
+    """Return the error in Anthropic's format."""
     kind = _MESSAGES_KINDS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     is_named = error.param and error.status == 400 and error.code != _TOO_LONG
     where = f"{error.param}: " if is_named else ""
@@ -105,7 +101,7 @@ class JsonAnswer(Response):
 
 
 def speaks_messages(scope: Scope) -> bool:
-    """Return whether a request comes from a client of Anthropic's protocol; some paths belong to both."""
+    """Return whether a request is in Anthropic's protocol, by its path or a header."""
     names = {name for name, _ in scope["headers"]}
     return scope["path"].startswith("/v1/messages") or b"anthropic-version" in names
 
@@ -175,7 +171,7 @@ async def read_json(request: Request, shape: type[T]) -> T:
 
 
 def _check_members(pairs: list[tuple[str, object]]) -> None:
-    """Raise ValueError if a key comes twice: two programs may read two different answers in it."""
+    """Raise ValueError if a key is repeated, because two programs may read different values."""
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError("a key stands twice in one object")
 
@@ -194,20 +190,20 @@ def decode(body: bytes, shape: type[T]) -> T:
 
 
 @contextmanager
-def watch_client(scope: Scope, ring: Callable[[], object]) -> Generator[None]:
-    """Call `ring` if the client disconnects inside the block, or at once if it already has."""
-    line = connection_of(scope)
-    line.listen(ring)
+def watch_client(scope: Scope, on_disconnect: Callable[[], object]) -> Generator[None]:
+    """Call `on_disconnect` if the client disconnects inside the block, or at once if it already has."""
+    connection = connection_of(scope)
+    connection.listen(on_disconnect)
     try:
-        if line.is_cut:
-            ring()
+        if connection.is_cut:
+            on_disconnect()
         yield
     finally:
-        line.stop_listening(ring)
+        connection.stop_listening(on_disconnect)
 
 
 class Ticker:
-    """Reports when something periodic is due, independent of other work in between."""
+    """Reports whether `every_s` seconds have passed since the last time."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s * 0.99  # a timer may fire a clock tick early
@@ -230,11 +226,11 @@ STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-stor
 
 
 class Stream(Response):
-    """Server-sent events. `source` receives a future that is done when the client has gone, and ends by
-    itself.
+    """A response of server-sent events. `source` is called with a future that completes when the client
+    disconnects; then it must end.
 
-    The status and headers are sent with the first piece, so a source that fails before that is answered
-    with an error status. `headers` may be extended until then.
+    The status and headers are sent with the first piece. Until then `headers` may be extended, and a source
+    that fails is answered with an error status.
     """
 
     def __init__(self, source: Callable[[asyncio.Future[None]], AsyncGenerator[bytes]]) -> None:

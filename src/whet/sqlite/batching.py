@@ -1,9 +1,9 @@
 """Pass the writes of one event loop to the lane, batching those that are ready at the same time.
 
-Writes made in the same pass of the loop are committed together, and their waiters are woken by one
-callback; their next writes go into the next commit, in that same pass. While writes come one at a time,
-each is committed directly, without going through the loop; now and then one is queued, to see whether
-others have come. If the loop serves many clients, it commits directly only as the last step of its pass.
+Writes made in the same pass of the loop share a commit. One callback wakes all their waiters, so that the
+writes that these make next share a commit again. While writes come one at a time, each is committed
+directly, without going through the loop; every 32nd is queued, to see whether others have come. If the loop
+serves many clients, it commits directly only as the last step of its pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from whet.contract.errors import StoreError
 from whet.lanes import call_in_loop
-from whet.sqlite.lane import GroupLane, Outcome, Work
+from whet.sqlite.lane import GroupLane, Outcome, Write
 
 After = Callable[[Any, BaseException | None], object]
 
@@ -23,9 +23,9 @@ _MAX_DIRECT = 32
 _UNKNOWN = (None,)
 
 
-Write = tuple[Work, asyncio.Future[Any], After | None]
-"""A queued write: the work, its waiter, and `after`, which receives the result or the error on the loop's
-thread before the waiter does, even if the waiter was cancelled."""
+QueuedWrite = tuple[Write, asyncio.Future[Any], After | None]
+"""A write, its waiter, and `after`, which receives the result or the error on the loop's thread before the
+waiter does, even if the waiter was cancelled."""
 
 
 class WriteBatcher:
@@ -46,82 +46,82 @@ class WriteBatcher:
     ) -> None:
         self.loop = loop
         self._lane = lane
-        self._committed = on_commit
+        self._on_commit = on_commit
         self._many_writers = many_writers
         # The callbacks that the loop has yet to run in this pass. asyncio does not publish this; another kind
         # of loop lacks it, and then each write is queued.
         self._still_to_run: Collection[object] = getattr(loop, "_ready", _UNKNOWN)
-        self._writes: list[Write] = []
+        self._queued: list[QueuedWrite] = []
         self._flush_is_due = False
-        self._singles = 0
-        self._at_once = 0
+        self._single_flushes = 0
+        self._direct_left = 0
 
-    async def write_small(self, work: Work, after: After | None) -> Any:
+    async def write_small(self, write: Write, after: After | None) -> Any:
         """Commit a write of a few rows and return its result. A cancel stops waiting but undoes nothing."""
-        done = self._try_direct(work) if self._at_once and not self._writes else None
-        if done is None:
-            return await self._queue(work, after)
-        result, error = done
+        outcome = self._try_direct(write) if self._direct_left and not self._queued else None
+        if outcome is None:
+            return await self._queue(write, after)
+        result, error = outcome
         if after is not None:
             after(result, error)
-        self._committed()
+        self._on_commit()
         if error is not None:
             raise error
         return result
 
-    def _try_direct(self, work: Work) -> Outcome | None:
-        """Commit a write directly if recent writes came alone. Returns None if nothing was done."""
+    def _try_direct(self, write: Write) -> Outcome | None:
+        """Commit a write directly, or return None if it would have to wait."""
         if self._many_writers:
             if self._still_to_run:
                 return None
         else:
-            self._at_once -= 1
-        outcomes = self._lane.try_here((work,))
+            self._direct_left -= 1
+        outcomes = self._lane.try_here((write,))
         return outcomes[0] if outcomes is not None else None
 
-    def _queue(self, work: Work, after: After | None) -> asyncio.Future[Any]:
-        """Commit a write of a few rows with all others of this pass; the future is its result."""
+    def _queue(self, write: Write, after: After | None) -> asyncio.Future[Any]:
+        """Queue a write for the commit of this pass of the loop and return the future of its result."""
         future = self.loop.create_future()
-        self._writes.append((work, future, after))
+        self._queued.append((write, future, after))
         if not self._flush_is_due:
             self._flush_is_due = True
             self.loop.call_soon(self._flush)
         return future
 
-    async def write_large(self, work: Work) -> Any:
+    async def write_large(self, write: Write) -> Any:
         """Commit a write that may take long, on the lane's thread."""
         future = self.loop.create_future()
-        self._send([(work, future, None)])
+        self._send([(write, future, None)])
         return await future
 
     def _flush(self) -> None:
-        writes, self._writes = self._writes, []
-        self._flush_is_due = len(writes) > 1
-        if not writes:
+        queued, self._queued = self._queued, []
+        self._flush_is_due = len(queued) > 1
+        if not queued:
             return
-        self._singles = self._singles + 1 if len(writes) == 1 else 0
-        is_alone = self._singles >= _MIN_SINGLES
-        self._at_once = _MAX_DIRECT if is_alone else 0
-        goes_aside = self._many_writers and not is_alone  # the loop continues while the disk syncs
-        outcomes = None if goes_aside else self._lane.try_here([work for work, _, _ in writes])
+        self._single_flushes = self._single_flushes + 1 if len(queued) == 1 else 0
+        is_alone = self._single_flushes >= _MIN_SINGLES
+        self._direct_left = _MAX_DIRECT if is_alone else 0
+        goes_to_thread = self._many_writers and not is_alone  # the loop continues while the disk syncs
+        outcomes = None if goes_to_thread else self._lane.try_here([write for write, _, _ in queued])
         if outcomes is not None:
-            self._resolve(writes, outcomes)
+            self._resolve(queued, outcomes)
         else:
-            self._send(writes)
+            self._send(queued)
         if self._flush_is_due:  # after the waiters that were just woken
             self.loop.call_soon(self._flush)
 
-    def _send(self, writes: list[Write]) -> None:
+    def _send(self, queued: list[QueuedWrite]) -> None:
         def deliver(outcomes: Sequence[Outcome]) -> None:
-            call_in_loop(self.loop, self._resolve, writes, outcomes)
+            call_in_loop(self.loop, self._resolve, queued, outcomes)
 
         try:
-            self._lane.put([work for work, _, _ in writes], deliver)
+            self._lane.put([write for write, _, _ in queued], deliver)
         except StoreError as error:
-            self._resolve(writes, [(None, error)] * len(writes))
+            self._resolve(queued, [(None, error)] * len(queued))
 
-    def _resolve(self, writes: list[Write], outcomes: Sequence[Outcome]) -> None:
-        for (_, future, after), (result, error) in zip(writes, outcomes, strict=True):
+    def _resolve(self, queued: list[QueuedWrite], outcomes: Sequence[Outcome]) -> None:
+        for (_, future, after), (result, error) in zip(queued, outcomes, strict=True):
             if after is not None:
                 after(result, error)
             if future.done():
@@ -130,4 +130,4 @@ class WriteBatcher:
                 future.set_result(result)
             else:
                 future.set_exception(error)
-        self._committed()  # the woken waiters continue in a later pass
+        self._on_commit()  # the woken waiters continue in a later pass

@@ -1,8 +1,8 @@
-"""Queries that use an index to find rows and believe the rows alone.
+"""Build queries that find rows by an index but trust only the rows.
 
-SQLite answers from an index where it can: it neither reads the row's own value of an indexed column nor
-compares it with what was asked for. Whoever changes a key in an index, and no row, would have one row found
-in place of another. Here the index gives row numbers only, and the rows are compared with the condition.
+SQLite takes the value of an indexed column from the index and does not compare it with the row's own value.
+An attacker who changes a key in an index, but no row, could therefore exchange one row for another. Here the
+index gives row numbers only, and the condition is checked again on the rows.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 def checked_select(columns: str, table: str, where: str, key: str = "rowid") -> str:
     """Return a SELECT of the rows for which `where` is true in the table itself.
 
-    `key` is the row's number: `rowid`, or the INTEGER PRIMARY KEY. Values are numbered (?1), since the
-    condition is there twice. Only for tables with a row number: the others are their own index.
+    `key` is the row's number: `rowid`, or the INTEGER PRIMARY KEY. Write values as ?1, ?2, since the query
+    contains `where` twice. A table WITHOUT ROWID can't be queried this way: it is its own index.
     """
     keys = f"SELECT {key} FROM {table} WHERE {where}"
     return f"SELECT {columns} FROM {table} NOT INDEXED WHERE {key} IN ({keys}) AND {where}"

@@ -1,8 +1,8 @@
 """An open SQLite file of ours: WAL, synchronous=FULL, its schema up to date. Several processes may share it.
 
 Writes go through the lane (`lane.py`), reads run on their own connections, so neither waits for the other.
-This module knows no table; functions that do are passed in as `work`. A work receives a connection inside
-a transaction, may run twice, must change nothing else, and must not keep the connection.
+This module knows no table. Callers pass the function that reads or writes as `work`: it receives a
+connection inside a transaction, may run twice, must change nothing else, and must not keep the connection.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class DatabaseFile:
     writer: ClassVar[type[apsw.Connection]] = apsw.Connection
     _file_id: tuple[int, int] | None = None
     _source: str = ""
-    """What the readers of a file that can't be written open; its last changes may be in `_copy`."""
+    """The URI that readers open if the file can't be written."""
     _copy: TemporaryDirectory[str] | None = None
+    """The private copy of such a file that they read, if there is one."""
 
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         self.path = path
@@ -121,12 +122,12 @@ class DatabaseFile:
 
     @classmethod
     def add_hint(cls, error: StoreError, path: Path) -> StoreError:
-        """Return the error to raise if opening failed. Subclasses override it to add better hints."""
+        """Return the error to raise if opening failed, with a better hint if a subclass has one."""
         return error
 
     @property
     def is_file_lost(self) -> bool:
-        """Whether the file was deleted or replaced since it was opened: what is written then is lost."""
+        """Whether the file was deleted or replaced since it was opened. Later writes are lost."""
         return self._file_id is not None and _identify(self.path) != self._file_id
 
     async def append(self, work: Work[T] | Rows, after: After | None = None, scope: str = "") -> T:
@@ -162,9 +163,10 @@ class DatabaseFile:
 
     def submit_later(self, work: Work[bool]) -> None:
         """Queue a write to run within a quarter of a second, at the latest on close. Further requests until
-        then are merged into it. It runs again while it returns True. After a failure the next caller must
+        then are merged into it. A write that returns True runs again. After a failure the next caller must
         request it again."""
-        if (waits_on := self._later.get(work)) is not None and not waits_on.is_closed():
+        waiting_loop = self._later.get(work)
+        if waiting_loop is not None and not waiting_loop.is_closed():
             return
         try:
             loop = self._later[work] = asyncio.get_running_loop()
@@ -178,12 +180,12 @@ class DatabaseFile:
             self._submit_again(work)
 
     def _submit_again(self, work: Work[bool]) -> None:
-        def run_again(done: Future[bool]) -> None:
-            if done.exception() is None and done.result():
+        def run_again(future: Future[bool]) -> None:
+            if future.exception() is None and future.result():
                 self._submit_again(work)
 
         self._later.pop(work, None)
-        with suppress(StoreError):  # it is closed by now
+        with suppress(StoreError):  # the database was closed meanwhile
             self.submit_aside(work).add_done_callback(run_again)
 
     def write_now(self, work: Work[T]) -> T:
@@ -217,9 +219,10 @@ class DatabaseFile:
 
     @contextmanager
     def without_log(self) -> Generator[None]:
-        """Write into the file itself in the meantime, so that what a new file is filled with is written once.
+        """Bypass the write-ahead log inside the block, so that filling a new file writes each page once.
 
-        A crash leaves the file as it was before the transaction. If another process reads, the log is kept.
+        A crash leaves the file as it was before the transaction. While another process has the file open, the
+        log stays in use.
         """
         self._set_journal("truncate")
         try:
@@ -253,7 +256,7 @@ class DatabaseFile:
         """Wait for reads on threads that this object owns."""
 
     def _on_commit(self) -> None:
-        """Called after a commit of appended rows, before its waiters continue."""
+        """Handle a commit of appended rows, before its waiters continue. Subclasses override it."""
 
     def _get_batcher(self, scope: str = "") -> WriteBatcher:
         loop, lane = asyncio.get_running_loop(), self._lane_of(scope)
@@ -294,7 +297,7 @@ class DatabaseFile:
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
-    """Return the numbers by which the system knows a file, or None if there is none."""
+    """Return the device and inode of a file, or None if it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -350,13 +353,13 @@ def _switch_to_wal(connection: apsw.Connection, patience_s: float) -> None:
 
 def _is_current(connection: apsw.Connection, path: Path, layout: Layout) -> bool:
     """Return whether every step was applied. Raises SchemaTooNew; writes nothing."""
-    version, last = int(connection.pragma("user_version")), len(layout.steps)
-    if version > last:
+    version, newest = int(connection.pragma("user_version")), len(layout.steps)
+    if version > newest:
         raise SchemaTooNew(
-            f"{path} was written by a newer Whet (schema {version}, this one knows {last})",
+            f"{path} was written by a newer Whet (schema {version}, this one knows {newest})",
             hint=f"upgrade Whet, or {layout.newer_hint}",
         )
-    return version == last
+    return version == newest
 
 
 def _migrate(connection: apsw.Connection, path: Path, layout: Layout, now: str) -> None:

@@ -1,7 +1,4 @@
-"""Translate SQLite's errors into the store's own errors, in one place.
-
-The message is one line for a person; the hint says what to do. Nothing here knows which operation failed.
-"""
+"""Translate SQLite's errors into the store's own errors, in one place."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-# The exceptions of SQLite and its binding. The last two are for integers of more than 64 bits, and for text
-# that is not UTF-8.
 FAULTS = (apsw.Error, OverflowError, UnicodeDecodeError)
+"""The exceptions of SQLite and its binding. The binding raises OverflowError for integers of more than 64
+bits and UnicodeDecodeError for text that is not UTF-8."""
 
 
 def translate_error(error: Exception, path: str, system_errno: int = 0) -> StoreError:
@@ -69,8 +66,8 @@ def no_descriptors_error(path: str) -> StoreError:
     """Return the error for a process that can open no more files."""
     import resource  # noqa: PLC0415 - loads a library, and is needed for this error only
 
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return StoreUnwritable(
-        f"can't open {path}: this process has all the files open that it may ({most})",
+        f"can't open {path}: this process has all the files open that it may ({limit})",
         hint="raise its limit (ulimit -n, LimitNOFILE of the service), or give it less to do at once",
     )

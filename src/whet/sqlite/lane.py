@@ -1,10 +1,10 @@
 """The writer lane: one connection, one thread, group commit.
 
-All works that wait when the lane becomes free are committed together, with one fsync. A batch in which one
-work fails is rolled back whole and its works are committed one by one, so that only the failing one is
-undone; a work may therefore run twice and must change nothing but the database. A work is a function of
-the connection, or plain rows: rows of neighbouring works go to SQLite as one list for each statement. The
-lane knows nothing about tables or event loops (`batching.py` passes it the writes of a loop).
+A write is a function that receives the connection, or plain rows. All writes that wait when the lane becomes
+free are committed together, with one fsync; the rows of neighbouring writes go to SQLite as one list for each
+statement. If one write of a batch fails, the batch is rolled back and its writes are committed one by one, so
+that only the failing one is undone. A function may therefore run twice and must change nothing but the
+database. The lane knows nothing about tables or event loops (`batching.py` passes it the writes of a loop).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from whet.sqlite.faults import FAULTS, translate_error
 
 
 class RowStatement(msgspec.Struct, frozen=True, eq=False):
-    """One SQL statement for plain rows. `conflict` and `hint` explain to a person what it means if a row
-    already exists. `is_synced`: see `ScopedWork`."""
+    """One SQL statement for plain rows. If a row already exists, `conflict` and `hint` are the error that a
+    person reads. `is_synced`: see `ScopedWrite`."""
 
     sql: str
     conflict: str = ""
@@ -43,23 +43,24 @@ class RowStatement(msgspec.Struct, frozen=True, eq=False):
 
 
 Rows: TypeAlias = tuple[tuple[RowStatement, tuple[Any, ...]], ...]
-"""Statements with the values of each, in their order. Across the works of one batch only the order of the
-statements is kept, so rows of different works must not depend on each other. Their result is None."""
-Work: TypeAlias = Callable[[apsw.Connection], Any] | Rows
+"""Statements with the values of each, in their order. Across the writes of one batch only the order of the
+statements is kept, so rows of different writes must not depend on each other. Their result is None."""
+Write: TypeAlias = Callable[[apsw.Connection], Any] | Rows
 
 
-class ScopedWork(msgspec.Struct, frozen=True):
-    """A function whose reads and writes concern one thing, such as a session, which `scope` names. In a team,
-    works of different scopes may run at the same time in different processes. If it is not `is_synced`, the
-    file's next synced commit syncs it, too: until then a power cut may undo it, the end of a process not."""
+class ScopedWrite(msgspec.Struct, frozen=True):
+    """A function that reads and writes one thing only, such as a session, which `scope` names. In a team,
+    writes of different scopes may run at the same time in different processes. If `is_synced` is False, it is
+    synced with the file's next synced commit: until then a power cut may undo it, but not the end of the
+    process."""
 
     scope: str
-    work: Callable[[apsw.Connection], Any]
+    function: Callable[[apsw.Connection], Any]
     is_synced: bool = True
 
     def __call__(self, connection: apsw.Connection) -> Any:
-        """Run the function."""
-        return self.work(connection)
+        """Call the function."""
+        return self.function(connection)
 
 
 Outcome = tuple[Any, BaseException | None]
@@ -73,19 +74,19 @@ _WRITTEN: Outcome = (None, None)
 _now_s = time.perf_counter
 
 
-def _must_sync(work: Work) -> bool:
-    if callable(work):
-        return not isinstance(work, ScopedWork) or work.is_synced
-    return any(statement.is_synced for statement, _ in work)
+def _must_sync(write: Write) -> bool:
+    if callable(write):
+        return not isinstance(write, ScopedWrite) or write.is_synced
+    return any(statement.is_synced for statement, _ in write)
 
 
-def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
-    """Run works in their order. Rows are buffered until a function or the end comes."""
+def _run(connection: apsw.Connection, writes: Sequence[Write]) -> list[Outcome]:
+    """Run writes in their order. Rows are buffered up to the next function or the end."""
     outcomes: list[Outcome] = []
     rows: dict[RowStatement, list[tuple[Any, ...]]] = {}
-    for work in works:
-        if not callable(work):
-            for statement, values in work:
+    for write in writes:
+        if not callable(write):
+            for statement, values in write:
                 if statement in rows:
                     rows[statement].append(values)
                 else:
@@ -94,7 +95,7 @@ def _run(connection: apsw.Connection, works: Sequence[Work]) -> list[Outcome]:
             continue
         if rows:
             _write_rows(connection, rows)
-        outcomes.append((work(connection), None))
+        outcomes.append((write(connection), None))
     if rows:
         _write_rows(connection, rows)
     return outcomes
@@ -112,7 +113,7 @@ class _NotBegun(Exception):
 
 
 class _Capture:
-    """Captures an exception for the waiter of the result instead of letting it end the thread."""
+    """Stores an exception for the waiter of the result instead of letting it end the thread."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -126,32 +127,32 @@ class _Capture:
 
 
 class GroupLane(ABC):
-    """One thread that commits works in the order they were queued, batching all that wait."""
+    """One thread that commits writes in the order they were queued, batching all that wait."""
 
     name = ""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[Sequence[Work], Deliver] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Sequence[Write], Deliver] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._start = threading.Lock()
         self._closed = False
 
-    def put(self, works: Sequence[Work], deliver: Deliver) -> None:
-        """Queue `works`. `deliver` is called on the lane's thread with their outcomes after the commit."""
+    def put(self, writes: Sequence[Write], deliver: Deliver) -> None:
+        """Queue `writes`. `deliver` is called on the lane's thread with their outcomes after the commit."""
         with self._start:
             if self._closed:
                 raise StoreError("the database is closed")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
                 self._thread.start()
-            self._queue.put((works, deliver))
+            self._queue.put((writes, deliver))
 
-    def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
-        """Commit works on the caller's thread, or do nothing and return None if it would have to wait."""
+    def try_here(self, writes: Sequence[Write]) -> list[Outcome] | None:
+        """Commit writes on the caller's thread, or do nothing and return None if it would have to wait."""
         return None
 
     def close(self) -> None:
-        """Commit the queued works and stop the thread."""
+        """Commit the queued writes and stop the thread."""
         with self._start:
             if self._closed:
                 return
@@ -166,16 +167,16 @@ class GroupLane(ABC):
 
     def _serve(self) -> bool:
         """Wait for writes and commit all that are queued. Returns False when there will be no more."""
-        items: list[tuple[Sequence[Work], Deliver]] = []
-        works: list[Work] = []
+        items: list[tuple[Sequence[Write], Deliver]] = []
+        writes: list[Write] = []
         item = self._queue.get()
         while item is not None:
             items.append(item)
-            works += item[0]
-            if len(works) >= _MAX_GROUP or self._queue.empty():
+            writes += item[0]
+            if len(writes) >= _MAX_GROUP or self._queue.empty():
                 break
             item = self._queue.get()
-        outcomes = self._commit_group(works)
+        outcomes = self._commit_group(writes)
         begin = 0
         for group, deliver in items:
             deliver(outcomes[begin : begin + len(group)])
@@ -183,12 +184,12 @@ class GroupLane(ABC):
         return item is not None
 
     @abstractmethod
-    def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit works, possibly an empty list, on the lane's thread."""
+    def _commit_group(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Commit writes, possibly an empty list, on the lane's thread."""
 
 
 class WriterLane(GroupLane):
-    """Commits works in the order they were queued, many in one transaction. The connection stays open."""
+    """Commits writes in the order they were queued, many in one transaction. The connection stays open."""
 
     name = "store-lane"
 
@@ -219,8 +220,8 @@ class WriterLane(GroupLane):
         """Called at the end of each transaction of functions. If it fails, they are undone."""
         connection.wal_autocheckpoint(0)
 
-    def try_here(self, works: Sequence[Work]) -> list[Outcome] | None:
-        """Commit `works` on the caller's thread if no other thread is writing and the disk has been quick.
+    def try_here(self, writes: Sequence[Write]) -> list[Outcome] | None:
+        """Commit `writes` on the caller's thread if no other thread is writing and the disk has been quick.
 
         Returns None if nothing was done; then queue them with `put`. Saves two thread switches, which on a
         fast disk cost as much as the commit. A slow disk never blocks the caller for long: one slow commit
@@ -229,14 +230,14 @@ class WriterLane(GroupLane):
         if self._closed or not self._queue.empty():
             return None
         if self._pace_s > _QUICK_COMMIT_S:
-            self._pace_s *= 0.7  # the slow commit is forgotten gradually, and then this thread is tried again
+            self._pace_s *= 0.7  # forget the slow commit gradually, then try this thread again
             return None
         if not self._held.acquire(False):
             return None
         try:
             if self._timeout_ms:
                 self._set_timeout(0)
-            outcomes = self._commit(works)
+            outcomes = self._commit(writes)
             self._commits += 1
             wants_checkpoint = self._commits % _CHECK_EVERY == 0 and self._wants_checkpoint()
         except _NotBegun:
@@ -244,51 +245,51 @@ class WriterLane(GroupLane):
         finally:
             self._held.release()
         if wants_checkpoint:
-            self.put((), lambda _outcomes: None)
+            self.put((), lambda _outcomes: None)  # a batch of nothing lets the lane's thread do it
         return outcomes
 
     def set_journal(self, mode: str) -> None:
-        """Change the file's journal between two commits. Raises apsw.Error if another connection reads."""
+        """Change the file's journal mode between commits. Raises apsw.Error if another connection reads."""
         with self._held:
             self._set_timeout(self._patience_ms if mode == "wal" else 0)
             self._connection.pragma("journal_mode", mode)
 
-    def _commit_group(self, works: Sequence[Work]) -> list[Outcome]:
+    def _commit_group(self, writes: Sequence[Write]) -> list[Outcome]:
         with self._held:
-            outcomes = self._commit_patiently(works) if works else []
+            outcomes = self._commit_patiently(writes) if writes else []
             if self._wants_checkpoint():
                 self._checkpoint()
         return outcomes
 
-    def _commit_patiently(self, works: Sequence[Work]) -> list[Outcome]:
+    def _commit_patiently(self, writes: Sequence[Write]) -> list[Outcome]:
         self._set_timeout(self._patience_ms)
         try:
-            return self._commit(works)
+            return self._commit(writes)
         except _NotBegun as refused:
-            return [(None, self._translate(refused.__cause__))] * len(works)
+            return [(None, self._translate(refused.__cause__))] * len(writes)
 
-    def _commit(self, works: Sequence[Work]) -> list[Outcome]:
-        """Commit all works in one transaction or, after a failure, each in its own. Raises _NotBegun."""
+    def _commit(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Commit all writes in one transaction or, after a failure, each in its own. Raises _NotBegun."""
         began = _now_s()
         capture = self._capture
         with capture:
-            outcomes = self._run_all(works)
+            outcomes = self._run_all(writes)
             if self._is_full:
                 self._pace_s = 0.8 * self._pace_s + 0.2 * (_now_s() - began)
             return outcomes
         error, capture.error = capture.error, None
         if isinstance(error, _NotBegun):
             raise error
-        if len(works) == 1:
+        if len(writes) == 1:
             return [(None, self._translate(error))]
-        return [outcome for work in works for outcome in self._commit_patiently((work,))]
+        return [outcome for write in writes for outcome in self._commit_patiently((write,))]
 
-    def _run_all(self, works: Sequence[Work]) -> list[Outcome]:
+    def _run_all(self, writes: Sequence[Write]) -> list[Outcome]:
         connection = self._connection
-        first = works[0]
-        self._set_sync(any(map(_must_sync, works)))
+        first = writes[0]
+        self._set_sync(any(map(_must_sync, writes)))
         try:
-            if len(works) == 1 and not callable(first) and len(first) == 1:
+            if len(writes) == 1 and not callable(first) and len(first) == 1:
                 statement, values = first[0]
                 statement.write(connection, (values,))  # a transaction by itself, saving two statements
                 return [_WRITTEN]
@@ -296,7 +297,7 @@ class WriterLane(GroupLane):
         except apsw.BusyError as error:
             raise _NotBegun from error
         try:
-            outcomes = _run(connection, works)
+            outcomes = _run(connection, writes)
             if self.before_commit is not None:
                 self.before_commit(connection)
             connection.execute("COMMIT")

@@ -1,8 +1,8 @@
 """Open a database that this process may only read: on a read-only disk, or in another user's folder.
 
-A file with a write-ahead log can be read only if its index (-shm) exists or can be created. Otherwise the
-file is opened as one that nothing changes, which ignores the log. If there is a log, a private copy of both
-is read: whoever writes has an index, so nobody writes meanwhile.
+A file with a write-ahead log can be read only if its index (-shm) exists or can be created. Otherwise no
+process is writing, because a writer has an index. Then an empty log is ignored (`immutable`), and a file with
+a log is read from a private copy of both.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 def open_readable(path: Path) -> tuple[apsw.Connection, str, TemporaryDirectory[str] | None]:
-    """Return a connection that reads a file, the name under which others can be opened, and the copy that it
-    reads, if any. Raises apsw.Error, OSError."""
+    """Open a file for reading. Returns the connection, the URI for opening more of them, and the copy that
+    they read, or None if they read the file itself. Raises apsw.Error, OSError."""
     name = f"file:{quote(str(path))}"
     try:
         return _connect(name), name, None

@@ -1,4 +1,4 @@
-"""Which session a client's conversation belongs to, and which response its last turn produced.
+"""Record which API client owns a session, and which response each turn of it produced.
 
 Every function takes a connection inside a transaction.
 """
@@ -13,12 +13,15 @@ import msgspec
 from whet.store import rows, sessions
 
 _SHARED = -1
-"""The turn of a tip that more than one session has: no session's newest turn."""
+"""Stored as the turn of a tip that several sessions have, so that it is never a session's newest turn."""
 
 
 class SessionOwner(msgspec.Struct, frozen=True):
-    """A session's API data: the token that began it, its client's name for it, and the hash of the client's
-    own instructions when they were last sent to the model."""
+    """A session's API data.
+
+    `token` names the token that began it, `client_key` is the client's name for the session, and
+    `instructions` is the hash of the client's instructions that the model received last.
+    """
 
     token: str
     client_key: str
@@ -26,7 +29,7 @@ class SessionOwner(msgspec.Struct, frozen=True):
 
 
 def set_owner(connection: apsw.Connection, session_id: str, token: str, client_key: str = "") -> None:
-    """Record the owner of a session and the client's name for it, which is removed from any other session."""
+    """Record the owner of a session and the client's name for it. Another session of that name loses it."""
     key = sessions.key_of(connection, session_id)
     _release_client_key(connection, token, client_key)
     connection.execute(
@@ -37,11 +40,8 @@ def set_owner(connection: apsw.Connection, session_id: str, token: str, client_k
 
 def find_token_name(connection: apsw.Connection, session_id: str) -> str | None:
     """Return the name of the token that began a session, or None if it was not begun through the API."""
-    row = connection.execute(
-        "SELECT a.token FROM sessions s JOIN api_sessions a ON a.session = s.key WHERE s.id = ?",
-        (session_id,),
-    ).fetchone()
-    return row[0] if row else None
+    sql = "SELECT a.token FROM sessions s JOIN api_sessions a ON a.session = s.key WHERE s.id = ?"
+    return rows.read_value(connection, sql, session_id)
 
 
 _LIMITING_TOKEN = (
@@ -57,8 +57,8 @@ _LIMITING_TOKEN = (
 def find_limiting_token(connection: apsw.Connection, session_id: str) -> str:
     """Return the name of the API token that began a session or its parent, if that token may see only its own
     sessions; else an empty string."""
-    row = connection.execute(_LIMITING_TOKEN, (session_id,)).fetchone()
-    return row[0] if row else ""
+    sql = _LIMITING_TOKEN
+    return rows.read_value(connection, sql, session_id) or ""
 
 
 def _release_client_key(connection: apsw.Connection, token: str, client_key: str) -> None:
@@ -88,22 +88,21 @@ def find_owner(connection: apsw.Connection, session_id: str) -> SessionOwner | N
 
 def find_session(connection: apsw.Connection, token: str, client_key: str) -> str:
     """Return the id of the session that a client has given this name, or an empty string."""
-    row = connection.execute(
+    sql = (
         "SELECT s.id FROM api_sessions a JOIN sessions s ON s.key = a.session"
-        " WHERE a.token = ? AND a.client_key = ? AND a.client_key <> ''",  # repeats the index's condition
-        (token, client_key),
-    ).fetchone()
-    return row[0] if row else ""
+        " WHERE a.token = ? AND a.client_key = ? AND a.client_key <> ''"
+    )
+    return rows.read_value(connection, sql, token, client_key) or ""
 
 
 def last_step(connection: apsw.Connection, session_id: str) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return the newest step of a session that called tools, and whether nothing was said there since.
+    """Return the (turn id, call id) of each call in the newest step with calls, and whether that step ended
+    the session's messages.
 
-    The step is the turn's id and the call's id of each of its calls. Undone turns, and turns that a client
-    brought as its history, do not count.
+    Undone turns and turns that a client sent as history do not count.
     """
     key = sessions.key_of(connection, session_id)
-    found = connection.execute(
+    records = connection.execute(
         "SELECT t.id, c.call_id, c.seq FROM tool_calls c"
         " JOIN turns t ON t.session = c.session AND t.number = c.turn"
         " WHERE c.session = ?1 AND (c.turn, c.step) = (SELECT c.turn, c.step FROM tool_calls c"
@@ -114,13 +113,13 @@ def last_step(connection: apsw.Connection, session_id: str) -> tuple[tuple[tuple
     newest = rows.number(
         connection, "SELECT coalesce(max(id), 0) FROM messages WHERE id > ? AND id < ?", *rows.ids_of(key)
     )
-    last = max((seq for _, _, seq in found), default=0)
-    calls = tuple((turn_id, call_id) for turn_id, call_id, _ in found)
+    last = max((seq for _, _, seq in records), default=0)
+    calls = tuple((turn_id, call_id) for turn_id, call_id, _ in records)
     return calls, bool(calls) and newest <= rows.row_id(key, last)
 
 
 def list_call_ids(connection: apsw.Connection, session_id: str) -> list[tuple[str, str]]:
-    """Return the turn's id and the call's id of each call of a session that is not undone, newest first."""
+    """Return the (turn id, call id) of each call of a session, newest first, without undone turns."""
     calls = connection.execute(
         "SELECT t.id, c.call_id FROM tool_calls c JOIN turns t ON t.session = c.session AND t.number = c.turn"
         " WHERE c.session = ? AND t.undone = '' ORDER BY c.seq DESC",
@@ -130,7 +129,8 @@ def list_call_ids(connection: apsw.Connection, session_id: str) -> list[tuple[st
 
 
 def keep_tips(connection: apsw.Connection, session_id: str, turn_id: str, tips: Sequence[str]) -> None:
-    """Remember how a session's conversation ends with a turn. A tip that two sessions have finds neither."""
+    """Store hashes of the conversation's end after a turn ("tips"), by which the client's next request finds
+    the session. A tip that two sessions have finds neither."""
     key = sessions.key_of(connection, session_id)
     connection.execute(
         "DELETE FROM api_responses WHERE session = ? AND id LIKE 'tip:%' AND turn <> ?", (key, _SHARED)
@@ -144,13 +144,13 @@ def keep_tips(connection: apsw.Connection, session_id: str, turn_id: str, tips: 
 
 
 def set_instructions(connection: apsw.Connection, session_id: str, digest: str) -> None:
-    """Record which of the client's instructions the model has received."""
+    """Record the hash of the client's instructions that the model has received."""
     key = sessions.key_of(connection, session_id)
     connection.execute("UPDATE api_sessions SET instructions = ? WHERE session = ?", (digest, key))
 
 
 def list_user_texts(connection: apsw.Connection, session_id: str) -> list[str]:
-    """Return the texts of the person's messages, in order, without those of undone turns."""
+    """Return the texts of the person's messages in order, without undone turns."""
     key = sessions.key_of(connection, session_id)
     records = connection.execute(
         "SELECT role, content, extra FROM messages m WHERE id > ? AND id < ? AND role = ? AND NOT EXISTS"
@@ -161,8 +161,8 @@ def list_user_texts(connection: apsw.Connection, session_id: str) -> list[str]:
 
 
 def store_response(connection: apsw.Connection, response_id: str, session_id: str) -> None:
-    """Record that a response is the last turn of a session. If a response took several turns, the newest
-    counts."""
+    """Record that a session's last turn produced a response. Of a response's several turns the newest is
+    kept."""
     key = sessions.key_of(connection, session_id)
     connection.execute(
         "INSERT INTO api_responses (id, session, turn) VALUES (?, ?, ?)"

@@ -1,7 +1,7 @@
 """Store whole past sessions of other programs, and recognise them when they are imported again.
 
-A session comes as values, already in this store's order: each answer's results follow it, in the order of
-its calls. Each import is recorded under its origin and id, so that importing again adds only new messages.
+A session's messages come in the order of this store: the results of an answer follow it in the order of its
+calls. Each import is recorded under its origin and id, so that importing again adds only new messages.
 Every function takes a connection inside a transaction.
 """
 
@@ -18,15 +18,18 @@ import msgspec
 from whet.clock import iso
 from whet.contract.messages import Message, Usage
 from whet.store import compactions, rows, session_deletion, sessions
+from whet.store.live import LiveList
 
 Stored = Literal["new", "grown", "same", "changed"]
-"""The result of storing a session. `changed`: it was stored before, and its stored part differs now; it is
-not changed here."""
+"""The result of storing a session. `changed`: the part stored earlier differs now, so nothing was stored."""
 
 
 class PastMessage(msgspec.Struct, frozen=True):
-    """A message and its time. For an answer, the usage of its model call; for a result, how its call ended
-    (`error_kind` as in ToolOutput)."""
+    """A message and its time.
+
+    An answer has the model and usage of its call, a result how its call ended (`error_kind` as in
+    ToolOutput).
+    """
 
     message: Message
     at_ms: int
@@ -37,11 +40,14 @@ class PastMessage(msgspec.Struct, frozen=True):
 
 
 class PastSession(msgspec.Struct, frozen=True):
-    """A session of another program. `header.id` is its id there, which it keeps here if that is free;
-    `header.parent_session_id` is the parent's id there. Times are milliseconds since the epoch, `ended_ms`
-    0 if it is open. `live` are the indices of the messages that the model still saw, None for all."""
+    """A session of another program.
 
-    about: sessions.NewSession
+    `header.id` is its id there, which it keeps here if that is free, and `header.parent_session_id` its
+    parent's id there. `ended_ms` is 0 if it is open. `live` are the indices of the messages that the model
+    still saw, None for all.
+    """
+
+    header: sessions.NewSession
     messages: Sequence[PastMessage]
     started_ms: int
     ended_ms: int = 0
@@ -53,13 +59,13 @@ def store_session(connection: apsw.Connection, origin: str, past: PastSession, n
     """Store a session, or the messages added to it since it was last stored."""
     import_row = connection.execute(
         "SELECT session, messages, digest FROM imports WHERE origin = ? AND foreign_id = ?",
-        (origin, past.about.id),
+        (origin, past.header.id),
     ).fetchone()
     digest = _digest(past.messages)
     if import_row is None:
         key = _create(connection, origin, past, now)
         _append(connection, key, past, 0, 0)
-        _remember(connection, origin, past, key, digest, now)
+        _record_import(connection, origin, past, key, digest, now)
         return "new"
     key, count, before = import_row
     if count == len(past.messages) and before == digest:
@@ -75,16 +81,14 @@ def store_session(connection: apsw.Connection, origin: str, past: PastSession, n
     elif len(past.messages) == count:
         return "changed"
     _append(connection, key, past, count, first)
-    _remember(connection, origin, past, key, digest, now)
+    _record_import(connection, origin, past, key, digest, now)
     return "grown"
 
 
 def is_known(connection: apsw.Connection, origin: str, foreign_id: str) -> bool:
-    """Return whether a session of that program was stored before."""
-    row = connection.execute(
-        "SELECT 1 FROM imports WHERE origin = ? AND foreign_id = ?", (origin, foreign_id)
-    ).fetchone()
-    return row is not None
+    """Return whether a session of the program `origin` was stored before."""
+    sql = "SELECT 1 FROM imports WHERE origin = ? AND foreign_id = ?"
+    return rows.read_value(connection, sql, origin, foreign_id) is not None
 
 
 def prepend_messages(connection: apsw.Connection, session_id: str, messages: Sequence[PastMessage]) -> None:
@@ -94,7 +98,7 @@ def prepend_messages(connection: apsw.Connection, session_id: str, messages: Seq
 
 
 def _create(connection: apsw.Connection, origin: str, past: PastSession, now: str) -> int:
-    header = past.about
+    header = past.header
     same_id = connection.execute("SELECT 1 FROM sessions WHERE id = ?", (header.id,)).fetchone()
     parent = connection.execute(
         "SELECT s.id FROM imports i JOIN sessions s ON s.key = i.session"
@@ -137,9 +141,10 @@ def _append(connection: apsw.Connection, key: int, past: PastSession, index: int
     )
     _sum_up(connection, key, past, turns)
     if past.live is not None:
-        entry = _iso(past.messages[-1].at_ms) if past.messages else ""
-        number, live = turns[-1].number if turns else turn, [index + 1 for index in past.live]
-        new = compactions.NewCompaction(number, len(past.messages), list(live), "import", 0, 0, entry)
+        at = _iso(past.messages[-1].at_ms) if past.messages else ""
+        last_turn = turns[-1].number if turns else turn
+        live: LiveList = [position + 1 for position in past.live]
+        new = compactions.NewCompaction(last_turn, len(past.messages), live, "import", 0, 0, at)
         compactions.insert_compaction(connection, key, new)
 
 
@@ -212,8 +217,8 @@ def _find_last_turn(connection: apsw.Connection, key: int, count: int) -> int | 
 def _restore_placeholders(
     connection: apsw.Connection, key: int, messages: Sequence[PastMessage]
 ) -> list[PastMessage]:
-    """Return the messages, with placeholders for results that were missing at the time."""
-    was = list(messages)
+    """Return the messages as they were stored: with placeholders for results that were missing then."""
+    restored = list(messages)
     missing: list[tuple[int]] = connection.execute(
         "SELECT seq FROM tool_calls WHERE session = ? AND error_kind = 'interrupted'", (key,)
     ).fetchall()
@@ -221,19 +226,19 @@ def _restore_placeholders(
         row = connection.execute(
             "SELECT content FROM messages WHERE id = ?", (rows.row_id(key, seq),)
         ).fetchone()
-        if row is not None and seq <= len(was) and was[seq - 1].message.role == "tool":
-            message = msgspec.structs.replace(was[seq - 1].message, content=row[0])
-            was[seq - 1] = msgspec.structs.replace(was[seq - 1], message=message)
-    return was
+        if row is not None and seq <= len(restored) and restored[seq - 1].message.role == "tool":
+            message = msgspec.structs.replace(restored[seq - 1].message, content=row[0])
+            restored[seq - 1] = msgspec.structs.replace(restored[seq - 1], message=message)
+    return restored
 
 
-def _remember(
+def _record_import(
     connection: apsw.Connection, origin: str, past: PastSession, key: int, digest: bytes, now: str
 ) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO imports (origin, foreign_id, session, messages, digest, at)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (origin, past.about.id, key, len(past.messages), digest, now),
+        (origin, past.header.id, key, len(past.messages), digest, now),
     )
 
 

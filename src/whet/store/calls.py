@@ -1,8 +1,8 @@
 """Stream the tool calls of stored sessions, paired with their results, and store their outcomes.
 
-A session of any size is read in constant memory: rows are passed on as they come, and the database cuts
-long results. Pairs are made by call id: a result without a call, before its call, or after an earlier
-result is dropped. This module judges nothing; `whet.warm.outcome` does.
+A session of any size is read in constant memory: rows are streamed, and the database cuts long results.
+Calls and results are paired by call id. A result without a call, before its call, or after an earlier
+result is dropped. `whet.warm.outcome` judges the calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.store import rows, sessions
 
 _LONG_BYTES = 12_000
-# Text of an assistant is not evidence, so it is not read.
+# An assistant's text is no evidence of an outcome, so it is not read.
 _RESULT = (
     f"CASE WHEN m.role = {rows.ASSISTANT} THEN ''"
     f" WHEN octet_length(m.content) <= {_LONG_BYTES} THEN m.content"
@@ -31,7 +31,7 @@ _ROWS = (
     f"SELECT m.id, m.turn, m.role, {_RESULT}, m.extra, c.step, c.error_kind, c.exit_code, c.decided_by,"
     " m.at, c.facts FROM messages m"
     " LEFT JOIN tool_calls c ON m.role = 2 AND c.session = ?1 AND c.seq = m.id & ?2"
-    # What was before the turn is found backwards, so that a long past costs nothing.
+    # The turn's beginning is searched backwards, so that a long past costs nothing.
     " WHERE m.id > coalesce((SELECT b.id FROM messages b WHERE ?3 > 0 AND b.turn < ?3"
     f" AND b.id > ?1 << {rows.SEQ_BITS} AND b.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY b.id DESC LIMIT 1),"
     f" ?1 << {rows.SEQ_BITS}) AND m.id < (?1 + 1) << {rows.SEQ_BITS} ORDER BY m.id"
@@ -40,7 +40,7 @@ _GOOD_ENDS = "('', 'completed', 'user_exit', 'compression')"
 
 
 class MinedSession(msgspec.Struct, frozen=True):
-    """A session whose calls are read."""
+    """A finished session to learn from."""
 
     key: int
     id: str
@@ -52,10 +52,11 @@ class MinedSession(msgspec.Struct, frozen=True):
 
 
 class StoredCall(msgspec.Struct, gc=False):
-    """A call with its result, None if there is none. Long results lack their middle.
+    """A call and its result.
 
-    `seq` numbers the result's message, `asked_seq` the call's. `error_kind`, `exit_code` and `decided_by`
-    are as in `tool_calls`, `effects` are None if none are stored.
+    `result` is None if the call has none; a long one lacks its middle. `seq` is the number of the result's
+    message, `asked_seq` that of the call's message. `error_kind`, `exit_code` and `decided_by` are as in
+    the table `tool_calls`. `effects` are None if none are stored.
     """
 
     seq: int
@@ -100,10 +101,9 @@ def find_finished_sessions(
     source: str = "",
     workspace: str = "",
 ) -> list[MinedSession]:
-    """Return sessions to learn from, oldest first: the owner's, not reviews, not private, ended well, without
-    an open turn.
+    """Return the owner's sessions that ended well, oldest first, and of more than `limit` the newest.
 
-    If there are more than `limit`, the newest are returned.
+    Private sessions, reviews, and sessions with an open turn are left out.
     """
     where = ["NOT s.private", "s.profile = ''", "s.kind <> 'review'", "s.messages >= ?"]
     parameters: list[str | int] = [min_messages or 1]
@@ -150,14 +150,14 @@ def stream_calls(
         if role == rows.USER:
             yield UserWords(turn, content or "")
         elif extra is not None and '"c":' in extra:
-            for position, request in enumerate(_calls(extra), 1):
+            for position, request in enumerate(_decode_calls(extra), 1):
                 pending[request.id] = StoredCall(
                     seq + position, seq, turn, seq, request.name, request.arguments, None, at_ms
                 )
     yield from pending.values()
 
 
-def _calls(extra: str) -> tuple[ToolCall, ...]:
+def _decode_calls(extra: str) -> tuple[ToolCall, ...]:
     try:
         return _calls_decoder.decode(extra).c
     except NOT_JSON:
@@ -210,8 +210,10 @@ def _read_names(tools_json: str) -> frozenset[str]:
 
 
 def read_latest_tools_json(connection: apsw.Connection) -> str:
-    """Return the tool array's JSON of the newest session that has one, or "[]". Sessions imported from other
-    programs have none."""
+    """Return the JSON of the tool array of the newest session that has one, or "[]".
+
+    Sessions imported from other programs have none.
+    """
     row = connection.execute(
         "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.tools_text"
         " WHERE s.kind = 'chat' AND t.text NOT IN ('', '[]') ORDER BY s.key DESC LIMIT 1"
@@ -220,7 +222,7 @@ def read_latest_tools_json(connection: apsw.Connection) -> str:
 
 
 def read_result_text(connection: apsw.Connection, key: int, seq: int) -> str:
-    """Return a result's whole text. If it has several parts, the text parts."""
+    """Return a result's whole text, without its images. An empty string if there is no such message."""
     row = connection.execute(
         "SELECT role, content, extra FROM messages WHERE id = ?", (rows.row_id(key, seq),)
     ).fetchone()
@@ -228,16 +230,17 @@ def read_result_text(connection: apsw.Connection, key: int, seq: int) -> str:
 
 
 def list_unjudged_sessions(connection: apsw.Connection, *, again: bool = False) -> list[str]:
-    """Return the ids of sessions with turns whose calls have no outcome yet. `again`: of all sessions with
-    turns."""
+    """Return the ids of the sessions with turns that are not judged yet, or (`again`) with any turns."""
     where = "turns > 0" if again else "judged_turn < turns"
     return [row[0] for row in connection.execute(f"SELECT id FROM sessions WHERE {where} ORDER BY key")]
 
 
 class JudgingState(msgspec.Struct, frozen=True):
-    """What judging a session's calls needs besides them: the turn up to which they have outcomes, the last
-    turn with an end marker (or 0), the undone turns, the names of its tools (empty if unknown), and whether
-    a warm start was considered."""
+    """A session's data for judging its calls.
+
+    Calls up to `judged_turn` have outcomes. `last_turn` is the last turn that has ended, or 0.
+    `tool_names` is empty if they are unknown. `has_start` tells whether a warm start was considered.
+    """
 
     key: int
     judged_turn: int
@@ -248,7 +251,7 @@ class JudgingState(msgspec.Struct, frozen=True):
 
 
 def read_judging_state(connection: apsw.Connection, session_id: str) -> JudgingState:
-    """Return how far a session's calls are judged. Raises NotFound."""
+    """Return a session's data for judging its calls. Raises NotFound."""
     columns = (
         "key, judged_turn, coalesce((SELECT number FROM turns WHERE session = sessions.key AND ended <> ''"
         " ORDER BY number DESC LIMIT 1), 0), (SELECT text FROM frozen_texts WHERE id = tools_text),"
@@ -287,10 +290,10 @@ _JUDGE = (
 
 
 def visit_outcomes(connection: apsw.Connection, take: Callable[[int, str, int, str], None]) -> None:
-    """Call `take(session key, tool, position, outcome)` for every judged call, in order. Positions count from
-    0.
+    """Call `take(session key, tool, position, outcome)` for every judged call, in order.
 
-    Reviews, private sessions and undone turns are left out.
+    `position` counts a session's judged calls from 0. Reviews, private sessions and undone turns are left
+    out.
     """
     last, position = 0, 0
     for key, name, outcome in connection.execute(
@@ -335,8 +338,11 @@ class PastCall(msgspec.Struct, frozen=True):
 
 
 def find_running_calls(connection: apsw.Connection, at_ms: int) -> Iterator[PastCall]:
-    """Yield the calls that were running at a time in any session, or whose background process was, until a
-    later call saw its end. The oldest session's calls come first, in their order."""
+    """Yield the calls of any session that were running at a time, by session and in order.
+
+    A call also counts as running while a process that it left behind runs, until a later call has seen
+    the process end.
+    """
     at, day_before = (iso(datetime.fromtimestamp(ms / 1000, UTC)) for ms in (at_ms, at_ms - _DAY_MS))
     for row in connection.execute(_RUNNING, (at_ms, at, day_before)).fetchall():
         session, seq, finished = row[0], row[1], row[5]
@@ -365,6 +371,6 @@ def _read_calls(connection: apsw.Connection, records: Iterable[Sequence[Any]]) -
 
 
 def has_received_bytes(facts: str | None) -> bool | None:
-    """Return whether a call received bytes from the network, according to its facts, or None if they were not
-    counted."""
+    """Return whether a call's stored facts say that it received bytes from the network, or None if they were
+    not counted."""
     return _facts.decode(facts).received if facts else None

@@ -1,6 +1,6 @@
-"""Apply people's edits, deletions and reactions on chat platforms to the stored message that they belong to.
+"""Apply edits, deletions and reactions that people make on chat platforms to the stored messages.
 
-Call each function with a connection inside a transaction. Only the gateway knows the format of a body.
+Every function takes a connection inside a transaction. Only the gateway knows the format of a body.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import apsw
 
 from whet.contract.channels import ChatPlace
-from whet.store import chats
+from whet.store import chats, rows
 from whet.store.chats import ChatRecord
 
 _MAX_REACTIONS = 20
-_MAX_SEARCHED = 5_000  # the newest messages, among which that of a reaction or an edit is looked up
+_MAX_SEARCHED = 5_000  # an edited message is searched among this many newest ones
 # The condition of the index on open rows; a query without it reads every stored row.
 _OPEN = "state IN ('waiting', 'begun')"
 _WAITING_REACTION = f"{_OPEN} AND state = 'waiting' AND json_extract(body, '$.verb') = 'reaction'"
@@ -20,14 +20,12 @@ _WAITING_REACTION = f"{_OPEN} AND state = 'waiting' AND json_extract(body, '$.ve
 
 def read_waiting_body(connection: apsw.Connection, row_id: int) -> str:
     """Return the current body of a waiting update, or an empty string if it was dropped or a turn took it."""
-    row = connection.execute(
-        "SELECT body FROM gateway_inbox WHERE id = ? AND state = 'waiting'", (row_id,)
-    ).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT body FROM gateway_inbox WHERE id = ? AND state = 'waiting'"
+    return rows.read_value(connection, sql, row_id) or ""
 
 
 def replace_waiting_update(connection: apsw.Connection, chat_id: int, ref: str, body: str) -> bool:
-    """Change the body of a waiting update, or drop it if `body` is empty. Returns False if it no longer
+    """Change the body of a waiting update, or drop it if `body` is empty. Return False if it no longer
     waits."""
     row = connection.execute(
         f"SELECT id FROM gateway_inbox WHERE chat = ? AND {_OPEN} AND state = 'waiting'"
@@ -45,27 +43,25 @@ def replace_waiting_update(connection: apsw.Connection, chat_id: int, ref: str, 
 
 
 def read_begun_update(connection: apsw.Connection, chat_id: int, ref: str) -> str:
-    """Return the body of the update or act that holds the message `ref` and on which the running turn works,
-    or an empty string."""
-    row = connection.execute(
+    """Return the body of the update with the message `ref` that the running turn works on, or an empty
+    string."""
+    sql = (
         f"SELECT body FROM gateway_inbox WHERE chat = ? AND {_OPEN} AND state = 'begun'"
         " AND (json_extract(body, '$.ref') = ? OR EXISTS"
         " (SELECT 1 FROM json_each(json_extract(body, '$.joined')) WHERE value = ?))"
-        " ORDER BY id DESC LIMIT 1",
-        (chat_id, ref, ref),
-    ).fetchone()
-    return row[0] if row else ""
+        " ORDER BY id DESC LIMIT 1"
+    )
+    return rows.read_value(connection, sql, chat_id, ref, ref) or ""
 
 
 def read_latest_update(connection: apsw.Connection, chat_id: int, ref: str) -> str:
     """Return the latest body of the message `ref`, answered or not, or an empty string if it is not among the
     newest updates."""
-    row = connection.execute(
+    sql = (
         "SELECT body FROM gateway_inbox WHERE id > (SELECT max(id) FROM gateway_inbox) - ? AND chat = ?"
-        " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1",
-        (_MAX_SEARCHED, chat_id, ref),
-    ).fetchone()
-    return row[0] if row else ""
+        " AND json_extract(body, '$.ref') = ? ORDER BY id DESC LIMIT 1"
+    )
+    return rows.read_value(connection, sql, _MAX_SEARCHED, chat_id, ref) or ""
 
 
 def add_reaction(
@@ -94,8 +90,10 @@ def drop_reaction(connection: apsw.Connection, chat_id: int, ref: str, emoji: st
 
 
 def find_sent(connection: apsw.Connection, location: ChatPlace, ref: str) -> tuple[ChatRecord, str] | None:
-    """Return the conversation to which the message `ref` was sent, and the message's body. Searches all
-    threads of the person's chat; returns None if the message is not among the newest."""
+    """Return the conversation to which the message `ref` was sent, and the message's body.
+
+    All threads of the person's chat are searched. None if the message is not among the newest.
+    """
     row = connection.execute(
         "SELECT o.chat, o.body FROM gateway_outbox o JOIN gateway_chats c ON c.id = o.chat"
         " WHERE o.id > (SELECT max(id) FROM gateway_outbox) - ? AND o.ref = ?"

@@ -1,8 +1,8 @@
-"""The gateway's conversations, and the inbox and outbox between them and the platforms.
+"""Store the gateway's conversations with people on chat platforms, and the updates and answers between them.
 
-An update is stored in the inbox before the platform gets its acknowledgement; an answer is stored in the
-outbox in the transaction that ends its turn. Every function takes a connection inside a transaction. The
-body of a row belongs to the gateway.
+An update is stored in the inbox before the platform gets its acknowledgement. An answer is stored in the
+outbox in the transaction that ends its turn. Every function takes a connection inside a transaction. Only
+the gateway knows the format of a body.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OutState: TypeAlias = Literal["queued", "sending", "sent", "unknown", "failed"]
 SENDING = "?"
 """A draft whose id is not known yet."""
 REPLACED = "sent again, or dropped"
-"""The error of a message that ended without being confirmed: it no longer waits."""
+"""The error of a message that was sent again or dropped because the platform never confirmed it."""
 
 
 class ChatRecord(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class ChatRecord(msgspec.Struct, frozen=True):
 
 
 class InRow(msgspec.Struct, frozen=True):
-    """An update as it was stored."""
+    """An update in the inbox."""
 
     id: int
     chat: int
@@ -43,7 +43,7 @@ class InRow(msgspec.Struct, frozen=True):
 
 
 class OutRow(msgspec.Struct, frozen=True):
-    """An outgoing message, sent or not."""
+    """A message in the outbox."""
 
     id: int
     channel: str
@@ -93,7 +93,7 @@ def find_chat_of_session(connection: apsw.Connection, session_id: str) -> ChatRe
 
 
 def find_platform_chat(connection: apsw.Connection, channel: str, name: str) -> ChatRecord | None:
-    """Return the conversation of a platform's chat, the main one of several threads, or None."""
+    """Return the conversation of a platform's chat, or None. Of several threads, the main one."""
     row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? ORDER BY thread, id LIMIT 1",
         (channel, name),
@@ -104,7 +104,7 @@ def find_platform_chat(connection: apsw.Connection, channel: str, name: str) -> 
 def find_user_chat(
     connection: apsw.Connection, channel: str, user: str, group: str = ""
 ) -> ChatRecord | None:
-    """Return a person's newest conversation: in this group's chat or, if no group is named, a direct one."""
+    """Return a person's newest conversation in a group or, without `group`, their newest direct one."""
     row = connection.execute(
         f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND user = ? AND is_group = ?"
         " AND (chat = ? OR NOT is_group) ORDER BY id DESC LIMIT 1",
@@ -119,8 +119,8 @@ def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> N
 
 
 def set_draft(connection: apsw.Connection, chat_id: int, ref: str) -> None:
-    """Store the id of the message that shows the running answer: SENDING while it is unknown, empty if there
-    is none."""
+    """Store the id of the message that shows the running answer. SENDING: not known yet; "": there is
+    none."""
     connection.execute("UPDATE gateway_chats SET draft = ? WHERE id = ?", (ref, chat_id))
 
 
@@ -138,10 +138,8 @@ def add_update(
 
 def is_received(connection: apsw.Connection, channel: str, update_id: str) -> bool:
     """Return whether an update is or was in the inbox."""
-    row = connection.execute(
-        "SELECT 1 FROM gateway_inbox WHERE channel = ? AND update_id = ?", (channel, update_id)
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM gateway_inbox WHERE channel = ? AND update_id = ?"
+    return rows.read_value(connection, sql, channel, update_id) is not None
 
 
 def list_waiting(connection: apsw.Connection, chat_id: int, limit: int = 20) -> list[InRow]:
@@ -181,10 +179,8 @@ def replace_body(connection: apsw.Connection, row_id: int, body: str) -> None:
 
 def is_waiting(connection: apsw.Connection, row_id: int) -> bool:
     """Return whether no turn has taken an update yet."""
-    row = connection.execute(
-        "SELECT 1 FROM gateway_inbox WHERE id = ? AND state = 'waiting'", (row_id,)
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM gateway_inbox WHERE id = ? AND state = 'waiting'"
+    return rows.read_value(connection, sql, row_id) is not None
 
 
 def finish_taken_updates(connection: apsw.Connection, chat_id: int) -> bool:
@@ -217,7 +213,7 @@ def queue_messages(
 
 
 def has_arrived(connection: apsw.Connection, numbers: Sequence[int]) -> bool:
-    """Return whether the platform has confirmed all of these messages; old ones were deleted since."""
+    """Return whether the platform has confirmed all of these messages. Deleted ones count as confirmed."""
     marks = ", ".join("?" * len(numbers))
     row = connection.execute(
         f"SELECT 1 FROM gateway_outbox WHERE id IN ({marks}) AND (state != 'sent' OR error = ?) LIMIT 1",
@@ -227,7 +223,7 @@ def has_arrived(connection: apsw.Connection, numbers: Sequence[int]) -> bool:
 
 
 def read_refs(connection: apsw.Connection, numbers: Sequence[int]) -> list[str]:
-    """Return the platform's ids of those of these messages that have one."""
+    """Return the platform's ids of these messages, without those that have none."""
     marks = ", ".join("?" * len(numbers))
     rows = connection.execute(f"SELECT ref FROM gateway_outbox WHERE id IN ({marks}) AND ref != ''", numbers)
     return [ref for (ref,) in rows]
@@ -260,16 +256,15 @@ def next_message(connection: apsw.Connection, channel: str, chat_id: int) -> Out
 def has_unsent(connection: apsw.Connection, chat_id: int) -> bool:
     """Return whether a conversation has unsent messages."""
     channel = get_chat(connection, chat_id).place.channel
-    row = connection.execute(
-        f"SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN} LIMIT 1",
-        (channel, chat_id),
-    ).fetchone()
-    return row is not None
+    sql = f"SELECT 1 FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN} LIMIT 1"
+    return rows.read_value(connection, sql, channel, chat_id) is not None
 
 
 def begin_sending(connection: apsw.Connection, row_id: int, now_ms: int) -> None:
-    """Record that a message is about to be sent: after this, a crash makes its fate unknown. `run_after_ms`
-    stores the time of the attempt."""
+    """Record, before a message is sent, that an attempt begins at `now_ms`.
+
+    After a crash, nobody knows whether a message in this state was sent.
+    """
     connection.execute(
         "UPDATE gateway_outbox SET state = 'sending', attempts = attempts + 1, run_after_ms = ? WHERE id = ?",
         (now_ms, row_id),
@@ -285,7 +280,7 @@ def end_sending(
     error: str = "",
     again_ms: int = 0,
 ) -> None:
-    """Store the result of an attempt. A message that is queued again has the time of the retry."""
+    """Store the result of an attempt. `again_ms` is the time of the retry of a message queued again."""
     connection.execute(
         "UPDATE gateway_outbox SET state = ?, ref = ?, error = ?, run_after_ms = ? WHERE id = ?",
         (state, ref, error[:300], again_ms, row_id),
@@ -293,7 +288,7 @@ def end_sending(
 
 
 def uncount_attempt(connection: apsw.Connection, row_id: int) -> None:
-    """Do not count the last attempt at sending a message: its platform was not ready."""
+    """Take back the count of the last attempt, because the platform was not ready."""
     connection.execute("UPDATE gateway_outbox SET attempts = attempts - 1 WHERE id = ?", (row_id,))
 
 
@@ -305,7 +300,7 @@ def get_message(connection: apsw.Connection, row_id: int) -> OutRow:
 
 
 def list_messages(connection: apsw.Connection, states: Sequence[OutState], chat_id: int = 0) -> list[OutRow]:
-    """Return the messages in these states, oldest first, of one conversation or of all (0)."""
+    """Return the messages in these states, oldest first, of one conversation, or of all if `chat_id` is 0."""
     marks = ", ".join("?" * len(states))
     cursor = connection.execute(
         f"SELECT {_OUT} FROM gateway_outbox WHERE state IN ({marks}) AND (? = 0 OR chat = ?) ORDER BY id",
@@ -316,8 +311,8 @@ def list_messages(connection: apsw.Connection, states: Sequence[OutState], chat_
 
 def read_last_error(connection: apsw.Connection, row_id: int) -> str:
     """Return the last error of a message, or an empty string."""
-    row = connection.execute("SELECT error FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT error FROM gateway_outbox WHERE id = ?"
+    return rows.read_value(connection, sql, row_id) or ""
 
 
 def replace_message_body(connection: apsw.Connection, row_id: int, body: str) -> None:
@@ -345,10 +340,8 @@ def clear_unknown_drafts(connection: apsw.Connection, channel: str) -> int:
 
 def read_position(connection: apsw.Connection, channel: str, name: str = "") -> str:
     """Return a channel's read position, or an empty string at the beginning."""
-    row = connection.execute(
-        "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?", (channel, name)
-    ).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT value FROM gateway_cursors WHERE channel = ? AND name = ?"
+    return rows.read_value(connection, sql, channel, name) or ""
 
 
 def read_positions(connection: apsw.Connection, channel: str) -> dict[str, str]:
@@ -412,17 +405,17 @@ def _count_channel(connection: apsw.Connection, channel: str) -> ChannelCounts:
 
 def prune(connection: apsw.Connection, before_ms: int, limit: int = 2_000) -> int:
     """Delete finished rows older than `before_ms` and return how many. Unknown and failed messages stay."""
-    gone = 0
+    deleted = 0
     for table, state in (("gateway_inbox", "('done', 'dropped')"), ("gateway_outbox", "('sent')")):
         connection.execute(
             f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table}"
             f" WHERE state IN {state} AND at_ms < ? ORDER BY id LIMIT ?)",
             (before_ms, limit),
         )
-        gone += connection.changes()
-    return gone
+        deleted += connection.changes()
+    return deleted
 
 
 def _read_chat(row: tuple[int, str, str, str, str, int, str, str]) -> ChatRecord:
-    id_, channel, chat_, thread, user, is_group, session_id, draft = row
-    return ChatRecord(id_, ChatPlace(channel, chat_, thread, user, bool(is_group)), session_id, draft)
+    id_, channel, chat, thread, user, is_group, session_id, draft = row
+    return ChatRecord(id_, ChatPlace(channel, chat, thread, user, bool(is_group)), session_id, draft)

@@ -1,9 +1,9 @@
 """Ensure that one living process at a time writes a session's turn.
 
-A claim names its owner by host, process id and the process's start time, so that a dead owner's claim is
-taken over at once and a reused process id is not mistaken for the owner. If the start time can't be read
-(no /proc, another host), a claim is valid for 60 s after its last renewal. In a team, where two machines
-or containers may have the same host name, leases decide instead (`team_claims.py`).
+A claim names its owner by host, process id and the process's start time. So a dead owner's claim is taken
+over at once, and a reused process id is not mistaken for the owner. If the start time can't be read (no
+/proc, another host), a claim is valid for 60 s after its last renewal. In a team, two machines or
+containers may have the same host name, so leases decide instead (`team_claims.py`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ def drop_holder(holder: Holder) -> None:
 
 
 def read_process_birth(pid: int) -> str:
-    """Return a text that distinguishes a process from others that had the same id. It is empty if unknown, or
-    if the process has ended and its parent has not reaped it yet."""
+    """Return a text that distinguishes a process from earlier and later ones with the same id.
+
+    It is empty if it can't be read, or if the process has ended and its parent has not reaped it yet.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")[:8]
@@ -64,7 +66,7 @@ def read_process_birth(pid: int) -> str:
 
 
 class _ThisProcess:
-    """This process; read again after a fork."""
+    """The identity of this process. A forked process gets its own."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -87,15 +89,14 @@ def claiming_process() -> ClaimingProcess:
     with needs_driver():
         from whet.store.team_claims import ClaimingProcess  # noqa: PLC0415 - brings psycopg, 60 ms
 
-    this = _current_process()
-    return ClaimingProcess(this.host, this.pid, this.nonce, live_tokens)
+    process = _current_process()
+    return ClaimingProcess(process.host, process.pid, process.nonce, live_tokens)
 
 
 def owner_name(token: str) -> str:
-    """Return a name of this process by which others can see whether it lives. `token` distinguishes owners
-    within it."""
-    this = _current_process()
-    return f"{this.host} {this.pid} {this.born or '-'} {this.nonce} {token}"
+    """Return a name by which others can see whether this process lives. `token` distinguishes its owners."""
+    process = _current_process()
+    return f"{process.host} {process.pid} {process.born or '-'} {process.nonce} {token}"
 
 
 def register_process(connection: apsw.Connection) -> None:
@@ -108,8 +109,8 @@ def register_process(connection: apsw.Connection) -> None:
 
 
 def is_gone(connection: apsw.Connection, owner: str) -> bool:
-    """Return whether the process of this name has certainly ended or, in a team, whether its lease ran out,
-    if it had one. Returns False if that can't be known."""
+    """Return whether the process with this `owner_name` has certainly ended or, in a team, whether its lease
+    has run out. False if that can't be known."""
     parts = owner.split(" ")
     if len(parts) not in (4, 5) or not parts[1].isdecimal():  # four: written by an earlier version
         return False
@@ -126,17 +127,20 @@ def is_gone(connection: apsw.Connection, owner: str) -> bool:
 def begin_claim(
     connection: apsw.Connection, key: int, session_id: str, holder: Holder, now: datetime
 ) -> Callable[[], bool]:
-    """Claim a session for `holder`, and return the function that completes the claim. Statements that run in
-    between are under the claim if it returns True. Raises StoreBusy if another living holder has it."""
+    """Claim a session for `holder`, and return the function that completes the claim.
+
+    If that function returns True, the statements in between ran under the claim. Raises StoreBusy if another
+    living holder has the session.
+    """
     if is_team(connection):
         from whet.store import team_claims  # noqa: PLC0415 - as above
 
         return team_claims.take(connection, key, session_id, holder, claiming_process())
     refuse_if_held(connection, key, session_id, holder, now)
-    this = _current_process()
+    process = _current_process()
     connection.execute(
         "INSERT OR REPLACE INTO claims (session, token, host, pid, born, renewed) VALUES (?, ?, ?, ?, ?, ?)",
-        (key, holder.token, this.host, this.pid, this.born, iso(now)),
+        (key, holder.token, process.host, process.pid, process.born, iso(now)),
     )
     return _is_claimed
 
@@ -212,9 +216,9 @@ def _claim_lost_error() -> StoreBusy:
 
 def _is_alive(claim: tuple[str, str, int, str, str], now: datetime | None) -> bool:
     token, host, pid, born, renewed = claim
-    this = _current_process()
-    if host == this.host:
-        if pid == this.pid and born == this.born:
+    process = _current_process()
+    if host == process.host:
+        if pid == process.pid and born == process.born:
             return token in _holders
         if not _exists(pid):
             return False

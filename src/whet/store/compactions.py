@@ -1,5 +1,7 @@
-"""Compactions of a session: store them, read them for reports, and rebuild the list that a past request was
-made from."""
+"""Store a session's compactions, report on them, and rebuild the message list of a past request.
+
+A compaction replaces old messages in requests by fewer ones; the old rows stay.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from whet.store.transcript import Transcript, TurnRecord
 from whet.store.turns import UndoneParts, select_undone_parts
 
 REPAIR = "repair"
-"""The engine of a compaction that left out what a server had refused."""
+"""The engine of a compaction that left out content which a server had refused."""
 
 
 class CompactionSums(msgspec.Struct, frozen=True):
-    """How often a session was compacted, what that saved in all, and by which engine last; and how often
-    something was left out because a server had refused it."""
+    """A session's number of compactions, the tokens they saved, the engine of the last one, and the number of
+    repairs, which left out content that a server had refused."""
 
     count: int
     saved_tokens: int
@@ -31,7 +33,7 @@ class CompactionSums(msgspec.Struct, frozen=True):
 
 
 class NewCompaction(msgspec.Struct, frozen=True):
-    """A compaction to store. It was made in `turn`; `live` replaces the messages up to `after_seq`."""
+    """A compaction made in `turn` whose `live` replaces the messages up to `after_seq`."""
 
     turn: int
     after_seq: int
@@ -68,11 +70,11 @@ async def record(
     tokens_before: int,
     tokens_after: int,
 ) -> None:
-    """Make `compacted` the live list. The old rows stay and can still be found.
+    """Make `compacted` the list that requests are made from. The old rows stay and can still be found.
 
     Messages of the present list are stored as references and stay the same objects. Without `turn` the
-    compaction belongs to the open turn or, between turns, to the last one; raises StoreBusy if then
-    another process holds the session or has changed it.
+    compaction belongs to the open turn or, between turns, to the last one. Between turns, raises StoreBusy
+    if another process holds the session or has changed it.
     """
     live, writer = log.live, log.writer
     if turn is not None:
@@ -104,8 +106,8 @@ async def record(
 
 
 async def list_whole(log: Transcript, limit: int) -> list[tuple[int, Message]]:
-    """Return all messages of a session that were not undone, and their numbers, whether or not a compaction
-    replaced them. An empty list if there are more than `limit`."""
+    """Return all messages of a session with their numbers, without undone ones; an empty list if there are
+    more than `limit`. Messages that a compaction replaced are included."""
 
     def read(connection: apsw.Connection) -> list[tuple[int, Message]]:
         hidden = select_undone_parts(connection, log.live.key)()
@@ -143,16 +145,18 @@ def sum_compactions(connection: apsw.Connection, session_id: str) -> CompactionS
     return CompactionSums(int(row[0]), int(row[1]), str(row[2]), int(repairs[0]))
 
 
-def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
-    """Return the prompt tokens of the first answer after each of the last `most` compactions that were not
-    undone, oldest first. Compactions without a later answer are left out."""
+def counts_after(connection: apsw.Connection, key: int, limit: int) -> list[int]:
+    """Return the prompt tokens of the first answer after each of the last `limit` compactions, oldest first.
+
+    Undone compactions and those without a later answer are left out.
+    """
     token_counts: list[int] = []
     end = rows.ids_of(key)[1]
     last = (
         "SELECT after_seq FROM compactions WHERE session = ? AND undone = '' AND engine <> ?"
         " ORDER BY id DESC LIMIT ?"
     )
-    for (after_seq,) in connection.execute(last, (key, REPAIR, most)).fetchall():
+    for (after_seq,) in connection.execute(last, (key, REPAIR, limit)).fetchall():
         row = connection.execute(
             "SELECT content, extra FROM messages WHERE id > ? AND id < ? AND role = ? ORDER BY id LIMIT 1",
             (rows.row_id(key, after_seq), end, rows.ASSISTANT),
@@ -164,10 +168,10 @@ def counts_after(connection: apsw.Connection, key: int, most: int) -> list[int]:
 
 
 def view_after(connection: apsw.Connection, key: int, turn: int, first_turn: int = 0) -> str:
-    """Return the list of the last request of `turn` and the messages after it in that turn, as JSON; without
-    what is older than `first_turn`.
+    """Return the message list at the end of `turn` as JSON, without messages older than `first_turn`.
 
-    A compaction made by hand afterwards is left out: no request has shown that list yet.
+    It is the list of the turn's last request and the messages after it. A compaction made by hand afterwards
+    is left out, because no request has shown its list yet.
     """
     hidden, last = select_undone_parts(connection, key)(), 0
     visible_rows: list[tuple[int, int]] = []

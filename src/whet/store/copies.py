@@ -1,14 +1,14 @@
-"""Fold the copies that forks made: a message that exists in many sessions is found once, in its original
-session.
+"""Trace messages that forks copied to their original session, so that a search finds each of them once.
 
-A fork keeps its messages' numbers, so a copy differs from its original only in the session's key. Copies
-are resolved by numbers, before any row is read: with two hundred forks each hit has two hundred copies.
+A copy has its original's number within the session, so the two ids differ only in the session's key. Copies
+are resolved by ids before any row is read, because with two hundred forks each hit has two hundred copies.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Set
+from itertools import takewhile
 
 import apsw
 
@@ -24,8 +24,11 @@ _COPIED = (
 
 
 class Copies:
-    """The copies among some messages: `first` maps each copy to its original, `by_original` each original to
-    its copies. `forked` are the keys of the sessions that are forks."""
+    """The copies among some messages.
+
+    `first` maps each copy to its original, `by_original` each original to its copies. `forked` are the keys
+    of the sessions that are forks.
+    """
 
     def __init__(self, connection: apsw.Connection, forked: Set[int], ids: Iterable[int]) -> None:
         self._origins: dict[int, tuple[int, int]] = {}
@@ -61,12 +64,11 @@ class Copies:
         return chain
 
 
-def find_nearest(chains: Iterable[list[int]], there: Collection[int]) -> dict[int, None]:
-    """Return, for each chain from a copy to its original, the last id that is present without a gap before
-    it."""
+def find_nearest(chains: Iterable[list[int]], present: Collection[int]) -> dict[int, None]:
+    """Return the last present id of each chain from a copy to its original, before the first one missing."""
     nearest_ids: dict[int, None] = {}
     for chain in chains:
-        gap = next((number for number, id_ in enumerate(chain) if id_ not in there), len(chain))
-        if gap:
-            nearest_ids[chain[gap - 1]] = None
+        unbroken = list(takewhile(present.__contains__, chain))
+        if unbroken:
+            nearest_ids[unbroken[-1]] = None
     return nearest_ids

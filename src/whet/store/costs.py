@@ -15,9 +15,11 @@ from whet.contract.messages import Usage
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """Sums of one group (a day, a model, a kind): turns, their tokens, and what they cost. `unpriced` counts
-    the turns whose price is not known; their cost is not in `cost_usd`. `estimated_tokens`: how many of
-    the tokens Whet counted itself."""
+    """The turns, tokens and cost of one day, model, kind or source of sessions.
+
+    `unpriced` counts the turns without a known price, which `cost_usd` does not include. `estimated_tokens`
+    is the number of tokens that Whet counted itself.
+    """
 
     label: str
     turns: int
@@ -46,7 +48,7 @@ class Spending(msgspec.Struct, frozen=True):
 
 
 class DecisionCount(msgspec.Struct, frozen=True):
-    """How many calls one decider decided on, and how many of them it denied."""
+    """The number of calls that one decider decided on, and the number that it denied."""
 
     by: str
     calls: int
@@ -75,7 +77,7 @@ def sum_spending(connection: apsw.Connection, group: str, since: str) -> list[Sp
         " WHERE s.last_active >= ? AND t.started >= ? AND t.usage <> '' GROUP BY 1 ORDER BY 1",
         (since, since),
     )
-    return [_spending(row) for row in cursor]
+    return [_read_spending(row) for row in cursor]
 
 
 def count_decisions(connection: apsw.Connection, since: str) -> list[DecisionCount]:
@@ -90,7 +92,7 @@ def count_decisions(connection: apsw.Connection, since: str) -> list[DecisionCou
     return [DecisionCount(str(row[0]), int(row[1]), int(row[2] or 0)) for row in cursor]
 
 
-def _spending(row: tuple[Any, ...]) -> Spending:
+def _read_spending(row: tuple[Any, ...]) -> Spending:
     label, turns, prompt, cached, output, usd, unpriced, estimated = row
     return Spending(
         str(label),

@@ -1,4 +1,4 @@
-"""Counts of stored rows for reports, read from the tables in one statement each."""
+"""Count stored rows for reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def count_unfinished_calls(connection: apsw.Connection) -> int:
 
 
 def count_messages(connection: apsw.Connection, session_id: str) -> int:
-    """Count a session's messages, including those that no list shows any more. Raises NotFound."""
+    """Count all stored messages of a session, including compacted and undone ones. Raises NotFound."""
     return len(_read_messages(connection, session_id))
 
 
@@ -36,7 +36,7 @@ def read_largest_prompt(connection: apsw.Connection, session_id: str) -> int:
 
 
 def count_live_messages(connection: apsw.Connection, session_id: str) -> int:
-    """Count the messages that a session's next request would show. Raises NotFound."""
+    """Count the stored messages of a session's next request. Raises NotFound."""
     return len(live.load(connection, session_id).messages)
 
 

@@ -1,5 +1,4 @@
-"""The session database: state.db, which adds reads on threads to our SQLite files, or a team's database of
-`store.url`."""
+"""Open the session database: the home's state.db, or the team's database of the setting `store.url`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from whet.contract.forms import DATABASE_SCHEMES
 from whet.postgres.driver import lock_number, needs_driver
 from whet.sqlite.database import DatabaseFile, Layout, Work
 from whet.sqlite.faults import translate_error
-from whet.sqlite.lane import RowStatement, ScopedWork
+from whet.sqlite.lane import RowStatement, ScopedWrite
 from whet.store import rows
 from whet.store.migrations import STEPS
 from whet.store.rows import is_team as is_team
@@ -34,8 +33,10 @@ _READERS = 4
 
 
 def read_time(connection: apsw.Connection, clock: Clock) -> datetime:
-    """Return the time for deadlines shared by several processes: `clock`'s or, in a team, the database's,
-    because the clocks of machines differ."""
+    """Return the time for deadlines that several processes share.
+
+    A team uses the database's time, because the clocks of machines differ; else it is `clock`'s.
+    """
     if not is_team(connection):
         return clock.now()
     row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
@@ -44,15 +45,14 @@ def read_time(connection: apsw.Connection, clock: Clock) -> datetime:
 
 
 def lock_scope(connection: apsw.Connection, scope: str) -> None:
-    """Wait, in a team, until no other process writes what `scope` names, and keep it until the transaction's
-    end."""
+    """In a team, lock what `scope` names until the transaction's end. Wait while another process has it."""
     if is_team(connection):
         connection.execute("SELECT pg_advisory_xact_lock(?)", (lock_number(scope),))
 
 
 class CallStart(NamedTuple):
-    """The start of a call: the number of its result, when, why it may run, and whether it was started before
-    and is one that may run twice."""
+    """The start of a call, whose result will be message `seq`. `decided_by` tells why it may run, `is_repeat`
+    whether it was started before and may run twice."""
 
     seq: int
     at_ms: int
@@ -76,12 +76,15 @@ class StateDatabase(DatabaseFile):
 
     @classmethod
     def open(cls, path: Path, clock: Clock, *, patience_s: float = 30.0) -> StateDatabase:
-        """Open or create the file and update its schema, as `open_file` does."""
+        """Open or create the file and update its schema, as `open_file` does.
+
+        A writer waits up to `patience_s` for the writers of other processes.
+        """
         return cls.open_file(path, iso(clock.now()), patience_s)
 
     async def write(self, work: Work[T]) -> T:
-        """Write on the lane's thread, however long it takes. A cancel stops waiting but undoes nothing."""
-        return await self._get_batcher(work.scope if isinstance(work, ScopedWork) else "").write_large(work)
+        """Write on the writer thread, however long it takes. A cancel stops waiting but undoes nothing."""
+        return await self._get_batcher(work.scope if isinstance(work, ScopedWrite) else "").write_large(work)
 
     async def read(self, work: Work[T]) -> T:
         """Read on a thread with a connection of its own; sees one consistent state."""
@@ -90,16 +93,16 @@ class StateDatabase(DatabaseFile):
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.read_now, work)
 
     async def look(self, work: Work[T]) -> T:
-        """Read a few rows: from the home's own file on the caller's thread, which is quicker."""
+        """Read a few rows. The home's own file is read on the caller's thread, which is quicker."""
         return await self.read(work) if self.is_team else self.read_now(work)
 
     def keep_claims(self) -> None:
-        """Renew the claims of this process. For the home's own file this does nothing: others can see whether
-        the process lives."""
+        """Renew the claims of this process in a team. The home's own file needs no renewal, because others
+        can see whether the process lives."""
 
     def release_session(self, key: int, holder: Holder) -> None:
-        """Release the session of a closed holder. For the home's own file this does nothing: others can see
-        that it is closed."""
+        """Release the session of a closed holder in a team. The home's own file needs no release, because
+        others can see that the holder is closed."""
 
     def fence(self, key: int, holder: Holder) -> tuple[RowStatement, tuple[Any, ...]]:
         """Return the row that makes its transaction fail unless `holder` has the session."""
@@ -111,10 +114,10 @@ class StateDatabase(DatabaseFile):
         return rows.CALL_STARTED, (at_ms, decided_by, key, seq, holder.token, is_repeat)
 
     def scrub(self) -> None:
-        """Rewrite the file without deleted data and truncate its log, so that none of it remains on the disk.
+        """Rewrite the file and truncate its log, so that no deleted data remains on the disk.
 
-        Takes about a second for a few hundred megabytes, and the same space again. Raises StoreBusy if
-        other processes keep using the file, StoreFull.
+        This takes about a second for a few hundred megabytes, and needs as much free space as the file has.
+        Raises StoreBusy if other processes keep using the file, and StoreFull.
         """
         connection = self._connect()
         try:
@@ -140,7 +143,7 @@ def read_team_url(home: Home) -> tuple[str, float]:
     """Return the address of the team's database and the length of its leases in seconds, or ("", 0.0) for the
     home's own file."""
     url = os.environ.get(_VARIABLE, "")
-    # A file that does not contain the scheme can't name a database, so most homes need not be parsed twice.
+    # A file without the scheme can't name a database, so most homes need not be parsed twice.
     if not url and "postgres" not in (read_small(home.config) or ""):
         return "", 0.0
     from whet.config.load import load  # noqa: PLC0415 - brings YAML, 8 ms
@@ -152,7 +155,8 @@ def read_team_url(home: Home) -> tuple[str, float]:
 
 
 def check_team_url(url: str, name: str) -> None:
-    """Raise ConfigError, with the name of the value, if it is not the address of a team's database."""
+    """Raise ConfigError if `url`, the value of the setting `name`, is not the address of a team's
+    database."""
     if not url.startswith(DATABASE_SCHEMES):
         raise ConfigError(
             f"{name} is not the address of a PostgreSQL database",
@@ -175,5 +179,5 @@ def open_team(url: str, lease_s: float) -> StateDatabase:
 
 
 def has_store(home: Home) -> bool:
-    """Return whether anything may be stored: the home's file exists, or a team's database is configured."""
+    """Return whether a store may have content: the home's file exists, or a team's database is configured."""
     return home.database.exists() or bool(read_team_url(home)[0])

@@ -1,4 +1,4 @@
-"""Answers that wait for the end of a chat's quiet hours, and the job that sends them together.
+"""Hold answers until the end of a chat's quiet hours, when a job sends them together.
 
 Every function takes a connection inside a transaction.
 """
@@ -15,7 +15,7 @@ KIND = "digest"
 
 
 class HeldAnswer(msgspec.Struct, frozen=True):
-    """The result of a schedule's run during quiet hours."""
+    """The answer of a schedule's run that ended during quiet hours."""
 
     name: str
     result: str
@@ -31,7 +31,7 @@ def hold_answer(connection: apsw.Connection, job_id: str, target: str, until: st
 
 
 def take_answers(connection: apsw.Connection, target: str) -> list[HeldAnswer]:
-    """Return the held answers for a chat, oldest first, and release them."""
+    """Return the held answers for a chat, oldest first, and mark them as no longer held."""
     records = connection.execute(
         "SELECT coalesce(s.name, ''), r.result, r.note, r.text FROM schedule_runs AS r"
         " LEFT JOIN schedules AS s ON s.id = r.schedule WHERE r.held = ? ORDER BY r.finished, r.job",

@@ -1,8 +1,7 @@
-"""Export a session: JSON lines for programs, Markdown for people, with secrets masked.
+"""Export a session as JSON lines for programs or as Markdown for people, with secrets masked.
 
-Both read the whole transcript, including messages that a compaction removed from the live list, but not
-undone turns. They are generators over one read transaction, so that a long session is never in memory at
-once.
+Both contain the whole transcript without undone turns, also messages that a compaction has replaced. They
+are generators over one read transaction, so a long session is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ _BACKTICKS = re.compile("`+")
 
 
 def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
-    """Yield lines without line ends: first {"meta": ...}, then one OpenAI chat dict each. Raises NotFound."""
+    """Yield {"meta": ...} and then each message as an OpenAI chat dict, without line ends. Raises
+    NotFound."""
     session = sessions.get(connection, session_id)
     system, tools = sessions.read_prefix(connection, session_id)
     meta: dict[str, Any] = {**msgspec.to_builtins(session), "system_prompt": system, "tools": tools}
@@ -49,10 +49,10 @@ def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
     yield mask("\n".join(f"- {name}: {value}" for name, value in facts if value) + "\n\n")
     for _, turn in groupby(iter_with_turns(connection, session_id), key=itemgetter(0)):
         for part in list_parts([message for _, message in turn]):
-            yield from map(mask, _blocks(part))
+            yield from map(mask, _render_part(part))
 
 
-def _blocks(part: ConversationPart) -> Iterator[str]:
+def _render_part(part: ConversationPart) -> Iterator[str]:
     if isinstance(part, PersonPart):
         yield f"## You\n\n{part.text()}\n\n"
         yield from (f"[{image.media_type}]\n\n" for image in part.images)
@@ -75,15 +75,17 @@ def _fence(text: str, language: str = "") -> str:
 
 
 def iter_messages(connection: apsw.Connection, session_id: str, *, last: int = 0) -> Iterator[Message]:
-    """Yield the messages of a session without those of undone turns, oldest first. `last`: only the newest so
-    many."""
+    """Yield the messages of a session, oldest first, without undone turns.
+
+    With `last`, yield only that many of the newest ones.
+    """
     return (message for _, message in iter_with_turns(connection, session_id, last=last))
 
 
 def iter_with_turns(
     connection: apsw.Connection, session_id: str, *, last: int = 0
 ) -> Iterator[tuple[int, Message]]:
-    """Yield each message with its turn. Raises NotFound."""
+    """Yield (turn, message) as `iter_messages` does. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     cursor = connection.execute(
         "SELECT turn, role, content, extra FROM (SELECT * FROM messages m WHERE id > ? AND id < ? AND NOT"

@@ -1,4 +1,5 @@
-"""Sum up the facts stored with calls as the effects of a turn."""
+"""Store the effects of tool calls ("facts": edited files, commands, test results), and sum them up as
+receipts of turns."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from whet.contract.receipts import (
 )
 from whet.contract.tags import tags_of
 from whet.contract.texts import from_json
+from whet.store import rows
 
 _MAY_BE_DONE = ("interrupted", "timeout")
-"""The ends of calls that may have had their effect all the same."""
+"""The kinds of error after which a call may have had its effect all the same."""
 
 
 class FactRow(msgspec.Struct, frozen=True):
@@ -38,12 +40,12 @@ class FactRow(msgspec.Struct, frozen=True):
 
 def list_turn_facts(connection: apsw.Connection, key: int, turn: int) -> list[FactRow]:
     """Return the calls of a turn that had effects, in order."""
-    return _rows(connection, "session = ? AND turn = ? AND facts <> ''", (key, turn))
+    return _list_rows(connection, "session = ? AND turn = ? AND facts <> ''", (key, turn))
 
 
 def list_session_facts(connection: apsw.Connection, key: int, *, since_turn: int = 0) -> list[FactRow]:
-    """Return the calls that had effects, from a turn on, in order, without undone turns."""
-    return _rows(
+    """Return a session's calls that had effects, in order, from `since_turn` on and without undone turns."""
+    return _list_rows(
         connection,
         "session = ? AND turn >= ? AND facts <> '' AND turn NOT IN"
         " (SELECT number FROM turns WHERE turns.session = tool_calls.session AND undone <> '')",
@@ -51,7 +53,7 @@ def list_session_facts(connection: apsw.Connection, key: int, *, since_turn: int
     )
 
 
-def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> list[FactRow]:
+def _list_rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> list[FactRow]:
     cursor = connection.execute(
         "SELECT seq, turn, step, call_id, name, error_kind, exit_code, facts FROM tool_calls"
         f" WHERE {where} ORDER BY seq",
@@ -64,24 +66,28 @@ def _rows(connection: apsw.Connection, where: str, values: tuple[int, ...]) -> l
 
 
 class ShellFolder(msgspec.Struct, frozen=True):
-    """The folder, below the workspace, in which the command after call `through` begins; "" for the workspace
-    itself. It holds while the session's `epoch` is the same."""
+    """The folder in which the command after call `through` begins, relative to the workspace.
+
+    It is valid while the session's `epoch` is the same.
+    """
 
     folder: str = ""
     epoch: int = -1
     through: int = 0
 
     def covers(self, epoch: int, seq: int) -> bool:
-        """Return whether no other call stands before the message `seq`."""
+        """Return whether this is the folder of the call with result `seq`: no call comes in between."""
         return self.epoch == epoch and self.through >= seq - 1
 
 
 def select_shell_folder(
     connection: apsw.Connection, key: int, previous: ShellFolder, through: int
 ) -> Callable[[], ShellFolder]:
-    """Run the query for the folder of a session's next command, without reading calls again that `previous`
-    covers, and return the function that reads it. The result covers the calls up to `through`, which have all
-    ended."""
+    """Query the folder of a session's next command, and return the function that reads the result.
+
+    Calls that `previous` covers are not read again. The result covers the calls up to `through`, which have
+    all ended.
+    """
     cursor = connection.execute(
         "SELECT s.epoch, (SELECT facts FROM tool_calls c WHERE session = s.key"
         " AND seq > CASE s.epoch WHEN ?2 THEN ?3 ELSE 0 END AND facts LIKE '%\"folder\":%' AND NOT EXISTS"
@@ -107,8 +113,10 @@ def select_shell_folder(
 def store_changed_files(
     connection: apsw.Connection, step: tuple[int, int, int], tools: list[str], changed: list[FileLines]
 ) -> None:
-    """Store the files that a step changed with the last call of `tools` in the step (session key, turn,
-    number), without files named in its edits."""
+    """Store the files that a step changed, except those that its calls edited, with its last call of `tools`.
+
+    `step` is (session key, turn, number of the step). Without such a call nothing is stored.
+    """
     condition = "session = ? AND turn = ? AND step = ?"
     records = connection.execute(
         f"SELECT seq, name, facts FROM tool_calls WHERE {condition} AND error_kind <> 'denied' ORDER BY seq",
@@ -116,23 +124,28 @@ def store_changed_files(
     ).fetchall()
     calls = [(seq, name, from_json(text or "{}", CallEffects)) for seq, name, text in records]
     edited = {edit.path for _, _, facts in calls for edit in facts.edits}
-    others = tuple(edit for edit in changed if edit.path not in edited)
-    last = next((edit for edit in reversed(calls) if edit[1] in tools), None)
-    if last is not None and (others or last[2].touched):
-        facts = msgspec.json.encode(msgspec.structs.replace(last[2], touched=others)).decode()
-        connection.execute(
-            "UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, step[0], last[0])
-        )
+    touched = tuple(file for file in changed if file.path not in edited)
+    for seq, name, facts in reversed(calls):
+        if name in tools:
+            if touched or facts.touched:
+                _store_facts(connection, step[0], seq, msgspec.structs.replace(facts, touched=touched))
+            return
+
+
+def _store_facts(connection: apsw.Connection, key: int, seq: int, facts: CallEffects) -> None:
+    connection.execute(
+        "UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?",
+        (msgspec.json.encode(facts).decode(), key, seq),
+    )
 
 
 def has_changed_files(connection: apsw.Connection, step: tuple[int, int, int]) -> bool:
     """Return whether `store_changed_files` has stored files of a step (session key, turn, number)."""
-    row = connection.execute(
+    sql = (
         "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ? AND facts LIKE '%\"touched\":%'"
-        " LIMIT 1",
-        step,
-    ).fetchone()
-    return row is not None
+        " LIMIT 1"
+    )
+    return rows.read_value(connection, sql, *step) is not None
 
 
 def list_changed_files(
@@ -145,12 +158,16 @@ def list_changed_files(
         " AND (c.facts LIKE '%\"edits\":%' OR c.facts LIKE '%\"touched\":%') ORDER BY c.seq",
         (session_id, turn, step),
     ).fetchall()
-    effects = ((*place, from_json(text, CallEffects)) for *place, text in calls)
-    return [(at, number, file.path) for at, number, own in effects for file in (*own.edits, *own.touched)]
+    files: list[tuple[int, int, str]] = []
+    for call_turn, call_step, text in calls:
+        facts = from_json(text, CallEffects)
+        files += [(call_turn, call_step, file.path) for file in (*facts.edits, *facts.touched)]
+    return files
 
 
 def list_edited_files(connection: apsw.Connection, session_id: str, turn: int, step: int) -> list[str]:
-    """Return the files that the calls of a step edited, or none if a call of it may have changed others."""
+    """Return the files that the calls of a step edited, or an empty list if a call may have changed
+    others."""
     calls = connection.execute(
         "SELECT c.name, c.facts FROM tool_calls c JOIN sessions s ON s.key = c.session"
         " WHERE s.id = ? AND c.turn = ? AND c.step = ? AND c.error_kind <> 'denied'",
@@ -162,7 +179,7 @@ def list_edited_files(connection: apsw.Connection, session_id: str, turn: int, s
 
 
 def _edits_or_reads(tags: frozenset[str]) -> bool:
-    """Return whether a tool changes only files that its calls name, or none, and takes no long time."""
+    """Return whether a tool with these tags is quick and changes no file that its calls do not name."""
     return "edits" in tags or "own" in tags or {"looks", "local"} <= tags
 
 
@@ -178,22 +195,18 @@ def find_last_tests(connection: apsw.Connection, key: int, turn: int) -> FactRow
 
 
 def store_later_changes(connection: apsw.Connection, key: int, row: FactRow, later: Sequence[str]) -> None:
-    """Store with a call that ran tests which files were changed since by something other than a call."""
-    facts = msgspec.json.encode(msgspec.structs.replace(row.facts, later=tuple(later))).decode()
-    connection.execute("UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?", (facts, key, row.seq))
+    """Store, with a call that ran tests, the files that something other than a call has changed since."""
+    _store_facts(connection, key, row.seq, msgspec.structs.replace(row.facts, later=tuple(later)))
 
 
 def store_marks(
     connection: apsw.Connection, turn: tuple[int, int], marked: Sequence[str], unmarked: str
 ) -> None:
-    """Store with the last call of a turn (session key, number) the sentences of its answer that a judging
+    """Store, with the last call of a turn (session key, number), the sentences of its answer that a judging
     model marked."""
     row = list_turn_facts(connection, *turn)[-1]
     facts = msgspec.structs.replace(row.facts, marked=tuple(marked), unmarked=unmarked)
-    connection.execute(
-        "UPDATE tool_calls SET facts = ? WHERE session = ? AND seq = ?",
-        (msgspec.json.encode(facts).decode(), turn[0], row.seq),
-    )
+    _store_facts(connection, turn[0], row.seq, facts)
 
 
 def build_receipt(connection: apsw.Connection, key: int, turn: int) -> TurnReceipt | None:
@@ -208,7 +221,7 @@ def build_receipt(connection: apsw.Connection, key: int, turn: int) -> TurnRecei
 
 
 def sum_up(fact_rows: Iterable[FactRow]) -> TurnReceipt:
-    """Sum up calls, in order."""
+    """Sum up the effects of calls, which come in order."""
     files: dict[str, FileLines] = {}
     commands: list[CommandRun] = []
     sent: list[SentOut] = []
@@ -243,8 +256,5 @@ def sum_up(fact_rows: Iterable[FactRow]) -> TurnReceipt:
 
 
 def _has_earlier_tests(connection: apsw.Connection, key: int, turn: int) -> bool:
-    row = connection.execute(
-        "SELECT 1 FROM tool_calls WHERE session = ? AND turn < ? AND facts LIKE '%\"tests\":{%' LIMIT 1",
-        (key, turn),
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM tool_calls WHERE session = ? AND turn < ? AND facts LIKE '%\"tests\":{%' LIMIT 1"
+    return rows.read_value(connection, sql, key, turn) is not None

@@ -1,7 +1,7 @@
-"""Sessions that begin as a copy of another one's turns up to a point, under the same prefix.
+"""Fork sessions: create a session with a copy of another one's turns up to a point, and its prefix.
 
-Both stay and neither changes the other. The cost of the copied turns stays with the original, so that it
-is not counted twice.
+Neither session changes the other. The cost of the copied turns stays with the original, so that it is not
+counted twice.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from whet.contract.errors import NotFound
 from whet.store import rows, sessions
 from whet.store.sessions import NewSession, SessionRow
 
-# The columns that are copied: all but later judgements. A test compares this with the tables.
+# The columns that a fork copies: all but later judgements. A test compares this with the tables.
 COPIED: dict[str, str] = {
     "tool_calls": "seq, position, turn, step, call_id, name, started, finished, duration_s, decided_by,"
     " error_kind, exit_code, facts",
     "compactions": "turn, after_seq, live, engine, tokens_before, tokens_after, at, undone",
 }
-_ASKED_AT_ONCE = 500
+_IDS_PER_QUERY = 500
 _FROM = re.compile(r" \(from turn \d+\)$")  # the suffix that an earlier fork added to the title
 
 
 class TreeRow(msgspec.Struct, frozen=True):
-    """A session and its position in a tree of forks. `depth` 0 is the top. A fork continues `origin`, which
-    may be deleted, after `turn`, the last one that both have. Both are empty if the session is not a fork."""
+    """A session and its position in a tree of forks, `depth` 0 being the top.
+
+    A fork continues the session `origin`, which may be deleted, after its turn `turn`. For other sessions
+    these are "" and 0.
+    """
 
     row: SessionRow
     depth: int = 0
@@ -37,7 +40,8 @@ class TreeRow(msgspec.Struct, frozen=True):
 
 
 def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, now: str) -> SessionRow:
-    """Create a session with another one's turns up to `turn` (0: all that have ended). Raises NotFound."""
+    """Create a session with another one's turns up to `turn`, or all that have ended if it is 0. Raises
+    NotFound."""
     key, old = sessions.key_of(connection, session_id), sessions.get(connection, session_id)
     last = _last_turn(connection, key, turn)
     title = f"{_FROM.sub('', old.title)} (from turn {last})" if old.title else ""
@@ -106,7 +110,8 @@ def order_as_trees(connection: apsw.Connection, session_rows: Sequence[SessionRo
 
 
 def list_family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
-    """Return the whole fork tree of a session, oldest first, without archived sessions."""
+    """Return the whole fork tree of a session, oldest first. Other sessions that are archived are left
+    out."""
     kin = connection.execute(
         "WITH RECURSIVE above (id) AS (SELECT id FROM sessions WHERE id = ? UNION SELECT f.origin FROM above"
         " JOIN sessions s ON s.id = above.id JOIN forks f ON f.session = s.key),"
@@ -120,10 +125,10 @@ def list_family(connection: apsw.Connection, session_id: str) -> list[TreeRow]:
 
 
 def _read_origins(connection: apsw.Connection, session_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Return origin and last common turn of those sessions that are forks."""
+    """Return the origin and the last common turn of each session that is a fork, by id."""
     origins: dict[str, tuple[str, int]] = {}
-    for start in range(0, len(session_ids), _ASKED_AT_ONCE):
-        ids = session_ids[start : start + _ASKED_AT_ONCE]
+    for start in range(0, len(session_ids), _IDS_PER_QUERY):
+        ids = session_ids[start : start + _IDS_PER_QUERY]
         cursor = connection.execute(
             "SELECT s.id, f.origin, f.turn FROM sessions s JOIN forks f ON f.session = s.key"
             f" WHERE s.id IN ({', '.join('?' * len(ids))})",

@@ -1,7 +1,8 @@
-"""Goals as rows: the aim, the progress, and how they ended.
+"""Store goals: the aim, the progress, and the end.
 
-A round is one turn of the goal's session. `asked` counts the rounds whose message is stored, in the same
-transaction that stores it, and `round` those that were judged: after a crash the next process sees which.
+A round is one turn of the goal's session. `asked` counts the rounds whose message is stored, and is written
+in the transaction that stores it. `round` counts those that were judged. So after a crash the next process
+sees which round to judge.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ _COLUMNS = (
 
 
 class GoalRow(msgspec.Struct, frozen=True):
-    """A goal as it is stored. `guarded` holds the hashes of the verifier's files by path, `said` the last
-    output of the verifier or the check of claims."""
+    """A stored goal.
+
+    `guarded` holds the hashes of the verifier's files by path, `said` the last output of the verifier or of
+    the check of claims.
+    """
 
     id: str
     session: str
@@ -88,8 +92,10 @@ def list_goals(connection: apsw.Connection, limit: int = 50) -> list[GoalRow]:
 
 
 def note_round_message(connection: apsw.Connection, goal: GoalRow) -> None:
-    """Record that the next round's message is stored, in its transaction. Raises StoreBusy if another process
-    has done so, or the goal has ended."""
+    """Count the next round's message, in the transaction that stores it.
+
+    Raises StoreBusy if another process has counted it, or if the goal has ended.
+    """
     connection.execute(
         "UPDATE goals SET asked = asked + 1, state = 'running' WHERE id = ? AND asked = ? AND round = ?"
         " AND state IN ('running', 'paused')",
@@ -100,7 +106,7 @@ def note_round_message(connection: apsw.Connection, goal: GoalRow) -> None:
 
 
 def store_judgement(connection: apsw.Connection, goal: GoalRow) -> bool:
-    """Store the result of a round. Returns False if the goal was ended or judged meanwhile."""
+    """Store the result of a round. Return False if the goal was ended or judged meanwhile."""
     connection.execute(
         "UPDATE goals SET round = ?, state = ?, said = ?, stalled = ?, mark = ?, note = ?, guarded = ?,"
         " ended = ? WHERE id = ? AND round = ? AND state IN ('running', 'paused')",
@@ -127,7 +133,7 @@ def store_guarded_hashes(connection: apsw.Connection, goal_id: str, guarded: dic
 
 
 def end_goal(connection: apsw.Connection, goal_id: str, state: GoalState, note: str, at: str) -> bool:
-    """Pause or end an open goal. Returns False if it has ended."""
+    """Pause or end an open goal. Return False if it has ended before."""
     connection.execute(
         "UPDATE goals SET state = ?, note = ?, ended = ? WHERE id = ? AND state IN ('running', 'paused')",
         (state, note, "" if state in OPEN else at, goal_id),
@@ -136,7 +142,7 @@ def end_goal(connection: apsw.Connection, goal_id: str, state: GoalState, note: 
 
 
 def count_steps(connection: apsw.Connection, key: int, first_turn: int) -> int:
-    """Count a goal's model calls: those of its ended turns, and the answers of an open one."""
+    """Count a goal's model calls: the steps of the session's turns from `first_turn` on."""
     steps = "SELECT coalesce(sum(steps), 0) FROM turns WHERE session = ? AND number >= ?"
     return rows.number(connection, steps, key, first_turn)
 

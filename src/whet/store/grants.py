@@ -1,4 +1,5 @@
-"""The lasting permissions of a person ("always"): a tool and a pattern, everywhere or in one workspace."""
+"""Store the lasting permissions ("always") that a person gave: a tool and a pattern, everywhere or in one
+workspace."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class GrantRow(msgspec.Struct, frozen=True):
 
 
 def add(connection: apsw.Connection, tool: str, pattern: str, workspace: str, now: str) -> GrantRow:
-    """Store a grant and return it. An existing one is returned unchanged."""
+    """Store a grant and return it, or return the same grant that is stored already."""
     connection.execute(
         "INSERT INTO grants (tool, pattern, workspace, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (tool, pattern, workspace, now),
@@ -42,7 +43,7 @@ def list_grants(connection: apsw.Connection) -> list[GrantRow]:
 
 
 def remove(connection: apsw.Connection, grant_id: int) -> bool:
-    """Remove a grant. Returns False if no grant has that id."""
+    """Remove a grant. Return False if no grant has that id."""
     connection.execute("DELETE FROM grants WHERE id = ?", (grant_id,))
     return connection.changes() == 1
 
@@ -59,5 +60,6 @@ class GrantRepository(msgspec.Struct, frozen=True):
         await self.database.write(lambda db: add(db, tool, pattern, workspace, now))
 
     async def all(self) -> Sequence[GrantRow]:
-        """Return every stored grant. They are few: switching to a thread would cost four times the read."""
+        """Return every stored grant."""
+        # Grants are few: switching to a thread would cost four times the read.
         return self.database.read_now(list_grants)

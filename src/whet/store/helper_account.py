@@ -1,6 +1,6 @@
-"""Tell what a helper did that gave no answer: its calls and their ends, the files it changed, its last words.
+"""Describe the work of a helper that ended without an answer: its calls, its changed files, its last words.
 
-Everything is read from its stored session, so it holds after a kill too.
+Everything is read from the helper's stored session, so it works after a kill too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from whet.store import facts, helper_rows, replay, rows, sessions
 _MAX_CALLS = 30
 _MAX_FILES = 30
 _MAX_ARGUMENT_CHARS = 160
-_MAX_WORDS_CHARS = 1_500
+_MAX_LAST_TEXT_CHARS = 1_500
 
 
 def close_helper(connection: apsw.Connection, parent: str, call: str, at: str) -> str:
-    """End the helper that a call of a session waited for when the program stopped, and return what it did.
+    """End the helper that a call waited for when the program stopped, and return an account of its work.
 
-    Returns an empty string if the call has no helper. A helper in the background is not ended: it continues.
+    Returns an empty string if the call has no helper. A helper in the background is not ended, because it
+    goes on.
     """
     row = helper_rows.find_by_call(connection, parent, call)
     if row is None:
@@ -42,8 +43,11 @@ def close_helper(connection: apsw.Connection, parent: str, call: str, at: str) -
 
 
 def account_of_end(connection: apsw.Connection, row: helper_rows.HelperRow) -> str:
-    """Return the number of a helper's steps, its calls, the files that it changed, and its last words if the
-    row has none. Returns an empty string if it has answered."""
+    """Return a text with a helper's steps, calls, changed files and, unless the row has an answer, last
+    words.
+
+    Returns an empty string if the helper has answered.
+    """
     if row.reason == "answered":
         return ""
     try:
@@ -53,8 +57,8 @@ def account_of_end(connection: apsw.Connection, row: helper_rows.HelperRow) -> s
         return "The helper had not begun."
     begun = {seq for (seq,) in connection.execute(_BEGUN, (key,))}
     lines = _call_lines(entries, begun)
-    steps = sum(entry.message.role == "assistant" for entry in entries)
-    head = f"The helper made {plural(steps, 'step')} and {plural(len(lines), 'call')}"
+    answers = [entry.message.text.strip() for entry in entries if entry.message.role == "assistant"]
+    head = f"The helper made {plural(len(answers), 'step')} and {plural(len(lines), 'call')}"
     cut = len(lines) - _MAX_CALLS
     more = f" (the last {_MAX_CALLS} are listed)" if cut > 0 else ""
     text = "\n".join([f"{head}{more}{':' if lines else '.'}", *lines[max(0, cut) :]])
@@ -63,11 +67,10 @@ def account_of_end(connection: apsw.Connection, row: helper_rows.HelperRow) -> s
         names = [f"{file.path} +{file.added:,} −{file.removed:,}" for file in changed[:_MAX_FILES]]
         names += [f"{len(changed) - _MAX_FILES:,} more"] if len(changed) > _MAX_FILES else []
         text += f"\nFiles that it changed, as far as is recorded: {', '.join(names)}"
-    words = [entry.message.text for entry in entries if entry.message.role == "assistant"]
-    last = next((word for word in reversed(words) if word.strip()), "")
-    return (
-        f"{text}\nIts last words: {clip(last.strip(), _MAX_WORDS_CHARS)}" if last and not row.answer else text
-    )
+    texts = [answer for answer in answers if answer]
+    if texts and not row.answer:
+        text += f"\nIts last words: {clip(texts[-1], _MAX_LAST_TEXT_CHARS)}"
+    return text
 
 
 _BEGUN = "SELECT seq FROM tool_calls WHERE session = ? AND started IS NOT NULL"
@@ -83,12 +86,13 @@ def _call_lines(entries: Sequence[replay.ReplayEntry], begun: set[int]) -> list[
             arguments = " ".join(call.arguments.split())
             if len(arguments) > _MAX_ARGUMENT_CHARS:
                 arguments = arguments[: _MAX_ARGUMENT_CHARS - 1] + "…"
-            lines.append(f"- {call.name} {arguments}: {_end_of(results.get(seq), is_begun=seq in begun)}")
+            end = _describe_end(results.get(seq), is_begun=seq in begun)
+            lines.append(f"- {call.name} {arguments}: {end}")
     return lines
 
 
-def _end_of(result: replay.ReplayEntry | None, *, is_begun: bool) -> str:
-    """Return how a call ended, from the entry of its result."""
+def _describe_end(result: replay.ReplayEntry | None, *, is_begun: bool) -> str:
+    """Describe how a call ended, given the entry of its result or None."""
     if result is None:
         return "was running, its outcome is unknown" if is_begun else "not run"
     call = result.call

@@ -1,9 +1,8 @@
-"""Helpers as rows: the task of each, the process it runs in, how it ended, and whether its parent has its
-result.
+"""Store helpers: the task of each, the process that runs it, its end, and whether its parent has its result.
 
-A row is stored before its session is created, and ended in the transaction that ends its last turn. Its
-result is delivered in the transaction that stores it in the parent's session, so a crash neither loses nor
-repeats one.
+A helper's row is stored before its session is created, and ended in the transaction that ends its last turn.
+Its result is marked as delivered in the transaction that stores it in the parent's session, so a crash
+neither loses nor repeats it.
 """
 
 from __future__ import annotations
@@ -28,8 +27,11 @@ _COLUMNS = (
 
 
 class WorkingTree(msgspec.Struct, frozen=True):
-    """A helper's git working tree: its folder, the repository's folder, the commit that it began at, and the
-    same commit as git converts the files (line ends, encodings), which is checked out."""
+    """A helper's git working tree, in the folder `place`.
+
+    `base` is the commit that it began at. `head` is the commit that is checked out: `base` with the files as
+    git converts them (line ends, encodings).
+    """
 
     place: str
     repository: str
@@ -38,10 +40,13 @@ class WorkingTree(msgspec.Struct, frozen=True):
 
 
 class MergePlan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What becomes of a helper's edits. `patch` is the object with all of them; `was` and `will` are the
-    objects of each file before and after, empty for a file that is not there, with its mode; what is in
-    `conflicts` was left as it is. `done`: the files are written. `brought` names what git does not carry and
-    was copied into the workspace, `kept` what was not: if there is any, the working tree stays."""
+    """The merge of a helper's edits into its parent's files, which is stored before and after it is done.
+
+    `patch` is the git object with all edits. `was` and `will` map each file to its object and mode before and
+    after, empty if the file does not exist. Files in `conflicts` are left as they are. `done`: the files are
+    written. `brought` names the files outside git that were copied into the workspace, and `kept` those that
+    were not, for which the working tree is kept.
+    """
 
     patch: str = ""
     was: dict[str, str] = {}
@@ -54,7 +59,7 @@ class MergePlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HelperRow(msgspec.Struct, frozen=True):
-    """A helper as it is stored."""
+    """A stored helper."""
 
     id: str
     parent: str
@@ -80,12 +85,12 @@ class HelperRow(msgspec.Struct, frozen=True):
 
     @property
     def can_merge(self) -> bool:
-        """Whether its edits may be merged: not those of a helper that failed or was stopped."""
+        """Whether its edits may be merged: it has a working tree, and neither failed nor was stopped."""
         return self.tree is not None and self.reason in ("answered", "budget")
 
 
 def add(connection: apsw.Connection, helper: HelperRow) -> HelperRow:
-    """Store a helper with its parent's next number. Returns the stored one if its call already has one."""
+    """Store a helper under its parent's next number and return it, or return the one that its call has."""
     if (stored := find_by_call(connection, helper.parent, helper.call)) is not None:
         return stored
     following = "SELECT coalesce(max(number), 0) + 1 FROM helpers WHERE parent = ?"
@@ -107,12 +112,12 @@ def get(connection: apsw.Connection, helper_id: str) -> HelperRow:
 
 def find_by_session(connection: apsw.Connection, session_id: str) -> HelperRow | None:
     """Return the helper whose own session this is, or None for any other session."""
-    return next(iter(_select(connection, "session = ?", session_id)), None)
+    return _find_one(_select(connection, "session = ?", session_id))
 
 
 def find_by_call(connection: apsw.Connection, parent: str, call: str) -> HelperRow | None:
     """Return the helper that a call of a session requested, or None if it has not requested one yet."""
-    return next(iter(_select(connection, "parent = ? AND call = ?", parent, call)), None)
+    return _find_one(_select(connection, "parent = ? AND call = ?", parent, call))
 
 
 def list_helpers(connection: apsw.Connection, parent: str) -> list[HelperRow]:
@@ -121,7 +126,7 @@ def list_helpers(connection: apsw.Connection, parent: str) -> list[HelperRow]:
 
 
 def helper_usage(connection: apsw.Connection, parent: str, turn: int | None = None) -> Usage:
-    """Return what a session's helpers used, those of one turn or all. A helper has no helpers of its own."""
+    """Return the usage of a session's helpers in one turn, or in all. A helper has no helpers of its own."""
     return select_usage(connection, parent, turn)()
 
 
@@ -133,7 +138,7 @@ def select_usage(connection: apsw.Connection, parent: str, turn: int | None = No
 
 
 def helper_usages(connection: apsw.Connection, parents: Sequence[str]) -> dict[str, Usage]:
-    """Return what the helpers of each of these sessions used, for those that have any."""
+    """Return the usage of the helpers of each of these sessions, without sessions that have none."""
     if not parents:
         return {}
     return _read_sums(_select_sums(connection, f"h.parent IN ({', '.join('?' * len(parents))})", *parents))
@@ -157,8 +162,8 @@ def _read_sums(records: Iterable[tuple[Any, ...]]) -> dict[str, Usage]:
 
 
 class HelperView(msgspec.Struct, frozen=True):
-    """A helper as shown to people: its task, its progress, its usage, and the state of its edits (empty if it
-    works in its parent's files)."""
+    """A helper as people see it. `edits` tells the state of its edits, empty if it works in its parent's
+    files."""
 
     name: str
     task: str
@@ -191,13 +196,20 @@ def list_views(connection: apsw.Connection, parent: str) -> list[HelperView]:
         task = " ".join(row.wish.task.split())[:200]
         views.append(
             HelperView(
-                row.name, task, row.session, state, row.wish.background, spent[0], spent[1], _edits(row)
+                row.name,
+                task,
+                row.session,
+                state,
+                row.wish.background,
+                spent[0],
+                spent[1],
+                _describe_edits(row),
             )
         )
     return views
 
 
-def _edits(row: HelperRow) -> str:
+def _describe_edits(row: HelperRow) -> str:
     if not row.wish.worktree:
         return ""
     if row.merge is None:
@@ -209,13 +221,16 @@ def _edits(row: HelperRow) -> str:
 
 
 def find_next_result(connection: apsw.Connection, parent: str) -> HelperRow | None:
-    """Return the first background helper that has ended and whose result is not in its parent's session."""
+    """Return the first helper that has ended and whose result is not in its parent's session, or None."""
     where = "parent = ? AND state = 'ended' AND delivered = '' ORDER BY ended, number LIMIT 1"
-    return next(iter(_select(connection, where, parent)), None)
+    return _find_one(_select(connection, where, parent))
 
 
 def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
-    """Have this process run a helper. Returns False if it has ended or another living process runs it."""
+    """Make `owner`, this process, the runner of a helper.
+
+    Return False if the helper has ended or another living process runs it.
+    """
     helper = get(connection, helper_id)
     if helper.state != "open" or (
         helper.owner not in ("", owner) and not claims.is_gone(connection, helper.owner)
@@ -226,18 +241,19 @@ def take(connection: apsw.Connection, helper_id: str, owner: str) -> bool:
 
 
 def set_owner(connection: apsw.Connection, helper_id: str, owner: str) -> None:
-    """Have this process run a helper because it runs the parent's turn. The previous runner must stop."""
+    """Make `owner` the runner of a helper because it runs the parent's turn. The previous runner must
+    stop."""
     claims.register_process(connection)
     connection.execute("UPDATE helpers SET owner = ? WHERE id = ? AND state = 'open'", (owner, helper_id))
 
 
 def release(connection: apsw.Connection, helper_id: str, owner: str) -> None:
-    """Release a helper that this process no longer runs, so that another one can."""
+    """Release a helper that `owner` no longer runs, so that another process can run it."""
     connection.execute("UPDATE helpers SET owner = '' WHERE id = ? AND owner = ?", (helper_id, owner))
 
 
 def end_helper(connection: apsw.Connection, ended: HelperRow, owner: str = "") -> bool:
-    """Store once how a helper ended. Returns False if it had ended before, or `owner` no longer runs it."""
+    """Store how a helper ended. Return False if it had ended before, or if `owner` no longer runs it."""
     connection.execute(
         "UPDATE helpers SET state = 'ended', reason = ?1, answer = ?2, error = ?3, ended = ?4, owner = ''"
         " WHERE id = ?5 AND state = 'open' AND (?6 = '' OR owner = ?6)",
@@ -247,22 +263,24 @@ def end_helper(connection: apsw.Connection, ended: HelperRow, owner: str = "") -
 
 
 def store_tree(connection: apsw.Connection, helper_id: str, tree: WorkingTree) -> None:
-    """Store the working tree of a helper, before it is created."""
+    """Store the working tree of a helper, before the tree is created."""
     connection.execute(
         "UPDATE helpers SET tree = ? WHERE id = ?", (msgspec.json.encode(tree).decode(), helper_id)
     )
 
 
 def store_merge(connection: apsw.Connection, helper_id: str, merge: MergePlan) -> None:
-    """Store the merge of a helper's edits, before it is done and after."""
+    """Store the state of the merge of a helper's edits."""
     connection.execute(
         "UPDATE helpers SET merge = ? WHERE id = ?", (msgspec.json.encode(merge).decode(), helper_id)
     )
 
 
 def deliver(connection: apsw.Connection, helper_id: str, at: str) -> None:
-    """Record that a helper's result is in its parent's session, in the transaction that stores it there.
-    Raises StoreBusy if it was already there; then nothing of that transaction may be stored."""
+    """Mark a helper's result as delivered, in the transaction that stores it in the parent's session.
+
+    Raises StoreBusy if it was delivered before; then nothing of that transaction may be stored.
+    """
     connection.execute(
         "UPDATE helpers SET delivered = ? WHERE id = ? AND state = 'ended' AND delivered = ''",
         (at, helper_id),
@@ -273,7 +291,11 @@ def deliver(connection: apsw.Connection, helper_id: str, at: str) -> None:
 
 def _select(connection: apsw.Connection, where: str, *values: str) -> list[HelperRow]:
     records = connection.execute(f"SELECT {_COLUMNS} FROM helpers WHERE {where}", values).fetchall()
-    return [_helper(row) for row in records]
+    return [_read_helper(row) for row in records]
+
+
+def _find_one(helpers: list[HelperRow]) -> HelperRow | None:
+    return helpers[0] if helpers else None
 
 
 def _values(helper: HelperRow) -> tuple[Any, ...]:
@@ -284,7 +306,7 @@ def _values(helper: HelperRow) -> tuple[Any, ...]:
     return tuple(row[name.strip()] for name in _COLUMNS.split(","))
 
 
-def _helper(row: tuple[Any, ...]) -> HelperRow:
+def _read_helper(row: tuple[Any, ...]) -> HelperRow:
     values = dict(zip((name.strip() for name in _COLUMNS.split(",")), row, strict=True))
     del values["budget_usd"]  # it is also part of the wish
     values["wish"] = from_json(values["wish"], HelperWish)

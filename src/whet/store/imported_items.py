@@ -1,7 +1,7 @@
-"""The names of items imported from another program's home, so that none is imported twice.
+"""Record the names of items imported from another program's home, so that none is imported twice.
 
-Items that a person removed here therefore stay removed. Sessions, notes and skills have records of their
-own. Every function takes a connection inside a transaction.
+So an item that a person removed here stays removed. Sessions, notes and skills have records of their own.
+Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import apsw
 
 
 def list_names(connection: apsw.Connection, origin: str, part: str) -> set[str]:
-    """Return the names of the imported items of a part."""
+    """Return the names of the items that were imported from a part, such as the settings, of a home."""
     cursor = connection.execute("SELECT name FROM moved WHERE origin = ? AND part = ?", (origin, part))
     return {row[0] for row in cursor}
 

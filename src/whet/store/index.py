@@ -1,13 +1,13 @@
-"""The search index of the messages, filled in batches after a turn and before a search.
+"""Fill the messages' search index, in batches after a turn and before a search.
 
-The index stores no text of its own. Each message's words are stored with marks for its person, folder,
-role, day and month, so that a search for one person's or one week's messages never reads the others. The
-newest sessions come first, so that a store can be searched from its newest end while its index is rebuilt.
-Each batch and its position are stored in one transaction.
+The index stores no text of its own. A message's words are stored with marks: tokens for its person, folder,
+role, day and month. So a search for one person's or one week's messages never reads the others. The newest
+sessions are indexed first, so that a search can begin with them while the index is rebuilt. Each batch and
+its position are stored in one transaction.
 
-SQLite's index numbers a message by minus twice its id: lists are read from the newest on, and FTS5 skips
-only forwards in them. The numbers between belong to no message: now and then one is a beat, at which a
-reader can check whether its time is spent (see `postings.py`).
+SQLite's index numbers a message by minus twice its id, because FTS5 reads forwards only and searches begin
+with the newest message. The numbers in between belong to no message. Some are beats, at which a reader
+checks whether its time is spent (see `postings.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import apsw
 import msgspec
 
 from whet.contract.texts import NOT_JSON
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import query as words
 from whet.store import rows
 from whet.store.database import StateDatabase, is_team
@@ -29,7 +29,7 @@ from whet.store.database import StateDatabase, is_team
 _BATCH_MESSAGES = 300
 _BATCH_CHARS = 300_000
 _MESSAGE_CHARS_MAX = 2_000_000
-_SESSIONS_AT_ONCE = 64
+_SESSIONS_PER_QUERY = 64
 _PROFILE, _WORKSPACE, _ROLE, _DAY, _MONTH = "\ue001", "\ue002", "\ue003", "\ue004", "\ue005"
 BEAT = "\ue006"
 _BEAT_SESSIONS, _BEAT_MESSAGES = 16, 1_024
@@ -38,23 +38,25 @@ _DAYS_MAX, _MONTHS_MAX = 40, 40
 
 
 def profile_mark(profile: str) -> str:
-    """Return the token in every message of a person's sessions."""
+    """Return the token that marks every message of a person's sessions."""
     return f"{_PROFILE}{zlib.crc32(profile.encode()):08x}"
 
 
 def workspace_mark(workspace: str) -> str:
-    """Return the token in every message of a folder's sessions."""
+    """Return the token that marks every message of a folder's sessions."""
     return f"{_WORKSPACE}{zlib.crc32(workspace.encode()):08x}"
 
 
 def role_mark(role: int) -> str:
-    """Return the token in every message of a role."""
+    """Return the token that marks every message of a role."""
     return f"{_ROLE}{role}"
 
 
 def time_marks(begin_ms: int, end_ms: int) -> list[str]:
-    """Return tokens of which each message of that time has one; messages just outside may have one too.
-    Returns an empty list if there would be too many. Days are in UTC."""
+    """Return the days or months (UTC) of a period as tokens, or an empty list if there are too many.
+
+    Every message of the period has one of them; messages just outside may have one too.
+    """
     first, last = _moment(begin_ms), _moment(max(begin_ms, end_ms - 1))
     if (last - first).days <= _DAYS_MAX:
         days = (last.date() - first.date()).days
@@ -67,8 +69,10 @@ def time_marks(begin_ms: int, end_ms: int) -> list[str]:
 
 
 def schedule_indexing(db: StateDatabase) -> None:
-    """Index new messages in the background after a short delay, with those stored until then. After a failure
-    the next call or search tries again."""
+    """Index the stored messages in the background after a short delay.
+
+    After a failure the next call or search tries again.
+    """
     db.submit_later(_INDEX_BATCH)
 
 
@@ -78,18 +82,20 @@ def has_new(connection: apsw.Connection) -> bool:
 
 
 def has_backlog(connection: apsw.Connection) -> bool:
-    """Return whether there may be messages to index, including those of an index that is being rebuilt."""
+    """Return whether there may be messages to index, also because the index is being rebuilt."""
     return connection.execute("SELECT 1 FROM sessions WHERE dirty LIMIT 1").fetchone() is not None
 
 
 def count_backlog(connection: apsw.Connection) -> int:
-    """Count the sessions that are missing from an index that is being rebuilt."""
+    """Count the sessions that are still missing while the index is rebuilt."""
     return rows.number(connection, "SELECT count(*) FROM sessions WHERE dirty AND dirty = 2")
 
 
 def backlog_write(session_id: str | None, profile: str | None) -> Callable[[apsw.Connection], bool]:
-    """Return a write that indexes some of the missing messages, of one session or person if given. The write
-    returns True while there may be more."""
+    """Return a write that indexes some missing messages of a session, of a person, or of all.
+
+    The write returns True while there may be more.
+    """
     if session_id is not None:
         return lambda connection: _index_newest(connection, "dirty AND id = ?", session_id).is_full
     if profile is not None:
@@ -98,36 +104,37 @@ def backlog_write(session_id: str | None, profile: str | None) -> Callable[[apsw
 
 
 def index_new(connection: apsw.Connection) -> bool:
-    """Index some new messages. Returns True while there may be more. Runs as a write."""
+    """Index some new messages. Return True while there may be more. Runs as a write."""
     return _index_newest(connection, "dirty = 1").is_full
 
 
 def index_batch(connection: apsw.Connection) -> bool:
-    """Index some messages, new ones first. Returns True while there may be more. Runs as a write."""
+    """Index some messages, new ones first. Return True while there may be more. Runs as a write."""
     batch = _index_newest(connection, "dirty = 1")
     return batch.is_full or (batch.has_backlog and _index_newest(connection, "dirty").is_full)
 
 
-_INDEX_BATCH = ScopedWork("the search index", index_batch)
+_INDEX_BATCH = ScopedWrite("the search index", index_batch)
 
 
 def _index_newest(connection: apsw.Connection, condition: str, *values: str) -> _Batch:
-    batch, before = _Batch(), 1 << 62
-    some = [()] * _SESSIONS_AT_ONCE
-    while not batch.is_full and len(some) == _SESSIONS_AT_ONCE:
-        some = connection.execute(
-            f"{_OPEN_ENDS} {condition} AND key < ? ORDER BY key DESC LIMIT ?",
-            (*values, before, _SESSIONS_AT_ONCE),
+    batch, before, has_more = _Batch(), 1 << 62, True
+    while has_more and not batch.is_full:
+        records = connection.execute(
+            f"{_UNINDEXED_SESSIONS} {condition} AND key < ? ORDER BY key DESC LIMIT ?",
+            (*values, before, _SESSIONS_PER_QUERY),
         ).fetchall()
-        for before, batch.has_backlog, *open_end in some:
+        has_more = len(records) == _SESSIONS_PER_QUERY
+        for key, has_backlog, *fields in records:
+            before, batch.has_backlog = key, has_backlog
             if not batch.is_full:
-                _read_session(connection, batch, before, *open_end)
+                _read_session(connection, batch, key, *fields)
     if batch.texts:
         _insert_texts(connection, batch.texts)
     return batch
 
 
-_OPEN_ENDS = (
+_UNINDEXED_SESSIONS = (
     "SELECT key, EXISTS (SELECT 1 FROM sessions WHERE dirty AND dirty = 2), indexed_seq, turns,"
     " EXISTS (SELECT 1 FROM turns WHERE session = key AND ended = ''),"
     " CASE kind WHEN 'review' THEN NULL ELSE profile END, workspace FROM sessions WHERE"
@@ -135,7 +142,7 @@ _OPEN_ENDS = (
 
 
 class _Batch:
-    """The texts to index in one write, by their messages' ids. `has_backlog`: others may be missing."""
+    """The texts to index in one write, by message id. `has_backlog`: more messages may be missing."""
 
     def __init__(self) -> None:
         self.has_backlog = True
@@ -156,12 +163,12 @@ def _read_session(
 ) -> None:
     """Add a session's new messages to the batch, as far as they fit.
 
-    From a session with an open turn only messages up to the last answer or user message are taken: tool
-    results finish in any order, and their numbers are assigned beforehand.
+    In a session with an open turn, tool results after the last other message are left for later: they come in
+    any order, and their numbers are assigned beforehand.
     """
     is_open, profile, workspace = session_fields
     marks = workspace_mark(workspace)
-    if profile is not None:  # messages of a review belong to no person
+    if profile is not None:  # None for a review, whose messages belong to no person
         marks += f" {profile_mark(profile)}"
     base, reached, days = rows.row_id(key, 0), done, dict[int, str]()
     last_role = rows.TOOL if is_open else -1
@@ -172,7 +179,7 @@ def _read_session(
             break
         day = at // _DAY_MS
         if day not in days:
-            days[day] = " ".join(_days_marks(at))
+            days[day] = " ".join(_day_marks(at))
         text = plain_text(role, content, extra)[:_MESSAGE_CHARS_MAX]
         batch.add(id_, f"{marks} {role_mark(role)} {days[day]}", text)
         reached = id_ - base + 1
@@ -193,8 +200,10 @@ _UNINDEXED = (
 
 
 def _insert_texts(connection: apsw.Connection, texts: dict[int, str]) -> None:
-    """Insert texts in ascending order of the index's numbers, because FTS5 flushes its buffer whenever a
-    smaller number follows."""
+    """Insert texts into the index.
+
+    They are sorted by the index's numbers, because FTS5 flushes its buffer when a smaller number follows.
+    """
     if is_team(connection):
         from whet.store import team_words  # noqa: PLC0415 - a home's own file does without
 
@@ -205,8 +214,7 @@ def _insert_texts(connection: apsw.Connection, texts: dict[int, str]) -> None:
 
 
 def _has_beat(id_: int) -> bool:
-    """Return whether a beat follows a message: one in a thousand of a long session, and the first of some
-    others."""
+    """Return whether a beat follows a message: one in a thousand of each session, and the first of some."""
     key, seq = divmod(id_, rows.SEQ_LIMIT)
     return seq % _BEAT_MESSAGES == 0 or (seq == 1 and key % _BEAT_SESSIONS == 0)
 
@@ -214,13 +222,13 @@ def _has_beat(id_: int) -> bool:
 def remove_messages(connection: apsw.Connection, first: int, last: int) -> None:
     """Remove the messages from `first` to before `last` from the index."""
     if is_team(connection):
-        from whet.store import team_words  # noqa: PLC0415 - as in _put
+        from whet.store import team_words  # noqa: PLC0415 - as in _insert_texts
 
         return team_words.take_out(connection, first, last)
     connection.execute("DELETE FROM messages_fts WHERE rowid > ? AND rowid <= ?", (-2 * last, -2 * first))
 
 
-def _days_marks(at_ms: int) -> Iterator[str]:
+def _day_marks(at_ms: int) -> Iterator[str]:
     moment = _moment(at_ms)
     yield f"{_DAY}{moment:%Y%m%d}"
     yield f"{_MONTH}{moment:%Y%m}"

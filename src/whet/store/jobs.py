@@ -1,9 +1,11 @@
-"""Durable work for later: reviews and other jobs survive the process that queued them.
+"""Queue durable jobs, such as reviews, which survive the process that queued them.
 
-A worker leases a job for a while and renews the lease. When a lease has run out, or its owner in the
-home's own file is known to be dead, another worker may take the job. Of the jobs of one kind and subject
-one runs at a time. Every function takes a connection inside a transaction. All times come from one clock,
-in a team the database's (`read_time`). The meaning of a job belongs to its kind.
+A worker leases a job for a while and renews the lease. When the lease has run out, another worker may take
+the job; in the home's own file also when the worker is known to be dead. Of the jobs of one kind and subject,
+one runs at a time. Only the workers of a kind know what its jobs mean.
+
+Every function takes a connection inside a transaction. All times come from one clock, in a team from the
+database's (`read_time`).
 """
 
 from __future__ import annotations
@@ -35,23 +37,26 @@ class NewJob(msgspec.Struct, frozen=True):
 
 
 class QueuedJob(msgspec.Struct, frozen=True):
-    """A queued job, with its kinds of work in words for a person."""
+    """A queued job. `kinds` names its kinds of work for a person."""
 
     job_id: str
     kinds: tuple[str, ...]
 
 
 TransactionWork = Callable[[apsw.Connection], Sequence[QueuedJob]]
-"""Additional work of a transaction of a turn. It may run twice, so it changes nothing but the database."""
+"""A function that runs in a turn's transaction and returns the jobs that it queued.
+
+It may run twice, so it must change nothing but the database.
+"""
 
 
 def queue_nothing(connection: apsw.Connection) -> Sequence[QueuedJob]:
-    """Queue nothing."""
+    """Return no jobs: a TransactionWork that queues nothing."""
     return ()
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A stored job; `attempts` counts its leases."""
+    """A stored job. `attempts` counts its leases."""
 
     id: str
     kind: str
@@ -69,7 +74,7 @@ class Job(msgspec.Struct, frozen=True):
 
 _COLUMNS = ", ".join(Job.__struct_fields__)
 OPEN = "state <> 'done' AND state <> 'failed'"
-"""The condition of the index on open jobs. Queries that repeat it skip the finished jobs of months."""
+"""The condition of the index on open jobs. A query that repeats it uses the index and skips finished jobs."""
 
 
 def enqueue(connection: apsw.Connection, job: NewJob, clock: Clock) -> str:
@@ -91,10 +96,10 @@ def lease(
     clock: Clock,
     job_id: str = "",
 ) -> Job | None:
-    """Lease the oldest job of these kinds that is due or whose worker has died, or `job_id` if it is among
-    them. Returns None if there is none.
+    """Lease the oldest job of these kinds that is due or has lost its worker, or None if there is none.
 
-    `owner` is a name from `claims.owner_name`, so that others can see whether this process lives.
+    With `job_id`, lease only that job. `owner` is a name from `claims.owner_name`, so that others can see
+    whether this process lives.
     """
     now = read_time(connection, clock)
     free = _find_free(connection, kinds, iso(now))
@@ -110,7 +115,7 @@ def lease(
 
 
 def is_due(connection: apsw.Connection, kinds: Sequence[str], clock: Clock) -> bool:
-    """Return whether `lease` would return a job now. Changes nothing."""
+    """Return whether `lease` would return a job now."""
     return bool(_find_free(connection, kinds, iso(read_time(connection, clock))))
 
 
@@ -136,7 +141,7 @@ def find_waiting(connection: apsw.Connection, kind: str, subject: str) -> Job | 
 
 
 def rewrite(connection: apsw.Connection, job: Job, payload: str, run_after: str) -> bool:
-    """Change the payload and time of a waiting job. Returns False if a worker has taken it by now."""
+    """Change the payload and time of a waiting job. Return False if a worker has taken it by now."""
     connection.execute(
         "UPDATE jobs SET payload = ?, run_after = ? WHERE id = ? AND state = 'waiting' AND attempts = ?",
         (payload, run_after, job.id, job.attempts),
@@ -145,8 +150,10 @@ def rewrite(connection: apsw.Connection, job: Job, payload: str, run_after: str)
 
 
 def _find_free(connection: apsw.Connection, kinds: Sequence[str], now: str) -> list[str]:
-    """Return the jobs that may be taken, oldest first. A job created in the future is due: the clock was set
-    back."""
+    """Return the ids of the jobs that may be taken, oldest first.
+
+    A job that was created in the future is due, because the clock must have been set back.
+    """
     records = connection.execute(
         "SELECT id, kind, subject, state, owner, lease_until, run_after <= ?1 OR created > ?1 FROM jobs"
         f" WHERE kind IN ({_marks(kinds, 2)}) AND {OPEN} ORDER BY run_after, id",
@@ -175,7 +182,7 @@ def find_running_owner(connection: apsw.Connection, kind: str, subject: str, clo
 
 
 def _is_held(connection: apsw.Connection, owner: str, until: str, now: str) -> bool:
-    """Return whether a running job still belongs to its worker; in a team by its lease alone."""
+    """Return whether a running job still belongs to its worker. In a team the lease alone decides."""
     return until > now and (is_team(connection) or not claims.is_gone(connection, owner))
 
 
@@ -190,18 +197,18 @@ def get(connection: apsw.Connection, job_id: str) -> Job | None:
 
 
 def heartbeat(connection: apsw.Connection, job: Job, lease_s: float, clock: Clock) -> bool:
-    """Renew the lease. Returns False if another worker has taken the job; then this one must stop."""
+    """Renew the lease. Return False if another worker has taken the job; then this one must stop."""
     until = iso(read_time(connection, clock) + timedelta(seconds=lease_s))
     return _change(connection, job, "lease_until = ?", (until,))
 
 
 def release(connection: apsw.Connection, job: Job) -> bool:
-    """Put the job back, due at once, because its worker has to stop. Returns False as in `complete`."""
+    """Put the job back, due at once, because its worker has to stop. Return False as `complete` does."""
     return _change(connection, job, "state = 'waiting', owner = '', lease_until = ''", ())
 
 
 def complete(connection: apsw.Connection, job: Job, clock: Clock) -> bool:
-    """Mark the job done. Returns False, changing nothing, if another worker has taken it."""
+    """Mark the job done. Return False and change nothing if another worker has taken it."""
     now = iso(read_time(connection, clock))
     return _change(connection, job, "state = 'done', error = '', finished = ?", (now,))
 
@@ -209,7 +216,10 @@ def complete(connection: apsw.Connection, job: Job, clock: Clock) -> bool:
 def fail(
     connection: apsw.Connection, job: Job, error: str, clock: Clock, *, retry_in_s: float | None
 ) -> bool:
-    """Put the job back to run in `retry_in_s` seconds, or give up (None). Returns False as in `complete`."""
+    """Put the job back to run in `retry_in_s` seconds, or mark it failed if that is None.
+
+    Return False as `complete` does.
+    """
     now = read_time(connection, clock)
     if retry_in_s is None:
         return _change(connection, job, "state = 'failed', error = ?, finished = ?", (error, iso(now)))
@@ -217,7 +227,7 @@ def fail(
 
 
 def postpone(connection: apsw.Connection, job: Job, why: str, until: str) -> bool:
-    """Put the job back to run at `until` (ISO). Returns False as in `complete`."""
+    """Put the job back to run at `until` (ISO). Return False as `complete` does."""
     change = "state = 'waiting', error = ?, run_after = ?, owner = '', lease_until = ''"
     return _change(connection, job, change, (why, until))
 

@@ -1,8 +1,8 @@
-"""The expected and the last written state of the learned files, which skills were used, and what a session
-starts with: its learned items, and the template that was requested.
+"""Store records about learned items: the state of their files, the uses of skills, and the items and the
+template that a session starts with.
 
-Every function takes a connection inside a transaction; paths are relative to a profile's folder. The files
-themselves belong to the memory layer.
+Every function takes a connection inside a transaction. Paths are relative to a profile's folder. The memory
+layer reads and writes the files themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreCorrupt
-from whet.store import sessions
+from whet.store import rows, sessions
 from whet.store.ledger import Owner, hash_text
 
 ItemKind = Literal["memory", "user", "skill", "example"]
@@ -22,8 +22,10 @@ LABEL_CHARS = 120
 
 
 class FileState(msgspec.Struct, frozen=True):
-    """A file as the ledger sees it: the hash of its expected content, and of the content last seen there.
-    Empty means that there is, or should be, no file."""
+    """A learned file: the hash of its expected content (`wanted`) and of the content last seen (`written`).
+
+    An empty hash stands for no file.
+    """
 
     path: str
     wanted: str
@@ -40,7 +42,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """The record of one load: which text of which skill, in which turn."""
+    """A record that a skill's text was loaded in a turn."""
 
     session_id: str
     turn_id: str
@@ -74,7 +76,7 @@ def store_text(connection: apsw.Connection, content: bytes) -> str:
 
 
 def read_text(connection: apsw.Connection, key: str) -> bytes:
-    """Return the bytes with this hash, or no bytes for the empty hash. Raises StoreCorrupt if they are
+    """Return the bytes with this hash, or no bytes for an empty one. Raises StoreCorrupt if they are
     missing."""
     if not key:
         return b""
@@ -85,7 +87,7 @@ def read_text(connection: apsw.Connection, key: str) -> bytes:
 
 
 def get_file_state(connection: apsw.Connection, profile: str, path: str) -> FileState:
-    """Return a file's state. An unknown file should not exist."""
+    """Return a file's state. For an unknown file both hashes are empty."""
     row = connection.execute(f"{_FILES} AND path = ?", (profile, path)).fetchone()
     return FileState(path, "", "") if row is None else FileState(*row)
 
@@ -105,7 +107,7 @@ def list_pending_files(connection: apsw.Connection, profile: str) -> list[FileSt
 
 
 def set_expected_hash(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
-    """Store the expected content of a file."""
+    """Store the hash of a file's expected content."""
     connection.execute(
         "INSERT INTO learned_files VALUES (?, ?, ?, '')"
         " ON CONFLICT (profile, path) DO UPDATE SET wanted = excluded.wanted",
@@ -114,7 +116,8 @@ def set_expected_hash(connection: apsw.Connection, profile: str, path: str, key:
 
 
 def set_written_hash(connection: apsw.Connection, profile: str, path: str, key: str) -> None:
-    """Store the present content of a file. A file that neither exists nor should exist is forgotten."""
+    """Store the hash of a file's present content. A file that neither exists nor should exist is
+    forgotten."""
     connection.execute(
         "INSERT INTO learned_files VALUES (?, ?, '', ?)"
         " ON CONFLICT (profile, path) DO UPDATE SET written = excluded.written",
@@ -158,7 +161,7 @@ def add_use(connection: apsw.Connection, profile: str, use: Use, now: str) -> No
 
 
 def list_uses(connection: apsw.Connection, *, name: str = "", limit: int = -1) -> list[Use]:
-    """Return load records, newest first, of one skill or all."""
+    """Return the records of loads of one skill or all, newest first."""
     where, values = ("WHERE name = ?", (name,)) if name else ("", ())
     rows = connection.execute(
         f"SELECT {_USE}, at FROM skill_uses {where} ORDER BY id DESC LIMIT ?", (*values, limit)
@@ -175,13 +178,13 @@ def count_uses(connection: apsw.Connection, profile: str) -> dict[str, int]:
 
 
 def read_report_position(connection: apsw.Connection, profile: str) -> int:
-    """Return the last change of the ledger that was reported to the person, or 0."""
-    row = connection.execute("SELECT ledger FROM learned_told WHERE profile = ?", (profile,)).fetchone()
-    return row[0] if row else 0
+    """Return the id of the ledger's last change that was reported to the person, or 0."""
+    sql = "SELECT ledger FROM learned_told WHERE profile = ?"
+    return rows.read_value(connection, sql, profile) or 0
 
 
 def set_report_position(connection: apsw.Connection, profile: str, row_id: int) -> None:
-    """Store the last change of the ledger that was reported to the person."""
+    """Store the id of the ledger's last change that was reported to the person."""
     connection.execute("INSERT OR REPLACE INTO learned_told VALUES (?, ?)", (profile, row_id))
 
 
@@ -193,9 +196,9 @@ def record_items(
     *,
     randomised: bool = False,
 ) -> None:
-    """Store the items a session began with, and those that were held out by chance. Raises NotFound."""
+    """Store the items that a session began with and those held out by chance. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
-    for items, is_out in ((present, 0), (held_out, 1)):
+    for items, is_held_out in ((present, 0), (held_out, 1)):
         for item in items:
             connection.execute(
                 "INSERT OR IGNORE INTO context_items (kind, name, hash, label) VALUES (?, ?, ?, ?)",
@@ -204,7 +207,7 @@ def record_items(
             connection.execute(
                 "INSERT OR REPLACE INTO session_items"
                 " SELECT ?, id, ?, ? FROM context_items WHERE kind = ? AND name = ? AND hash = ?",
-                (key, is_out, int(randomised), item.kind, item.name, item.hash),
+                (key, is_held_out, int(randomised), item.kind, item.name, item.hash),
             )
 
 
@@ -228,8 +231,8 @@ def set_next(connection: apsw.Connection, workspace: str, template: str, now: st
 
 def read_next(connection: apsw.Connection, workspace: str) -> str:
     """Return the template for the next session in `workspace`, or an empty string."""
-    row = connection.execute("SELECT template FROM warm_next WHERE workspace = ?", (workspace,)).fetchone()
-    return row[0] if row else ""
+    sql = "SELECT template FROM warm_next WHERE workspace = ?"
+    return rows.read_value(connection, sql, workspace) or ""
 
 
 def forget_next(connection: apsw.Connection, workspace: str, template: str = "") -> None:

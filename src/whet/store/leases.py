@@ -1,7 +1,5 @@
-"""Run leased jobs, with a heartbeat that renews the lease while a job's work runs.
-
-The meaning of a job, and its state after the work, belong to its worker.
-"""
+"""Run a leased job's work while a heartbeat renews the lease. The worker stores the job's state
+afterwards."""
 
 from __future__ import annotations
 
@@ -31,8 +29,8 @@ async def run_with_lease(
 ) -> T:
     """Run `work` while renewing the job's lease, and return its result.
 
-    Raises LeaseLost, with `work` ended, if the lease is lost. If this task is cancelled, `work` is ended
-    and `on_stop` awaited before the cancel is raised.
+    If the lease is lost, `work` is ended and LeaseLost raised. If this task is cancelled, `work` is ended
+    and `on_stop` awaited before the cancel goes on.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -1,7 +1,7 @@
-"""The ledger of learned changes: who changed an item, on which evidence, and the content before and after.
+"""Store the ledger of changes to learned items: who made each change, the evidence, and the content before
+and after.
 
-Every function takes a connection inside a transaction. The meaning of a change, and whether it is allowed,
-belong to the memory layer.
+Every function takes a connection inside a transaction. The memory layer decides which changes are allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Owner: TypeAlias = Literal["agent", "person"]
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """A quoted piece of evidence and its source: message `seq` of `session_id`, written by `role`."""
+    """A quote as evidence, from message `seq` of `session_id`, which `role` wrote."""
 
     quote: str
     session_id: str = ""
@@ -36,7 +36,7 @@ class Quote(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """One file of a skill: the hashes of its text before and after, empty if there was or is no file."""
+    """A skill's changed file, with the hashes of its text before and after, empty where there is no file."""
 
     path: str
     before: str
@@ -44,9 +44,12 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class LedgerRow(msgspec.Struct, frozen=True):
-    """One change. `before` and `after` are a memory entry, or the text of a skill's changed file. `hash` is
-    the item's with the change applied, `base_hash` without it. `undoes` is the row that this one undoes.
-    `remark` is the model's comment, which never takes effect."""
+    """One change.
+
+    `before` and `after` are a memory entry, or the text of a skill's changed file. `hash` is the item's hash
+    with the change, `base_hash` without it. `undoes` is the id of the row that this one undoes, or 0.
+    `remark` is the model's comment, which never takes effect.
+    """
 
     id: int
     profile: str
@@ -91,8 +94,8 @@ class NewRow(msgspec.Struct, frozen=True):
 
 
 class LedgerFilter(TypedDict, total=False):
-    """Which rows to list. Missing or empty fields do not restrict. `session_id` also matches the rows of its
-    reviews."""
+    """The rows to select. Missing or empty fields do not restrict them. `session_id` also matches the rows of
+    its reviews."""
 
     profile: str
     kind: Kind
@@ -105,7 +108,7 @@ class LedgerFilter(TypedDict, total=False):
 _MAX_ID = 2**63 - 1
 _ORIGIN = tuple(filter("others".__ne__, Origin.__struct_fields__))
 _PLAIN = ("profile", "kind", "item", "action", "state", "before", "after", "base_hash", "hash", "trust")
-_GIVEN = (*_PLAIN, "reason", "undoes", "remark")
+_INSERTED = (*_PLAIN, "reason", "undoes", "remark")
 _COLUMNS = (
     "id, profile, at, kind, item, action, state, before, after, changes, base_hash, hash, evidence, trust,"
     " reason, undoes, undone_by, " + ", ".join(_ORIGIN) + ", remark"
@@ -122,8 +125,8 @@ def hash_text(content: bytes | str) -> str:
 
 def insert_row(connection: apsw.Connection, new: NewRow, now: str) -> LedgerRow:
     """Insert a change and return its row."""
-    names = ", ".join((*_GIVEN, "at", "changes", "evidence", *_ORIGIN))
-    values = [getattr(new, name) for name in _GIVEN]
+    names = ", ".join((*_INSERTED, "at", "changes", "evidence", *_ORIGIN))
+    values = [getattr(new, name) for name in _INSERTED]
     values += [now, to_json(new.changes), to_json(new.evidence)]
     values += [getattr(new.origin, name) for name in _ORIGIN]
     marks = ", ".join("?" * len(values))
@@ -152,7 +155,7 @@ def find_by_call(connection: apsw.Connection, session_id: str, tool_call_id: str
 
 
 def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[LedgerFilter]) -> list[LedgerRow]:
-    """Return rows, newest first; all of them if `limit` is 0."""
+    """Return the rows that match, newest first, or the newest `limit` of them."""
     where, values = ["1"], list[Any]()
     if (profile := filters.get("profile")) is not None:
         where.append("profile = ?")
@@ -175,7 +178,7 @@ def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[Ledger
 
 
 def list_note_folders(connection: apsw.Connection, profile: str) -> list[tuple[str, str]]:
-    """Return the text of each note of MEMORY.md that a change in force wrote, with its session's folder.
+    """Return (text, session's folder) of each note that an active change wrote to MEMORY.md.
 
     The folder is empty if a person wrote the note or the session was deleted.
     """

@@ -1,8 +1,7 @@
-"""The numbers of lessons that were learned, refused and put aside since the last report to a person, and a
-line for them.
+"""Count the lessons that reviews learned, refused or put aside since the last report to the person.
 
-Reviews run unattended: after a one-shot, beside a gateway. The report is shown once, at the next start of
-any interface.
+Reviews run unattended, for example after a one-shot or beside a gateway. The report is shown once, at the
+next start of any interface.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ WAITING: tuple[ledger.State, ...] = ("inbox", "quarantined")
 
 
 class LearningNews(msgspec.Struct, frozen=True):
-    """How many changes of reviews took effect, were refused, or wait for the person. `until` is the last
-    change that is counted."""
+    """The numbers of reviews' changes that took effect, were refused, or wait for the person, up to the
+    change `until`."""
 
     learned: int = 0
     refused: int = 0

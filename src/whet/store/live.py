@@ -1,8 +1,8 @@
-"""The in-memory state of an open session: its live list, and how it follows committed changes.
+"""Keep an open session's state in memory and commit its changes.
 
-The live list is the list the model sees, after compactions and undone turns. A write that was begun is not
-undone when its waiter is cancelled; memory is updated after the commit. One process at a time holds a
-session's turn (`claims.py`).
+The state contains the live list: the messages that the model sees, after compactions and undone turns. It is
+updated after each commit. When the waiter of a write is cancelled, the write goes on. One process at a time
+holds a session's turn (`claims.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from whet.clock import Clock
 from whet.contract.errors import ClaimRefused, NotFound, StoreBusy, WhetError
 from whet.contract.messages import Message, ToolCall
 from whet.contract.texts import shared_decoder
-from whet.sqlite.lane import Rows, RowStatement, ScopedWork
+from whet.sqlite.lane import Rows, RowStatement, ScopedWrite
 from whet.store import claims, rows, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import TransactionWork, queue_nothing
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LiveList = list[int | Message]
-"""A live list as it is stored, in JSON: a number refers to the stored message with that number."""
+"""A live list as it is stored in JSON. A number refers to the stored message with that number."""
 list_decoder: msgspec.json.Decoder[LiveList] = shared_decoder(LiveList)
 
 
@@ -40,10 +40,10 @@ class StaleTranscript(Exception):
 
 
 class OpenStep(msgspec.Struct):
-    """The last answer that asked for tools: the positions of its results, and those that are present.
+    """The last answer that called tools, with the results that have come.
 
-    `seq` is the answer's number; the result of call i has number seq + 1 + i. `base` is the index in the
-    live list after the answer.
+    `seq` is the number of the answer's message; the result of call i has the number seq + 1 + i. `base` is
+    the index after the answer in the live list. `started` and `results` are by i.
     """
 
     seq: int
@@ -60,9 +60,9 @@ class LiveState(msgspec.Struct):
     `messages` is the live list: all messages, or the list of the last compaction and all messages after
     it. A message stays the same object while the session is open. `seqs[i]` is the number of
     `messages[i]`, 0 for a message that only a compaction created. `epoch` counts how often the list was
-    rewritten, `shell` is the last known folder of the session's commands, which no turn has changed since if
-    `is_shell_current`. `accepted` are the messages that wait for a turn, `rewound_turns` those before which
-    files were rewound without a report.
+    rewritten. `shell` is the last known folder of the session's commands; `is_shell_current` tells that no
+    turn has changed it since. `accepted` are the messages that wait for a turn. `rewound_turns` are the turns
+    before which files were rewound without a report to the model.
     """
 
     session: SessionRow
@@ -86,7 +86,8 @@ class LiveState(msgspec.Struct):
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """Epoch, last turn and next number; they differ if the stored session has changed."""
+        """Epoch, last turn and next number. If the stored ones differ, another process changed the
+        session."""
         return self.epoch, self.last_turn, self.next_seq
 
     def resume_error(self) -> WhetError:
@@ -97,8 +98,10 @@ class LiveState(msgspec.Struct):
 
     def last_user_text(self) -> str:
         """Return the text of the person's last message, or an empty string if there is none yet."""
-        user_texts = (message.text for message in reversed(self.messages) if message.role == "user")
-        return next(user_texts, "")
+        for message in reversed(self.messages):
+            if message.role == "user":
+                return message.text
+        return ""
 
     def add(self, seq: int, message: Message) -> None:
         """Append a stored message to the list."""
@@ -107,10 +110,12 @@ class LiveState(msgspec.Struct):
         self.next_seq = seq + 1
 
     def result_of(self, call_id: str) -> Message | None:
-        """Return the last stored result of a call, also one of the step that still runs."""
+        """Return the last stored result of a call, also one of the step that still runs, or None."""
         running = self.step.results.values() if self.step is not None else ()
-        newest_first = chain(running, reversed(self.messages))
-        return next((message for message in newest_first if message.tool_call_id == call_id), None)
+        for message in chain(running, reversed(self.messages)):
+            if message.tool_call_id == call_id:
+                return message
+        return None
 
     def fold_results(self) -> None:
         """Put the last step's results into the live list, in the order of their calls."""
@@ -129,8 +134,11 @@ class LiveState(msgspec.Struct):
         return by_seq
 
     def update_from(self, fresh: LiveState) -> None:
-        """Take over a fresh state of the session. Messages that only the last compaction created have no
-        number; they stay the same objects while that compaction is the last one."""
+        """Take over a fresh state of the session.
+
+        Messages that only the last compaction created have no number. They stay the same objects while that
+        compaction is the last one.
+        """
         if fresh.epoch == self.epoch:
             for index, seq in enumerate(fresh.seqs[: len(self.seqs)]):
                 if not seq and not self.seqs[index]:
@@ -173,7 +181,7 @@ class SessionWriter:
                     waiter.set_result(None)
 
         self._in_flight += 1
-        scoped_work = ScopedWork(self._live.session.conversation_id, work) if callable(work) else work
+        scoped_work = ScopedWrite(self._live.session.conversation_id, work) if callable(work) else work
         return self.db.append(scoped_work, after, self._live.session.conversation_id)
 
     async def drain(self) -> None:
@@ -186,7 +194,8 @@ class SessionWriter:
                 self._waiting.remove(waiter)
 
     async def refresh(self) -> None:
-        """Read the changes of other processes after the pending writes, and what else a turn begins with."""
+        """After the pending writes, read other processes' changes, accepted messages and unreported
+        rewinds."""
         await self.drain()
         live = self._live
 
@@ -226,15 +235,17 @@ class SessionWriter:
             ) from None
 
     def refuse_if_held(self, connection: apsw.Connection, holder: claims.Holder | None = None) -> None:
-        """Raise StoreBusy while a turn runs, in this process too unless it is `holder`'s."""
+        """Raise StoreBusy while a turn of another holder than `holder` runs, in this process too."""
         live = self._live
         claims.refuse_if_held(connection, live.key, live.session.id, holder, self.clock.now())
 
     async def commit_claimed(
         self, work: Callable[[apsw.Connection], None], apply: Callable[[None], object]
     ) -> None:
-        """Claim the session's turn and commit `work` in one transaction. Raises StoreBusy if another holder
-        has it, StaleTranscript if it has changed."""
+        """Claim the session's turn and commit `work` in one transaction.
+
+        Raises StoreBusy if another holder has the session, and StaleTranscript if the session has changed.
+        """
 
         def work_claimed(
             connection: apsw.Connection, claim: Callable[[apsw.Connection], Callable[[], int] | None]
@@ -273,10 +284,10 @@ class SessionWriter:
         return claims.begin_claim(connection, live.key, live.session.id, self._holder, self.clock.now())
 
     async def take_over(self) -> bool:
-        """Claim the session if its turn is open and has no living holder; return whether that was so.
+        """Claim the session if its turn is open and has no living holder. Return whether it was claimed.
 
-        The session is read in the claim's own transaction, after the claim: what its last holder stored until
-        then is seen, a call that it started included, and what it sends afterwards is refused.
+        The session is read after the claim in the same transaction. So everything that the last holder stored
+        is seen, also a call that it started, and its later writes are refused.
         """
         live, known = self._live, self._live.messages_by_seq()
 
@@ -298,8 +309,10 @@ class SessionWriter:
         return fresh is not None and fresh.open_turn is not None
 
     def renew(self, connection: apsw.Connection) -> None:
-        """Renew the claim now and then, for processes that can't see whether this one lives. In a team, check
-        each time that it was not lost."""
+        """Renew the claim now and then, for processes that can't see whether this one lives.
+
+        In a team, check each time that the claim was not lost. Raises StoreBusy if it was.
+        """
         if self.db.is_team or self.clock.monotonic_s() > self._renew_after_s:
             claims.renew(connection, self._live.key, self._holder, self.clock.now())
             self._renew_after_s = self.clock.monotonic_s() + claims.LEASE_S / 4
@@ -314,7 +327,7 @@ class SessionWriter:
         *added: tuple[RowStatement, tuple[Any, ...]],
         also: TransactionWork = queue_nothing,
     ) -> Coroutine[Any, Any, None]:
-        """Commit rows while the session stays claimed, together with the work of `also`."""
+        """Commit rows, together with the work of `also`, while this process has the claim."""
         if also is queue_nothing and self.db.is_team:
             return self.commit((self.db.fence(self._live.key, self._holder), *added), apply)
         if also is queue_nothing and self.clock.monotonic_s() <= self._renew_after_s:
@@ -329,8 +342,10 @@ class SessionWriter:
         return self.commit(work, apply)
 
     def start_call(self, call: CallStart, apply: Callable[[None], object]) -> Coroutine[Any, Any, None]:
-        """Commit that a call is about to run. Raises StoreBusy if another process holds the session or has
-        started the call: then it must not run."""
+        """Commit that a call is about to run.
+
+        Raises StoreBusy if another process holds the session or has started the call. Then it must not run.
+        """
         row = self.db.call_start(self._live.key, self._holder, call)
         return self.commit((row,), apply) if self.db.is_team else self.append(apply, row)
 
@@ -380,9 +395,11 @@ def load(
 
 
 def _select_history(connection: apsw.Connection, live: LiveState) -> Callable[[], list[int]]:
-    """Run the queries for rewinds without a report and, in a team, for the next command's folder, which would
-    be another wait later. Returns the function that reads both and returns the rewinds' turns."""
-    from whet.store import facts, rewinds  # noqa: PLC0415 - nothing of it is there before a message
+    """Query the turns of rewinds without a report, and return the function that reads them.
+
+    In a team the next command's folder is queried with them, which saves a round trip later.
+    """
+    from whet.store import facts, rewinds  # noqa: PLC0415 - a session without messages needs neither
 
     read_rewound = rewinds.select_unreported_turns(connection, live.key)
     if not rows.is_team(connection):
@@ -397,7 +414,7 @@ def _select_history(connection: apsw.Connection, live: LiveState) -> Callable[[]
     return read
 
 
-# By the session's id, so that a team reads them with the session itself, in one message.
+# These queries use the session's id, so that a team sends them with the query of the session itself.
 _KEY = "(SELECT key FROM sessions WHERE id = ?1)"
 _COMPACTION = (
     f"SELECT live, after_seq FROM compactions WHERE session = {_KEY} AND undone = '' ORDER BY id DESC LIMIT 1"
@@ -418,7 +435,9 @@ def _read_compaction(
     in_memory: dict[int, Message],
 ) -> tuple[list[Message], list[int], int]:
     """Return the messages of the last compaction, their numbers, and the last number it covers."""
-    return ([], [], 0) if row is None else (*read_list(connection, key, row[0], hidden, in_memory), row[1])
+    if row is None:
+        return [], [], 0
+    return *read_list(connection, key, row[0], hidden, in_memory), row[1]
 
 
 def read_list(

@@ -1,8 +1,7 @@
-"""How turns went, and which items their sessions began with: people's verdicts and signals of trouble.
+"""Store people's verdicts on turns, and list the outcomes of turns and the learned items of their sessions.
 
-Every function takes a connection inside a transaction. It knows sessions and turns; the meaning of an
-item, and whether it helps, belong to other modules. All results are one person's (`profile`, empty for the
-owner's) and leave out private sessions.
+Every function takes a connection inside a transaction. Lists cover one person (`profile`, empty for the
+owner) and leave out private sessions. Other modules judge from them whether an item helps.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ Signal = Literal["good", "bad", "retry", "correction"]
 
 
 class TurnOutcome(msgspec.Struct, frozen=True):
-    """How one turn went, its steps and its cost. `signals` of trouble: correction, retry, undo, bad, failed;
-    `good` comes from a person."""
+    """How one turn went, its steps and its cost.
+
+    The signals of trouble are correction, retry, undo, bad and failed. A person's praise is the signal good.
+    """
 
     session_id: str
     turn: int
@@ -35,7 +36,7 @@ class TurnOutcome(msgspec.Struct, frozen=True):
 
     @property
     def had_trouble(self) -> bool:
-        """Whether a signal says that the turn went wrong. A person's /good outweighs the others."""
+        """Whether a signal says that the turn went wrong. A person's good outweighs the others."""
         return "good" not in self.signals and bool(self.signals)
 
 
@@ -49,7 +50,7 @@ class ItemUse(msgspec.Struct, frozen=True):
 
 
 _FAILED_END = ("failed", "crashed", "budget")
-_NO_FAILURE = ("", "denied", "interrupted", "cancelled")
+_NOT_FAILED = ("", "denied", "interrupted", "cancelled")
 
 
 def record_signal(
@@ -57,10 +58,10 @@ def record_signal(
 ) -> int:
     """Store a person's verdict on a turn, by default the last one, and return its number.
 
-    good replaces bad, and bad replaces good. Raises NotFound if there is no such session or turn.
+    good and bad replace each other. Raises NotFound if there is no such session or turn.
     """
     key = sessions.key_of(connection, session_id)
-    # A turn that /retry has just undone may be meant, so undone turns count.
+    # Undone turns count, because the verdict may be about a turn that /retry has just undone.
     row = connection.execute(
         "SELECT max(number) FROM turns WHERE session = ?1 AND (CAST(?2 AS bigint) IS NULL OR number = ?2)",
         (key, turn),
@@ -83,7 +84,7 @@ def record_signal(
 def list_item_uses(
     connection: apsw.Connection, kinds: Sequence[ItemKind], profile: str = ""
 ) -> list[ItemUse]:
-    """Return every item of these kinds in every chat with a turn, in the order of the sessions."""
+    """Return the items of these kinds in every chat that has a turn, in the order of the sessions."""
     marks = ", ".join("?" * len(kinds))
     cursor = connection.execute(
         "SELECT i.kind, i.name, i.hash, i.label, s.id, u.held_out, u.randomised"
@@ -125,9 +126,9 @@ def _count_calls(
 ) -> dict[tuple[int, int], tuple[int, int]]:
     """Count finished and failed calls by (session's key, turn), of all sessions or one."""
     where, values = ("", ()) if only_session is None else (" AND session = ?", (only_session,))
-    fine = ", ".join(f"'{kind}'" for kind in _NO_FAILURE)
+    not_failed = ", ".join(f"'{kind}'" for kind in _NOT_FAILED)
     cursor = connection.execute(
-        f"SELECT session, turn, count(*), sum(error_kind NOT IN ({fine})) FROM tool_calls"
+        f"SELECT session, turn, count(*), sum(error_kind NOT IN ({not_failed})) FROM tool_calls"
         f" WHERE finished IS NOT NULL{where} GROUP BY session, turn",
         values,
     )
@@ -135,7 +136,7 @@ def _count_calls(
 
 
 def count_session_calls(connection: apsw.Connection, session_id: str) -> tuple[int, int]:
-    """Count a session's finished tool calls, and how many of them failed. Raises NotFound."""
+    """Return the numbers of a session's finished and failed tool calls. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     counts = _count_calls(connection, key).values()
     return sum(total for total, _ in counts), sum(failed for _, failed in counts)

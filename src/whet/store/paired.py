@@ -1,7 +1,7 @@
-"""People who were admitted by a pairing code, and those who wait for admission.
+"""Store the people of chat platforms who were admitted by a pairing code or by the owner, and those who wait.
 
-A code is stored as a digest, is valid for minutes, and is consumed by the first person who enters it.
-Every function takes a connection inside a transaction.
+A code is stored as a digest, is valid for minutes, and works once. Every function takes a connection inside a
+transaction.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
+from whet.store import rows
 
 MAX_WAITING = 20
 
@@ -26,7 +27,7 @@ class PairedPerson(msgspec.Struct, frozen=True):
 
 
 class PairingRequest(msgspec.Struct, frozen=True):
-    """A person who received a code. Times are Unix milliseconds."""
+    """A person who received a code and waits to be admitted."""
 
     channel: str
     user: str
@@ -37,14 +38,12 @@ class PairingRequest(msgspec.Struct, frozen=True):
 
 def is_paired(connection: apsw.Connection, channel: str, user: str) -> bool:
     """Return whether a person was admitted."""
-    row = connection.execute(
-        "SELECT 1 FROM gateway_people WHERE channel = ? AND user = ?", (channel, user)
-    ).fetchone()
-    return row is not None
+    sql = "SELECT 1 FROM gateway_people WHERE channel = ? AND user = ?"
+    return rows.read_value(connection, sql, channel, user) is not None
 
 
 def store_code(connection: apsw.Connection, request: PairingRequest, chat_id: int, code: str) -> bool:
-    """Store a code for a person. Returns False if they have one already, or too many people wait on the
+    """Store a code for a person. Return False if they have one already, or if too many people wait on the
     channel."""
     connection.execute("DELETE FROM gateway_codes WHERE expires_ms <= ?", (request.made_ms,))
     row = connection.execute(
@@ -62,8 +61,8 @@ def store_code(connection: apsw.Connection, request: PairingRequest, chat_id: in
 
 
 def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tuple[PairedPerson, int]:
-    """Admit the person with this code, once. Returns the person and the number of their conversation. Raises
-    NotFound."""
+    """Admit the person with this code and return them with the number of their conversation. The code does
+    not work again. Raises NotFound."""
     row = connection.execute(
         "SELECT channel, user, name, chat FROM gateway_codes WHERE digest = ? AND expires_ms > ?",
         (_digest(code), now_ms),
@@ -81,7 +80,7 @@ def accept(connection: apsw.Connection, code: str, now_ms: int, now: str) -> tup
 
 
 def add_person(connection: apsw.Connection, person: PairedPerson) -> bool:
-    """Admit a person without a code, by the owner's decision. Returns False if they were admitted before."""
+    """Admit a person without a code, by the owner's decision. Return False if they were admitted before."""
     connection.execute(
         "INSERT OR IGNORE INTO gateway_people VALUES (?, ?, ?, ?)",
         msgspec.structs.astuple(person),

@@ -1,7 +1,6 @@
-"""A stored conversation as parts for people: what a person typed, the answers, and each call with its result.
+"""Split a stored conversation into parts to show: a person's messages, the answers, and calls with results.
 
-Every surface that shows a stored conversation shows these parts: terminal, page, editors and exports. This
-module does not know how a part is drawn.
+The terminal, the page, editors and exports all show these parts, and each draws them in its own way.
 """
 
 from __future__ import annotations
@@ -25,15 +24,18 @@ _DIFFS, _WRITTEN = ("diff", "patch"), ("content", "new_string", "old_string")
 
 
 class PersonPart(msgspec.Struct, frozen=True):
-    """A message of the person. `typed` marks pasted text with tags; `attached` is what was sent with it: a
-    skill, a prompt file, the output of a command."""
+    """A message of the person.
+
+    In `typed`, tags mark pasted text. `attached` is the text that was sent with it: a skill, a prompt file,
+    or the output of a command.
+    """
 
     typed: str
     attached: str
     images: tuple[ImagePart, ...]
 
     def text(self, fold: Callable[[str], str] = str) -> str:
-        """Return the typed text with each paste as `fold` shows it."""
+        """Return the typed text, with each paste replaced by `fold` of it."""
         return unwrap_pastes(self.typed, fold)
 
 
@@ -61,7 +63,8 @@ ConversationPart = PersonPart | AnswerPart | CallPart
 
 
 class CallText(msgspec.Struct, frozen=True):
-    """The arguments of a call: its subject, the rows of the diff that it writes, and all others by name."""
+    """The arguments of a call: its subject, the diff rows of the text that it writes, and all others by
+    name."""
 
     subject: str
     rows: tuple[Row, ...]
@@ -115,15 +118,17 @@ def read_person(message: Message) -> PersonPart:
 
 
 def typed_text(text: str) -> str:
-    """Return the typed text of a message, without the skill, prompt file and command output sent with it."""
+    """Return a message's text without the skill, prompt file or command output that was sent with it."""
     for mark in _ATTACHED:
         text = text.partition(mark)[0]
     return text
 
 
 def read_call(call: ToolCall, show: Callable[[str], str] = str) -> CallText:
-    """Return the arguments of a call for reading. `show` masks and cuts the lines that it writes. Arguments
-    that are not a JSON object are one text without a name."""
+    """Return the arguments of a call for a person to read. `show` masks and cuts the text that it writes.
+
+    Arguments that are not a JSON object become one text without a name.
+    """
     try:
         values = from_json(call.arguments or "{}", dict[str, object])
     except NOT_JSON:
@@ -142,13 +147,13 @@ def read_call(call: ToolCall, show: Callable[[str], str] = str) -> CallText:
 
 
 def last_turn(parts: Sequence[ConversationPart]) -> Sequence[ConversationPart]:
-    """Return the parts from the person's last message on; all of them if there is none."""
+    """Return the parts from the person's last message on, or all of them if there is none."""
     starts = [at for at, part in enumerate(parts) if isinstance(part, PersonPart) and part.typed]
     return parts[starts[-1] :] if starts else parts
 
 
 def last_exchange(parts: Sequence[ConversationPart], fold: Callable[[str], str] = str) -> tuple[str, str]:
-    """Return the person's last message and the answer to it; an empty string for each that is missing."""
+    """Return the person's last message and the last answer to it, each empty if it is missing."""
     turn = last_turn(parts)
     first = turn[0] if turn else None
     answers = [part.text for part in turn if isinstance(part, AnswerPart) and part.text]

@@ -8,7 +8,7 @@ from whet.store import sessions
 
 
 def set_pin_time(connection: apsw.Connection, session_id: str, at: str) -> None:
-    """Pin a session (`at` is the time), or no longer (empty). Raises NotFound."""
+    """Pin a session at the time `at`, or unpin it if `at` is empty. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     connection.execute("UPDATE sessions SET pinned = ? WHERE key = ?", (at, key))
 

@@ -1,8 +1,8 @@
 """Read message ids from the index, newest first, within a search's bounds and with bounded work.
 
-A very common term has a million postings, and SQLite compares two such terms a million times before it
-finds that they never occur together. So lists are read only as far as they matter, and comparisons are run
-together with the index's beats, which occur now and then among the messages: at each beat SQLite returns a
+A posting is a message's entry in a term's list. A very common term has a million of them, and SQLite compares
+two such lists a million times before it finds that they have no message in common. So a list is read only as
+far as it matters. Comparisons also match the beats of the index (`index.py`): at each beat SQLite returns a
 row, and the reader checks whether its time is spent.
 """
 
@@ -39,8 +39,10 @@ _BEGINS = (
 
 
 class Postings(msgspec.Struct):
-    """The messages with one term: `ids` newest first, complete if `is_whole`, else about `count` exist in
-    all."""
+    """The messages with one term.
+
+    `ids` come newest first and are all of them if `is_whole`. `count` is their number, estimated otherwise.
+    """
 
     term: Term
     match: str
@@ -52,7 +54,7 @@ class Postings(msgspec.Struct):
 
 
 class PostingReader:
-    """Reads postings between two message ids. Each message must also match every expression in `marks`."""
+    """Reads postings between two message ids. Only messages that match every expression in `marks` count."""
 
     def __init__(self, connection: apsw.Connection, first: int, last: int, marks: Sequence[str]) -> None:
         self._connection = connection
@@ -77,7 +79,8 @@ class PostingReader:
         return self._ids(expression, self.first, self.last if last is None else last, limit)
 
     def newest_in_time(self, match: str, limit: int) -> list[int]:
-        """Return the newest ids that are found in the time limit, or all if few messages match the marks."""
+        """Return the newest ids that are found within the time limit. If few messages match the marks, there
+        is no time limit."""
         if self._is_narrow:
             return self.newest(match, limit)
         expression = _LEAF.sub(rf'(\g<0> OR "{BEAT}")', " AND ".join((*self.marks, match)))
@@ -110,14 +113,19 @@ class PostingReader:
         return self._build_postings(postings.term, postings.match, ids, limit)
 
     def _intersect_pairs(self, term: Term, limit: int) -> list[int]:
-        """Return the messages that have all pairs of an identifier. FTS5 would compare the lists to the end
-        before it finds that they never meet, so each list is read alone; usually one pair is rare."""
+        """Return the messages that have all pairs of an identifier.
+
+        Each pair's list is read alone, because FTS5 would compare them to their ends. Usually one is short.
+        """
         lists = [set(self.newest(pair, _PAIRS)) for pair in term.text.split()]
         return sorted(set[int].intersection(*lists), reverse=True)[:limit]
 
     def _read(self, term: Term, match: str, limit: int) -> list[int]:
-        """Read the ids of a term. A word alone is only read; a phrase, or a word with marks, is compared at
-        each position. A rare word needs few comparisons, however common the marks are."""
+        """Read the ids of a term.
+
+        The list of a single word is only read. A phrase, or a word with marks, needs comparisons and so has a
+        time limit, unless the word is rare.
+        """
         if term.is_phrase:
             return self.newest_in_time(match, limit)
         if not self.marks or self._is_narrow or len(self._ids(match, self.first, self.last, _RARE)) < _RARE:
@@ -125,8 +133,7 @@ class PostingReader:
         return self.newest_in_time(match, limit)
 
     def _with_fallback(self, term: Term, match: str, ids: list[int], limit: int) -> Postings:
-        """Return the postings that were read. If an identifier itself does not occur, return the postings of
-        its words."""
+        """Return the postings with these ids or, if an identifier was not found, those of its words."""
         if not ids and term.fallback and (self.messages < _SMALL or self._is_narrow):
             match = term.fallback
             ids = self.newest(match, limit)
@@ -147,7 +154,7 @@ class PostingReader:
         return [-number >> 1 for (number,) in self._numbers(expression, first, last, limit)]
 
     def _numbers(self, expression: str, first: int, last: int, limit: int) -> Iterator[tuple[int]]:
-        """Return numbers of the index, in which the newest message has the smallest (see `index.py`)."""
+        """Return the index's numbers, of which the newest message has the smallest (see `index.py`)."""
         return self._connection.execute(
             "SELECT rowid FROM messages_fts WHERE messages_fts MATCH ? AND rowid BETWEEN ? AND ?"
             " ORDER BY rowid LIMIT ?",
@@ -155,8 +162,7 @@ class PostingReader:
         )
 
     def _expand_prefix(self, term: Term) -> str:
-        """Return an expression for the words in the index with this beginning, the first 64 in alphabetical
-        order.
+        """Return an expression for the first 64 words of the index with this beginning.
 
         The index holds stems, so each stem is queried by some word that has it.
         """
@@ -165,14 +171,15 @@ class PostingReader:
         forms = [*beginnings, *(stem[:1])]
         end = f"{term.prefix}\U0010ffff"
         for (token,) in self._connection.execute(_BEGINS, (term.prefix, end, _PREFIX_WORDS_MAX)):
-            form = next((token + e for e in _ENDINGS if self._stem(token + e) == token), None)
-            if form is not None and form not in forms:
-                forms.append(form)
-        return f"({' OR '.join(_quote(form) for form in forms)})"
+            for ending in _ENDINGS:
+                if self._stem(token + ending) == token:
+                    forms.append(token + ending)
+                    break
+        return f"({' OR '.join(_quote(form) for form in dict.fromkeys(forms))})"
 
     def _extent(self, first: int, last: int) -> tuple[int, int, int]:
-        """Return the first and last id of the messages between two ids, and how many messages the index
-        holds."""
+        """Return the first and last id of the messages between two ids, and the number of indexed
+        messages."""
         row = self._connection.execute(
             "SELECT (SELECT min(id) FROM messages WHERE id BETWEEN ?1 AND ?2),"
             " (SELECT max(id) FROM messages WHERE id BETWEEN ?1 AND ?2)",
@@ -182,8 +189,10 @@ class PostingReader:
         return row[0] or 0, row[1] or 0, self._count_indexed_messages()
 
     def _count_indexed_messages(self) -> int:
-        """Return how many messages are in the index: the first number of its record of averages. Source:
-        FTS5's own file format."""
+        """Return the number of indexed messages: the first number of the index's record of averages.
+
+        Source: FTS5's file format.
+        """
         row = self._connection.execute("SELECT block FROM messages_fts_data WHERE id = 1").fetchone()
         number = 0
         for byte in row[0] if row else b"":
@@ -193,11 +202,12 @@ class PostingReader:
         return max(number, 1)
 
     def _stem(self, word: str) -> str:
-        return next(iter(tokenize(self._connection, word)), "")
+        tokens = tokenize(self._connection, word)
+        return tokens[0] if tokens else ""
 
 
 def tokenize(connection: apsw.Connection, text: str) -> list[str]:
-    """Return the index's tokens of a text that is in the index's form."""
+    """Return the index's tokens of a text in the form of `query.to_index_text`."""
     tokenizer = connection.fts5_tokenizer(*_TOKENIZER)
     return tokenizer(
         text.encode("utf-8", "replace"),

@@ -1,8 +1,8 @@
 """Remove texts from the store for good. Rows of the ledger keep their numbers and dates.
 
-Every function but `erase` takes a connection inside a transaction. The layers above decide which texts to
-remove. Deleting alone leaves text behind: in the search index until its parts are merged, in freed pages
-until they are reused, in the log until it is truncated. `erase` handles all three.
+Deleting alone leaves text in the search index until its parts are merged, in freed pages until they are
+reused, and in the log until it is truncated. `erase` removes it from all three. Every other function takes a
+connection inside a transaction. The layers above decide which texts to remove.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def blank_row(
     after: bool = False,
     proof: bool = False,
 ) -> None:
-    """Remove a row's texts; with `proof` also its quotes and its reason."""
+    """Remove a row's text before or after the change, or (`proof`) its quotes and reason, and its remark."""
     for column, is_wanted in (("before", before), ("after", after)):
         if is_wanted:
             connection.execute("UPDATE ledger SET remark = '' WHERE id = ?", (row_id,))
@@ -38,7 +38,7 @@ def blank_row(
 
 
 def drop_texts(connection: apsw.Connection, keys: Collection[str]) -> int:
-    """Delete stored file texts by hash, except those that a file has or should have. Returns how many."""
+    """Delete stored file texts by hash, except those that a file has or should have. Return how many."""
     count = 0
     for key in keys:
         connection.execute(
@@ -70,14 +70,14 @@ def has_text(connection: apsw.Connection, key: str) -> bool:
 
 
 def erase(database: StateDatabase) -> None:
-    """Remove deleted data from the search index, the file and its log. Repeating it does nothing more.
+    """Remove deleted data from the search index, the file and its log.
 
-    The index is merged in steps, between which others may write; then the file is rewritten. Raises
-    StoreBusy if other processes keep using the file, StoreFull.
+    The index is merged in steps, between which others may write. Then the file is rewritten. Raises StoreBusy
+    if other processes keep using the file, and StoreFull.
     """
     if database.is_team:
         return database.scrub()
-    # Below zero: merge all parts into one, including those with deleted rows. Later steps continue with that.
+    # A negative number starts a merge of all parts into one, and positive ones continue it.
     pages = -_MERGED_PAGES
     while database.write_now(lambda db, pages=pages: _merge_index(db, pages)):
         pages = _MERGED_PAGES
@@ -85,16 +85,18 @@ def erase(database: StateDatabase) -> None:
 
 
 def _merge_index(connection: apsw.Connection, pages: int) -> bool:
-    """Merge some of the search index. Returns True while there may be more to merge. Source: FTS5's
-    documentation."""
+    """Merge some of the search index. Return True while there may be more. Source: FTS5's documentation."""
     before = connection.total_changes()
     connection.execute("INSERT INTO messages_fts (messages_fts, rank) VALUES ('merge', ?)", (pages,))
     return connection.total_changes() - before >= 2
 
 
 def drop_traces(connection: apsw.Connection, session_id: str) -> None:
-    """Remove a session's text from rows of other tables: the focus of a review of it, the answer of a
-    schedule's run, accepted messages, and chat messages that were handled (no code reads those again)."""
+    """Remove a session's text from other tables.
+
+    These are the focus of its reviews, the answers of schedules' runs, accepted messages, its helpers, and
+    chat messages that were handled, which no code reads again.
+    """
     connection.execute(
         "UPDATE jobs SET payload = json_set(payload, '$.focus', '') WHERE kind = 'review'"
         " AND json_valid(payload) AND json_extract(payload, '$.session_id') = ?",
@@ -115,7 +117,7 @@ def drop_traces(connection: apsw.Connection, session_id: str) -> None:
 
 
 def drop_labels(connection: apsw.Connection, labels: Collection[str]) -> None:
-    """Remove the texts of items from the records of sessions that began with them."""
+    """Remove the labels of learned items that were recorded with sessions."""
     for label in labels:
         connection.execute("UPDATE context_items SET label = '' WHERE label = ?", (label,))
 

@@ -1,10 +1,10 @@
 """Turn queries into full-text expressions that are always valid, and texts into their indexed form.
 
-SQLite's tokeniser folds case, splits at punctuation and removes English endings. Diacritics of every
-script are removed here, and scripts without spaces are cut into overlapping pairs plus the last character
-alone, so that a search for a pair, a run or a single character works. Neighbouring parts of an identifier
-or a path (`store/search.py`) are also indexed as one token. Such a pair is rare even if its parts are
-common, so searching for an identifier, a path or a part of one is fast, whether or not it occurs.
+SQLite's tokeniser folds case, splits at punctuation and removes English endings. This module removes the
+diacritics of every script. It cuts text in scripts without spaces into overlapping pairs and the last
+character alone, so that a search for a pair, a run or a single character works. Neighbouring parts of an
+identifier or a path (`store/search.py`) are also indexed as one token. Such a pair is rare even if its parts
+are common, so a search for an identifier, a path or a part of one is fast.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _MAX_QUERY_CHARS = 2_000
 class Term(msgspec.Struct, frozen=True):
     """One search term.
 
-    `match` is its full-text expression. `fallback` is a more expensive expression to use if `match` finds
-    nothing; only identifiers have one. `text` is what the tokeniser turns into the term's tokens; for an
-    identifier it is the quoted pairs, each of which is an expression too. `prefix` is the beginning of the
-    words to search for, or empty. `is_stop` marks words that are too common to search for alone.
+    `match` is its full-text expression. Identifiers have a `fallback`, a slower expression for when `match`
+    finds nothing. The tokeniser turns `text` into the term's tokens; for an identifier it contains quoted
+    pairs, each of which is an expression too. `prefix` is the beginning of the words to search for, or empty.
+    `is_stop` marks words that are too common to search for alone.
     """
 
     match: str
@@ -63,8 +63,10 @@ class Term(msgspec.Struct, frozen=True):
 
 @cache
 def _unspaced_runs() -> re.Pattern[str]:
-    """Return the pattern of a run of unspaced characters. It is compiled on first use because that takes
-    longer than the rest of the module's import."""
+    """Return the pattern of a run of unspaced characters.
+
+    It is compiled on first use, because that takes longer than the rest of the module's import.
+    """
     return re.compile(f"[{_UNSPACED}]+")
 
 
@@ -85,7 +87,7 @@ def to_index_text(text: str) -> str:
 
 
 def list_identifier_pairs(text: str) -> list[str]:
-    """Return the pairs of neighbouring parts in the identifiers and paths of a folded text, each once."""
+    """Return the pairs of neighbouring parts of identifiers and paths in a folded text, each once."""
     joined, word = (_ASCII_JOINED, _ASCII_WORD) if text.isascii() else _identifier_patterns()
     pairs = dict[str, None]()
     # Most pieces are plain words, which are skipped: matching each would take ten times as long.
@@ -98,7 +100,7 @@ def list_identifier_pairs(text: str) -> list[str]:
 
 
 def parse_terms(query: str) -> list[Term]:
-    """Return the search terms of a query without repeats. Pieces without a letter or digit are left out."""
+    """Return the search terms of a query, each once. Pieces without a letter or digit are left out."""
     parsed = dict[Term, None]()
     for text, is_phrase in _split_marked_pieces(query):
         parsed |= dict.fromkeys([_phrase_term(text)] if is_phrase else _parse_word(text))
@@ -173,8 +175,8 @@ def _cut_into_pairs(run: re.Match[str]) -> str:
 def _exact_expression(piece: str) -> str:
     """Return a phrase expression for a piece.
 
-    It has the pairs of the index, but if the piece ends with an unspaced run, not the run's last character
-    alone: the piece then also matches a longer run in the text.
+    It has the pairs of the index. If the piece ends with an unspaced run, it lacks the run's last character
+    alone, so that the piece also matches a longer run in the text.
     """
     last = None
     for run in _unspaced_runs().finditer(piece):
@@ -206,7 +208,7 @@ def find_match(text: str, searched: list[str]) -> tuple[int, int] | None:
 @lru_cache(64)
 def _highlight_patterns(searched: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     """Return patterns in order of preference: the searched text at the start of a word, the text anywhere,
-    and words that begin alike, as the index's stemmer may have matched them."""
+    and words that begin alike, which the index's stemmer may have matched."""
     lists = [
         words for piece in searched for form in {piece, fold(piece)} if (words := _LETTERS.findall(form))
     ]
@@ -219,8 +221,7 @@ def _highlight_patterns(searched: tuple[str, ...]) -> tuple[re.Pattern[str], ...
 
 
 def fold(text: str) -> str:
-    """Remove width variants, and the diacritics of every script that writes them as marks. SQLite removes
-    them only from Latin text."""
+    """Remove width variants and the diacritics of every script, which SQLite removes only from Latin text."""
     if text.isascii():
         return text
     bare = _MARKS.sub("", unicodedata.normalize("NFKD", text))

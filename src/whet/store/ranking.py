@@ -1,10 +1,9 @@
-"""Find the messages that match a search best: soft AND over windows of a message with two neighbours on each
-side.
+"""Find the messages that match a search best.
 
-A term counts by its rarity (the idf of BM25): fully if it occurs in the message and partly for its
-neighbours, up to a ceiling, so that a window with all terms beats one that repeats some. A hit has a term
-of its own. How often a term occurs in a message says little in a conversation, so posting lists are used
-without counts and lengths (BM25 with both was no better); only very long messages, which contain every
+A message is scored together with two neighbours on each side. A term counts by its rarity (the idf of BM25):
+fully in the message and partly in a neighbour, up to a ceiling, so that having all terms beats repeating
+some. A hit has a term of its own. How often a term occurs in a message says little in a conversation, so
+counts and lengths are not used (BM25 with both was no better). Only very long messages, which contain every
 word, count a little less. If the lists of common terms were not read to the end, the texts of the best
 messages are checked.
 """
@@ -44,10 +43,12 @@ _NEWEST = " ORDER BY m.at DESC, m.id DESC LIMIT ?"
 
 
 class SearchScope(TypedDict, total=False):
-    """The scope of a search: one session, one role, messages since an ISO time, one person's sessions
-    (`profile`, None for all people), one folder's (`workspace`). Private sessions are searched only if
-    requested. With `token` only the sessions that this API token began are searched. `asking` is the session
-    whose turn searches: messages of that turn come last. `now` is the reference for "last week"."""
+    """The scope of a search. Missing fields do not restrict it, but private sessions need `include_private`.
+
+    `since` is an ISO time, `profile` one person's sessions, `workspace` one folder's. `token` restricts the
+    search to the sessions that this API token began. `asking` is the session whose turn searches; messages of
+    that turn come last. `now` is the reference for "last week".
+    """
 
     session_id: str | None
     role: Role | None
@@ -74,7 +75,7 @@ class MatchRow(NamedTuple):
 
 
 class Ranking:
-    """One search: which rows match, which of them may be shown, and which are best."""
+    """One search in a scope. It finds the matching messages that may be shown and ranks them."""
 
     def __init__(self, connection: apsw.Connection, scope: SearchScope, span: TimeSpan | None) -> None:
         self._connection = connection
@@ -120,8 +121,10 @@ class Ranking:
         return sorted(self._find_best(terms, limit), key=self._rank_of, reverse=True)[:limit]
 
     def _find_best(self, terms: Sequence[Term], limit: int) -> list[MatchRow]:
-        """Return the best messages, unsorted. A phrase must occur in them, unless it occurs nowhere; stop
-        words are used last."""
+        """Return the best messages, unsorted.
+
+        A message must have a searched phrase, unless none has one. Stop words count if nothing else matches.
+        """
         telling = [term for term in terms if not term.is_stop]
         phrases = [term.match for term in telling if term.is_phrase]
         others = [term for term in telling if not term.is_phrase]
@@ -169,8 +172,8 @@ class Ranking:
         return lists
 
     def _find_together(self, lists: Sequence[Postings], partial: Sequence[Postings]) -> dict[int, float]:
-        """Return messages in which common terms meet others, beyond the newest that were read, with the
-        minimum weight that follows from it."""
+        """Find further messages in which common terms occur together or with others, and return the least
+        weight of each."""
         minimum_weights: dict[int, float] = {}
         complete = [postings for postings in lists if postings.is_whole]
         rarest = partial[:3]
@@ -204,7 +207,7 @@ class Ranking:
     def _find_best_visible(
         self, lists: Sequence[Postings], together: dict[int, float], limit: int, read_texts: bool
     ) -> list[MatchRow]:
-        """Return the best messages that may be shown; of equal ones the newer first."""
+        """Return the best messages that may be shown, of equal ones the newer first."""
         weights: dict[int, float] = defaultdict(float)
         for postings in lists:
             weight = postings.weight
@@ -233,7 +236,7 @@ class Ranking:
         return matches
 
     def _best_rows(self, scores: dict[int, float], limit: int, copies: Copies) -> list[MatchRow]:
-        """Return the best-scored messages that may be shown, more of them if the time is weighted too."""
+        """Return the messages with the best scores that may be shown."""
         ids = sort_by_weight(scores)
         at_once = max(ROWS_AT_ONCE * (1 if self._span is None else 2), limit)
         matches: list[MatchRow] = []
@@ -281,8 +284,8 @@ class Ranking:
         while ids:
             copies = Copies(self._connection, self._forked, ids)
             copies.fold(batch := dict.fromkeys(ids, 0.0))
-            most = limit + len(self._last_ones)
-            by_id |= {row.id: row for row in self._select_shown(batch, copies, most)}
+            newest = limit + len(self._last_ones)
+            by_id |= {row.id: row for row in self._select_shown(batch, copies, newest)}
             if is_last or len(by_id) >= limit:
                 break
             ids = self._reader.newest(postings.match, at_once, ids[-1] - 1)
@@ -290,16 +293,18 @@ class Ranking:
         return sorted(by_id.values(), key=self._rank_of, reverse=True)
 
     def _select_shown(self, scores: dict[int, float], copies: Copies, newest: int = -1) -> list[MatchRow]:
-        """Return the rows that may be shown, or the newest of them. A row that may not be shown is replaced
-        by its nearest copies that may."""
+        """Return the rows that may be shown, or the newest of them.
+
+        A row that may not be shown is replaced by its nearest copies that may.
+        """
         visible = self._select_visible(scores, -1 if copies.by_original else newest)
         if not copies.by_original or len(visible) == len(scores):
             return visible
         hidden = (scores.keys() - {row.id for row in visible}) & copies.by_original.keys()
         chains = [copies.chain(id_) for first in hidden for id_ in copies.by_original[first]]
         scored = {id_: scores[chain[-1]] for chain in chains for id_ in chain}
-        there = {row.id: row for row in self._select_visible(scored)}
-        return visible + [there[id_] for id_ in find_nearest(chains, there)]
+        by_id = {row.id: row for row in self._select_visible(scored)}
+        return visible + [by_id[id_] for id_ in find_nearest(chains, by_id)]
 
     def _select_visible(self, scores: dict[int, float], newest: int = -1) -> list[MatchRow]:
         cursor = self._connection.execute(
@@ -344,12 +349,15 @@ def _tokenize(connection: apsw.Connection, text: str) -> list[str]:
 
 
 def sort_by_weight(weights: dict[int, float]) -> list[int]:
-    """Return the ids by descending weight; of equal ones the newer first."""
+    """Return the ids by descending weight, of equal ones the newer first."""
     return sorted(sorted(weights, reverse=True), key=weights.__getitem__, reverse=True)
 
 
 def _score_messages(ids: Iterable[int], lists: Sequence[Postings]) -> dict[int, float]:
-    """Return the scores of these messages, summed term by term: most terms occur near few of them."""
+    """Return the scores of these messages.
+
+    They are summed term by term, because most terms occur near few of them.
+    """
     scores = dict.fromkeys(ids, 0.0)
     around = [({id_ + off for id_ in scores}, off, tenths) for off, tenths in _PARTS]
     for postings in lists:

@@ -1,7 +1,6 @@
-"""A session for people to read again: each message with its time, its turn and the outcome of its call.
+"""Read a session's whole transcript for people: each message with its time, its turn and its call's outcome.
 
-Reads the whole transcript, including messages that a compaction removed from the live list and undone
-messages (marked).
+It includes messages that a compaction has replaced, and undone turns, which are marked.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _facts = shared_decoder(CallEffects)
 
 
 class CallFacts(msgspec.Struct, frozen=True):
-    """How a call went, from its row. `error_kind` is empty on success."""
+    """How a call went. `error_kind` is empty on success, `facts` is the JSON of its effects."""
 
     name: str
     error_kind: str
@@ -35,7 +34,7 @@ class CallFacts(msgspec.Struct, frozen=True):
 
     @property
     def edits(self) -> tuple[FileLines, ...]:
-        """The files it changed: by its own edits and by a command."""
+        """The files that it changed by its own edits or a command."""
         if not self.facts:
             return ()
         effects = _facts.decode(self.facts)
@@ -43,7 +42,7 @@ class CallFacts(msgspec.Struct, frozen=True):
 
 
 class ReplayEntry(msgspec.Struct, frozen=True):
-    """One message. `at_ms` is Unix milliseconds; `call` belongs to a tool's result, `usage` to an answer."""
+    """One message. A tool's result has a `call`, an answer its `usage`."""
 
     seq: int
     turn: int

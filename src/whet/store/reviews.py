@@ -1,7 +1,7 @@
-"""Reviews as rows: the contents of a turn, the counters per conversation, and each review's progress.
+"""Store reviews: the counters that make one due, its progress and result, and read the turns for it.
 
-Every function takes a connection inside a transaction. When a review is due and how it works belongs to
-the folder `review`; a job's payload is opaque here.
+Every function takes a connection inside a transaction. The folder `review` decides when a review is due and
+carries it out. Only it knows the format of a job's payload.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from whet.store.turns import ERROR_CHARS, TurnCall, TurnRecord
 
 KIND = "review"
 SHORT_TURNS = 2
-"""A conversation of at most so many turns is reviewed with the others of its folder."""
+"""Conversations of at most this many turns are reviewed together with the others of their folder."""
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """A conversation's counts since it was last reviewed or learned from. `runtime` is opaque: the model that
-    answered last."""
+    """A conversation's counts since it was last reviewed or learned from.
+
+    `runtime` is JSON of the model that answered last, which only the folder `review` reads.
+    """
 
     turns: int = 0
     steps: int = 0
@@ -33,8 +35,11 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class ReviewedTurn(msgspec.Struct, frozen=True):
-    """What the rows of one turn say. `context_tokens` is the size of its last request with the answer;
-    `is_cached`: the server read a part of a request of the turn from its cache."""
+    """One turn's data for a review.
+
+    `said` are the person's texts. `context_tokens` is the size of the last request with its answer.
+    `is_cached`: the server read a part of one of the turn's requests from its cache.
+    """
 
     said: tuple[str, ...]
     calls: tuple[TurnCall, ...]
@@ -43,13 +48,13 @@ class ReviewedTurn(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_memory(cls, turn: TurnRecord) -> ReviewedTurn:
-        """Return a turn that this process has held since its beginning."""
+        """Build the data from the record of a turn that ran in this process."""
         calls = tuple(turn.calls[seq] for seq in sorted(turn.calls))
         return cls(tuple(turn.said), calls, turn.context_tokens, bool(turn.usage.cache_read_tokens))
 
 
 class DaySpending(msgspec.Struct, frozen=True):
-    """The tokens of one day, of reviews and of all else, and the reviews' cost. `usd` is None while a price
+    """The tokens of reviews and of everything else in one day. `usd` is the reviews' cost, None while a price
     is unknown."""
 
     review_tokens: int
@@ -58,7 +63,7 @@ class DaySpending(msgspec.Struct, frozen=True):
 
 
 class DayUsage(msgspec.Struct, frozen=True):
-    """What reviews and everything else used in one day."""
+    """The usage of reviews and of everything else in one day."""
 
     reviews: Usage
     others: Usage
@@ -105,8 +110,7 @@ def read_turn(connection: apsw.Connection, key: int, turn: int) -> ReviewedTurn:
 def select_turns(
     connection: apsw.Connection, key: int, last: int, count: int
 ) -> Callable[[], list[ReviewedTurn]]:
-    """Run the queries for `count` turns up to `last`, and return the function that reads them, newest
-    first."""
+    """Query `count` turns up to `last`, and return the function that reads them, newest first."""
     values = (*rows.ids_of(key), last - count + 1)
     messages, calls = connection.execute(_MESSAGES, values), connection.execute(_CALLS, (*values, key))
 
@@ -167,8 +171,10 @@ _WITH_COUNTERS = sessions.COLUMNS + "".join(
 def select_counted_session(
     connection: apsw.Connection, session_id: str
 ) -> Callable[[], tuple[SessionRow, Counters]]:
-    """Run the query for a session and its conversation's counters, and return the function that reads them.
-    It raises NotFound."""
+    """Query a session and its conversation's counters, and return the function that reads them.
+
+    That function raises NotFound.
+    """
     read = sessions.select_columns(connection, _WITH_COUNTERS, session_id)
 
     def read_both() -> tuple[SessionRow, Counters]:
@@ -199,7 +205,7 @@ def spent_since(connection: apsw.Connection, since: str) -> DaySpending:
     for is_review, _, cost, is_known in records:
         usd = (cost if is_known else None) if is_review else usd
     review_tokens = tokens.get(True, 0)
-    for child in _running(connection):
+    for child in _list_running_keys(connection):
         unfinished = turns.find_open_turn(connection, child)
         if unfinished is not None:
             review_tokens += unfinished.usage.total_tokens
@@ -212,31 +218,31 @@ def usage_since(connection: apsw.Connection, since: str) -> DayUsage:
     """Sum up the tokens of sessions that were active since `since` (ISO), running reviews included."""
     columns = rows.USAGE_COLUMNS[:-2]
     sums = ", ".join(f"coalesce(sum({column}), 0)" for column in columns)
-    found = connection.execute(
+    records = connection.execute(
         f"SELECT kind = 'review', {sums} FROM sessions WHERE last_active >= ? GROUP BY 1", (since,)
     ).fetchall()
-    used = {bool(row[0]): Usage(*row[1:]) for row in found}
+    used = {bool(row[0]): Usage(*row[1:]) for row in records}
     reviewed = used.get(True, Usage())
-    for child in _running(connection):
+    for child in _list_running_keys(connection):
         unfinished = turns.find_open_turn(connection, child)
         reviewed += unfinished.usage if unfinished is not None else Usage()
     return DayUsage(reviewed, used.get(False, Usage()))
 
 
-def _running(connection: apsw.Connection) -> list[int]:
-    """Return the keys of the sessions of reviews that run."""
-    found = connection.execute(
+def _list_running_keys(connection: apsw.Connection) -> list[int]:
+    """Return the session keys of the reviews that run."""
+    records = connection.execute(
         "SELECT r.child FROM jobs j CROSS JOIN reviews r ON r.job = j.id"
         f" WHERE j.kind = ? AND {jobs.OPEN} AND j.state = 'running' AND r.child <> 0",
         (KIND,),
     ).fetchall()
-    return [row[0] for row in found]
+    return [row[0] for row in records]
 
 
 def payloads_since(connection: apsw.Connection, since: str) -> list[str]:
-    """Return the payloads of the reviews that were called for since `since` (ISO)."""
-    found = connection.execute("SELECT payload FROM jobs WHERE kind = ? AND created >= ?", (KIND, since))
-    return [row[0] for row in found.fetchall()]
+    """Return the payloads of the reviews that were queued since `since` (ISO)."""
+    records = connection.execute("SELECT payload FROM jobs WHERE kind = ? AND created >= ?", (KIND, since))
+    return [row[0] for row in records.fetchall()]
 
 
 _LOOKS = (
@@ -247,7 +253,7 @@ _LOOKS = (
 
 
 def count_looks(connection: apsw.Connection, conversation_id: str, workspace: str | None, since: str) -> int:
-    """Count the reviews since `since` (ISO) that a model made of a conversation, or of one in that folder."""
+    """Count the reviews by a model since `since` (ISO) of a conversation or of any in the folder."""
     return rows.number(connection, _LOOKS, KIND, since, conversation_id, workspace)
 
 
@@ -268,9 +274,11 @@ def list_open_payloads(connection: apsw.Connection) -> list[str]:
 
 
 def list_unreviewed_ids(connection: apsw.Connection, session: SessionRow, limit: int) -> list[str]:
-    """Return the ids of short conversations like `session` (same folder, source and person) before it, newest
-    first, back to the last review but one: the next review may find what one missed. Reviews that
-    asked no model read no one-shot but their own, so they don't count."""
+    """Return the ids of the short conversations before `session` to review with it, newest first.
+
+    They have its folder, source and person, and are newer than the last review but one, because the next
+    review may find what one missed. Reviews that asked no model do not count.
+    """
     rows = connection.execute(
         "SELECT s.id, s.key FROM sessions s JOIN sessions mine ON mine.id = ?"
         " WHERE s.workspace = mine.workspace AND s.source = mine.source AND s.profile = mine.profile"
@@ -295,7 +303,7 @@ def add(connection: apsw.Connection, job_id: str, session_id: str) -> None:
 def begin_review(
     connection: apsw.Connection, job_id: str, new: NewSession, view: str, now: str
 ) -> SessionRow:
-    """Create the review's own session and store the list that it begins with. Raises NotFound."""
+    """Create the review's own session, and store the message list that it begins with. Raises NotFound."""
     child = sessions.create(connection, new, now)
     connection.execute(
         "UPDATE reviews SET child = ?, view = ? WHERE job = ?",
@@ -305,7 +313,7 @@ def begin_review(
 
 
 def read_view(connection: apsw.Connection, job_id: str) -> tuple[str, str]:
-    """Return the id of the review's own session, empty if it has not begun, and the list it began with."""
+    """Return the id of the review's own session, or "" if it has not begun, and the list it began with."""
     row = connection.execute(
         "SELECT s.id, r.view FROM reviews r LEFT JOIN sessions s ON s.key = r.child WHERE r.job = ?",
         (job_id,),

@@ -1,7 +1,7 @@
-"""Rewind a conversation to a point, and undo a rewind. The rows stay; marks say which ones count.
+"""Rewind a conversation to a point, and undo a rewind. The rows stay, and marks tell which ones count.
 
-A point is a turn or a step of one: it, and all messages after it, leave the live list. The previous state
-of the conversation is stored with the rewind, as the turns, ends of turns and compactions that counted.
+A point is a turn or a step of one. It and all messages after it leave the list that the model sees. The
+rewind stores the conversation's previous state: the turns, cuts of turns and compactions that counted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ Parts = Literal["files", "conversation", "both"]
 
 
 class RewindRow(msgspec.Struct, frozen=True):
-    """A rewind as it is stored: to before a turn, or a step of it (0: the turn). `undoes` is the rewind that
-    it undoes, `before` the previous state of the conversation, empty if the conversation was not changed."""
+    """A stored rewind to before a turn, or before a step of it unless `step` is 0.
+
+    `undoes` is the id of the rewind that it undoes, or empty. `before` is the previous state of the
+    conversation, or empty if that was not changed.
+    """
 
     id: str
     at: str
@@ -75,10 +78,11 @@ def delete_rewind(connection: apsw.Connection, rewind_id: str) -> None:
 async def rewind_conversation(
     log: Transcript, rewind_id: str, turn: int, step: int, *, changed_files: bool = False
 ) -> str:
-    """Rewind the conversation to before a turn, or a step of it (0: the turn), in one transaction with the
-    rewind's end. A rewind that changed neither the conversation nor files is deleted.
+    """Rewind the conversation to before a turn, or before a step of it unless `step` is 0, and end the
+    rewind.
 
-    Returns the person's message of that turn. Raises StoreBusy while a turn runs, NotFound.
+    Returns the person's message of that turn. A rewind that changed neither the conversation nor files is
+    deleted. Raises StoreBusy while a turn runs, and NotFound.
     """
     await log.drain()
     now = iso(log.writer.clock.now())
@@ -119,8 +123,11 @@ async def rewind_conversation(
 async def undo_rewind(
     log: Transcript, rewind_id: str, undone: RewindRow, *, changed_files: bool = False
 ) -> None:
-    """Restore the conversation to its state before the rewind `undone`; `rewind_id` is the rewind that does
-    so. It is deleted if it changed neither the conversation nor files."""
+    """Restore the conversation to its state before the rewind `undone`, and end the rewind `rewind_id`.
+
+    The latter is deleted if it changed neither the conversation nor files. Raises StoreBusy while a turn
+    runs.
+    """
     await log.drain()
     now = iso(log.writer.clock.now())
 
@@ -128,14 +135,14 @@ async def undo_rewind(
         log.writer.refuse_if_held(connection)
         key = log.live.key
         before = _read_state(connection, key)
-        was = from_json(undone.before, _ConversationState)
-        turns, compactions = _join_numbers(was.turns), _join_numbers(was.compactions)
+        target = from_json(undone.before, _ConversationState)
+        turns, compactions = _join_numbers(target.turns), _join_numbers(target.compactions)
         connection.execute(
             f"UPDATE turns SET cut = 0, undone = CASE WHEN number IN ({turns}) THEN '' WHEN undone = ''"
             " THEN ? ELSE undone END WHERE session = ?",
             (now, key),
         )
-        for number, first in was.cuts.items():
+        for number, first in target.cuts.items():
             connection.execute(
                 "UPDATE turns SET cut = ? WHERE session = ? AND number = ?", (first, key, number)
             )
@@ -159,7 +166,7 @@ def _end_rewind(
     *,
     changed_files: bool,
 ) -> None:
-    """Store the end of a rewind, or delete it if it changed nothing: undo then finds the one before it."""
+    """Store the end of a rewind, or delete it if it changed nothing, so that undo finds the one before it."""
     if not changed_files and _read_state(connection, key) == before:
         return delete_rewind(connection, rewind_id)
     text = msgspec.json.encode(before).decode()
@@ -167,8 +174,10 @@ def _end_rewind(
 
 
 def select_unreported_turns(connection: apsw.Connection, key: int) -> Callable[[], list[int]]:
-    """Run the query for the turns before which files were rewound without a report to the model, and return
-    the function that reads them."""
+    """Query the turns before which files were rewound without a report to the model.
+
+    Returns the function that reads them.
+    """
     cursor = connection.execute(
         "SELECT turn FROM rewinds WHERE session = ? AND told = 0 AND state = 'done'", (key,)
     )
@@ -198,7 +207,7 @@ def list_family(connection: apsw.Connection, session_id: str) -> set[str]:
 
 
 def has_point(connection: apsw.Connection, session_id: str, turn: int, step: int) -> bool:
-    """Return whether a session has this turn, and this step of it with calls (0: the turn alone)."""
+    """Return whether a session has this turn and, unless `step` is 0, a step of it with calls."""
     key = sessions.key_of(connection, session_id)
     if step:
         sql = "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ?"

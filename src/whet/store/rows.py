@@ -1,7 +1,8 @@
 """Write messages as rows of `messages`, and read them back unchanged.
 
-Plain text is in `content`; all other fields of a message are one compact JSON object in `extra`. A
-message's id is its session's key and its number in the session. No function here begins a transaction.
+Plain text is in `content`, and all other fields of a message are one compact JSON object in `extra`. A
+message's id is made of its session's key and its number in the session. No function here begins a
+transaction.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ USAGE_COLUMNS = (
 
 
 def is_team(connection: apsw.Connection) -> bool:
-    """Return whether a connection is a team's. There leases decide instead of processes, and the search index
-    is another."""
+    """Return whether a connection is a team's, which has leases of sessions and another search index."""
     return not isinstance(connection, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] the team's has the same calls
 
 
@@ -91,8 +91,8 @@ CALL = RowStatement(
     hint=MESSAGE.hint,
     is_synced=False,
 )
-# The start of a call holds the claim in the same statement: `decided_by` may not be NULL, so that nothing is
-# written if another process holds the session or has started the call meanwhile.
+# The start of a call checks the claim in the same statement: if another process holds the session or has
+# started the call, `decided_by` would become NULL, which its column refuses.
 CALL_STARTED = RowStatement(
     "UPDATE tool_calls SET started = ?1, decided_by = CASE WHEN (started IS NULL OR ?6)"
     " AND EXISTS (SELECT 1 FROM claims WHERE session = ?3 AND token = ?5) THEN ?2 END"
@@ -112,18 +112,21 @@ Packed = tuple[int, int, str, str | None]
 
 
 ReadRow = Callable[[], tuple[Any, ...]]
-"""Reads the first row of a query."""
+"""A function that reads the first row of a query."""
 
 
 def fetch_only(cursor: apsw.Cursor) -> tuple[Any, ...] | None:
-    """Return the row of a query that has one at most, and end the query: one that is left open, as in the
-    traceback of an error, would keep its connection at the state that it read."""
+    """Return the row of a query that has at most one, or None, and end the query.
+
+    A query left open, for example by the traceback of an error, would keep its connection at the state it
+    read.
+    """
     records = cursor.fetchall()
     return records[0] if records else None
 
 
 def row_reader(cursor: apsw.Cursor, missing: str, hint: str) -> ReadRow:
-    """Return the function that reads the first row of a query. It raises NotFound if there is none."""
+    """Return the function that reads the first row of a query, and raises NotFound if there is none."""
 
     def read() -> tuple[Any, ...]:
         row = fetch_only(cursor)
@@ -135,7 +138,8 @@ def row_reader(cursor: apsw.Cursor, missing: str, hint: str) -> ReadRow:
 
 
 def row_id(key: int, seq: int) -> int:
-    """Return the id of message `seq` of the session with this key."""
+    """Return the id of message `seq` of the session with this key. Raises StoreError if the session is
+    full."""
     if seq >= SEQ_LIMIT:
         raise StoreError("this session has reached its largest size", hint="start a new one with /new")
     return key << SEQ_BITS | seq
@@ -149,6 +153,12 @@ def ids_of(key: int) -> tuple[int, int]:
 def number(connection: apsw.Connection, sql: str, *values: Any) -> int:
     """Return the number of a query that always returns one, such as a count."""
     return next(connection.execute(sql, values))[0]
+
+
+def read_value(connection: apsw.Connection, sql: str, *values: Any) -> Any:
+    """Return the first column of a query's first row, or None if there is no row."""
+    row = connection.execute(sql, values).fetchone()
+    return row[0] if row else None
 
 
 def insert_message(connection: apsw.Connection, key: int, seq: int, turn: int, values: Packed) -> None:
@@ -212,7 +222,7 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
 
 
 def to_storable(message: Message) -> Message:
-    """Return the message itself, or a copy with � in place of lone surrogates, which no encoding can hold."""
+    """Return the message, or a copy with � in place of lone surrogates, which can't be encoded."""
     content = message.content
     if message.role == "user" and isinstance(content, str) and content.isascii() and message.note.isascii():
         return message

@@ -1,8 +1,8 @@
-"""Schedules as rows, the job that waits for each one's next time, and the result of every run.
+"""Store schedules, the job for each one's next time, and the results of runs.
 
-An active schedule has exactly one waiting job, its next time. The job is a row of the table that reviews
-use too, so leases and their rules are the same. Every function takes a connection inside a transaction.
-How times are computed, and what a run does, belongs to the folder `schedules`.
+An active schedule has exactly one waiting job, for its next time, in the table that reviews use too. The
+folder `schedules` computes the times and carries out the runs. Every function takes a connection inside a
+transaction.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _CORRECTION = timedelta(hours=3)
 _HINT = "`whet cron list` shows them"
 
 RunEnd: TypeAlias = Literal["answered", "budget", "failed", "refused", "crashed", "stopped", "missed", ""]
-"""The result of a run: how its turn ended, `stopped` if the worker was ended, `missed` if it was too late to
-catch up, empty while it runs."""
+"""How a run's turn ended. `stopped`: its worker was ended; `missed`: it was too late to catch up; "": it
+runs."""
 
 
 class ScheduleGoal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The goal of a schedule's runs. `until_achieved`: the schedule pauses once one is achieved."""
+    """The goal of a schedule's runs. `until_achieved`: the schedule pauses once a run has achieved it."""
 
     verify: str = ""
     budget_usd: float = 0.0
@@ -46,8 +46,9 @@ class ScheduleGoal(msgspec.Struct, frozen=True, omit_defaults=True):
 class Schedule(msgspec.Struct, frozen=True):
     """A prompt and the times to run it. Either `expression` (cron, read in `time_zone`) or `at` (ISO) is set.
 
-    `session_id` empty: a new session each time. `target`: a file, "notify", or empty. `toolsets` empty: as
-    configured. `quiet`: hours in which a chat receives nothing, "22:00-07:00". Times are ISO.
+    An empty `session_id` means a new session each time, empty `toolsets` the configured ones. `target` is a
+    file, "notify", or empty. `quiet` are hours in which a chat receives nothing, like "22:00-07:00". Times
+    are ISO.
     """
 
     id: str
@@ -68,8 +69,10 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class ScheduleWish(msgspec.Struct, frozen=True):
-    """A new schedule as a person describes it: when, as `expression` or `at`, and what to do. An empty or
-    zero value means the default. `session` empty: a new session each time."""
+    """A person's description of a new schedule. An empty or zero value means the default.
+
+    Either `expression` or `at` tells the times. An empty `session` means a new session each time.
+    """
 
     prompt: str
     expression: str = ""
@@ -90,7 +93,7 @@ ScheduleAdder: TypeAlias = Callable[[apsw.Connection, Settings, ScheduleWish, Cl
 
 
 class Firing(msgspec.Struct, frozen=True):
-    """A job's payload: the schedule, and the scheduled time."""
+    """A job's payload: the schedule and the scheduled time."""
 
     schedule_id: str
     due: str
@@ -98,8 +101,11 @@ class Firing(msgspec.Struct, frozen=True):
 
 
 class ScheduleRun(msgspec.Struct, frozen=True):
-    """One run. `begun`: how often its turn was begun or resumed, 0 until its prompt is stored;
-    `turns_before`: how many turns its session had before that one."""
+    """One run.
+
+    `begun` counts how often its turn was begun or resumed, and is 0 until its prompt is stored.
+    `turns_before` is the number of turns that its session had before that one.
+    """
 
     job_id: str
     schedule_id: str
@@ -115,7 +121,7 @@ class ScheduleRun(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-_GIVEN = ", ".join(Schedule.__struct_fields__)
+_COLUMNS = ", ".join(Schedule.__struct_fields__)
 _RUN = "job, schedule, due, by_hand, started, finished, begun, session_id, turns_before, result, note, text"
 _NOT_BEGUN = "kind = ? AND subject = ? AND state = 'waiting' AND id NOT IN (SELECT job FROM schedule_runs)"
 _firings = shared_decoder(Firing)
@@ -128,7 +134,7 @@ def add(connection: apsw.Connection, schedule: Schedule, due: str, clock: Clock)
     values = [getattr(schedule, name) for name in Schedule.__struct_fields__]
     values[10], values[12] = ",".join(schedule.toolsets), int(schedule.paused)
     values[13] = msgspec.json.encode(schedule.goal).decode() if schedule.goal is not None else ""
-    connection.execute(f"INSERT INTO schedules ({_GIVEN}) VALUES ({', '.join('?' * len(values))})", values)
+    connection.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
     set_next_run(connection, schedule.id, due, clock)
 
 
@@ -139,14 +145,14 @@ def has_name(connection: apsw.Connection, name: str) -> bool:
 
 def get(connection: apsw.Connection, schedule_id: str) -> Schedule | None:
     """Return a schedule by its id, or None if it was removed."""
-    row = connection.execute(f"SELECT {_GIVEN} FROM schedules WHERE id = ?", (schedule_id,)).fetchone()
-    return None if row is None else _schedule(row)
+    row = connection.execute(f"SELECT {_COLUMNS} FROM schedules WHERE id = ?", (schedule_id,)).fetchone()
+    return None if row is None else _read_schedule(row)
 
 
 def find(connection: apsw.Connection, name: str) -> Schedule:
     """Return a schedule by name, or by the beginning of its id. Raises NotFound."""
     rows = connection.execute(
-        f"SELECT {_GIVEN} FROM schedules WHERE name = ?1 OR (?1 <> '' AND substr(id, 1, length(?1)) = ?1)"
+        f"SELECT {_COLUMNS} FROM schedules WHERE name = ?1 OR (?1 <> '' AND substr(id, 1, length(?1)) = ?1)"
         " ORDER BY name <> ?1 COLLATE NOCASE LIMIT 2",
         (name,),
     ).fetchall()
@@ -154,20 +160,23 @@ def find(connection: apsw.Connection, name: str) -> Schedule:
         raise NotFound(f"there is no schedule {name}", hint=_HINT)
     if len(rows) > 1 and rows[0][1].lower() != name.lower():
         raise NotFound(f"{name} fits several schedules", hint=_HINT)
-    return _schedule(rows[0])
+    return _read_schedule(rows[0])
 
 
 def last_goal(connection: apsw.Connection) -> Schedule | None:
     """Return the most recent goal that was queued to begin at once, or None."""
     row = connection.execute(
-        f"SELECT {_GIVEN} FROM schedules WHERE goal <> '' AND at = created ORDER BY at DESC, id DESC LIMIT 1"
+        f"SELECT {_COLUMNS} FROM schedules WHERE goal <> '' AND at = created"
+        " ORDER BY at DESC, id DESC LIMIT 1"
     ).fetchone()
-    return None if row is None else _schedule(row)
+    return None if row is None else _read_schedule(row)
 
 
 def list_schedules(connection: apsw.Connection) -> list[Schedule]:
     """Return all schedules, sorted by name."""
-    return [_schedule(row) for row in connection.execute(f"SELECT {_GIVEN} FROM schedules ORDER BY name")]
+    return [
+        _read_schedule(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM schedules ORDER BY name")
+    ]
 
 
 def remove(connection: apsw.Connection, schedule_id: str) -> None:
@@ -183,13 +192,13 @@ def remove(connection: apsw.Connection, schedule_id: str) -> None:
 
 
 def pause(connection: apsw.Connection, schedule_id: str) -> None:
-    """Stop further times. A run that has begun continues, even if it waits for its session."""
+    """Pause a schedule. A run that has begun continues, even if it waits for its session."""
     connection.execute("UPDATE schedules SET paused = 1 WHERE id = ?", (schedule_id,))
     _stop_waiting(connection, schedule_id)
 
 
 def resume(connection: apsw.Connection, schedule_id: str, due: str, clock: Clock) -> None:
-    """Allow times again, the next at `due`."""
+    """Resume a paused schedule, with `due` as its next time."""
     connection.execute("UPDATE schedules SET paused = 0 WHERE id = ?", (schedule_id,))
     _stop_waiting(connection, schedule_id)
     set_next_run(connection, schedule_id, due, clock)
@@ -201,7 +210,7 @@ def set_next_run(connection: apsw.Connection, schedule_id: str, due: str, clock:
 
 
 def run_now(connection: apsw.Connection, schedule_id: str, clock: Clock) -> str:
-    """Queue a run on request, without changing the next time. Returns the job's id."""
+    """Queue a run on request, and return the job's id. The schedule's next time stays."""
     return _enqueue(connection, Firing(schedule_id, iso(read_time(connection, clock)), by_hand=True), clock)
 
 
@@ -218,9 +227,8 @@ def correct_clock_change(
 ) -> None:
     """Correct jobs that were created later than now, because the clock was set back.
 
-    If it was set back by less than three hours, nothing changes: the next time comes when the clock has
-    caught up, so that nothing runs twice. If it was more, the clock was wrong before, and the next time is
-    computed from now.
+    If it was set back by up to three hours, the next time stays, so that nothing runs twice. If it was more,
+    the clock was wrong before, and the next time is computed from now.
     """
     now = read_time(connection, clock)
     rows = connection.execute(
@@ -246,7 +254,7 @@ def read_firing(job: Job) -> Firing:
 
 
 def begin_run(connection: apsw.Connection, job: Job, firing: Firing, now: str) -> tuple[ScheduleRun, bool]:
-    """Return the run of a leased job, and whether it is new; another worker may have begun it."""
+    """Return the run of a leased job, and whether it is new. Another worker may have begun it."""
     if (run := get_run(connection, job.id)) is not None:
         return run, False
     connection.execute(
@@ -269,7 +277,7 @@ def set_run_session(connection: apsw.Connection, job_id: str, session_id: str) -
 
 
 def record_prompt(connection: apsw.Connection, job_id: str, key: int) -> None:
-    """Record that a run's prompt is stored as the last turn of the session `key`, in that transaction."""
+    """Record that a run's prompt is the last turn of the session `key`, in the transaction that stores it."""
     connection.execute(
         "UPDATE schedule_runs SET begun = 1,"
         " turns_before = (SELECT coalesce(max(number), 1) - 1 FROM turns WHERE session = ?) WHERE job = ?",
@@ -278,7 +286,7 @@ def record_prompt(connection: apsw.Connection, job_id: str, key: int) -> None:
 
 
 def count_resume(connection: apsw.Connection, job_id: str) -> None:
-    """Count that a run's turn is resumed now."""
+    """Count one more resume of a run's turn."""
     connection.execute("UPDATE schedule_runs SET begun = begun + 1 WHERE job = ?", (job_id,))
 
 
@@ -291,7 +299,7 @@ def postpone_run(connection: apsw.Connection, job: Job, why: str, until: str) ->
 
 
 def finish(connection: apsw.Connection, job: Job, outcome: tuple[RunEnd, str, str], clock: Clock) -> bool:
-    """Complete a run and its job with result, note and text. Returns False if another worker has taken it."""
+    """Complete a run and its job with (result, note, text). Return False if another worker has taken it."""
     if not jobs.complete(connection, job, clock):
         return False
     connection.execute(
@@ -330,7 +338,7 @@ def _forget_old(connection: apsw.Connection, schedule_id: str) -> None:
         connection.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
 
 
-def _schedule(row: tuple[Any, ...]) -> Schedule:
+def _read_schedule(row: tuple[Any, ...]) -> Schedule:
     toolsets = tuple(name for name in str(row[10]).split(",") if name)
     goal = from_json(row[13], ScheduleGoal) if row[13] else None
     return Schedule(*row[:10], toolsets, row[11], bool(row[12]), goal, row[14])  # pyright: ignore[reportCallIssue] the columns are the fields

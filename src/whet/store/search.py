@@ -1,7 +1,7 @@
-"""Full-text search over all messages: update the index, rank, and build the hits.
+"""Search all messages for words: update the index, rank the matches, and build the hits.
 
-`ranking.py` decides which messages match best, `index.py` fills the index. Private sessions, reviews and
-undone turns are found only if their session is named by id.
+`index.py` fills the index, and `ranking.py` decides which messages match best. Reviews and undone turns are
+found only if their session is named by id, private sessions also on request.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ _BEFORE_CHARS, _AFTER_CHARS = 3_400, 2_000  # the longest secrets: an RSA key of
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A matching message. `seq` is its number in the session, `score` is higher for a better match (0 if hits
-    are simply the newest), `snippet` has the match between « and »."""
+    """A matching message. `seq` is its number in the session, and `snippet` has the match between « and ».
+
+    `score` is higher for a better match, and 0 if the hits are simply the newest.
+    """
 
     session_id: str
     seq: int
@@ -43,8 +45,11 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 async def find(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[SearchScope]) -> list[Hit]:
-    """Update the index and search. While the index is being rebuilt, a part of the missing messages is
-    indexed first, of the given session or person if there is one; the rest is indexed in the background."""
+    """Update the index and search.
+
+    While the index is rebuilt, a part of the missing messages is indexed first, those of the given session or
+    person if there is one. The rest is indexed in the background.
+    """
     while await db.read(index.has_new) and await db.write(index.index_new):
         pass
     if await db.read(index.has_backlog):
@@ -57,7 +62,7 @@ async def find(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[S
 
 
 def find_now(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[SearchScope]) -> list[Hit]:
-    """As `find`, for synchronous callers."""
+    """Do the same as `find` for synchronous callers."""
     while db.read_now(index.has_new) and db.write_now(index.index_new):
         pass
     if db.read_now(index.has_backlog):
@@ -72,9 +77,11 @@ def find_now(db: StateDatabase, query: str, limit: int = 20, **scope: Unpack[Sea
 def search(
     connection: apsw.Connection, query: str, limit: int = 20, **scope: Unpack[SearchScope]
 ) -> list[Hit]:
-    """Search the index as it is. Any text is a valid query. Messages with more and rarer words of the query
-    come first, "quoted words" must occur in that order, and a time in the query ("last week") counts too.
-    Raises NotFound for the session."""
+    """Search the index as it is. Any text is a valid query. Raises NotFound for the session.
+
+    Messages with more and rarer words of the query come first. "Quoted words" must occur in that order. A
+    time in the query ("last week") counts too.
+    """
     if limit <= 0:
         return []
     span, text_query = time_words.parse_time(query, scope.get("now") or local_time(SystemClock().now()))

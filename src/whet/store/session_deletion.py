@@ -27,16 +27,16 @@ _OF_SESSION = (
 
 
 def filter_existing_ids(connection: apsw.Connection, ids: set[str]) -> set[str]:
-    """Return those of `ids` that are sessions."""
+    """Return the ids among `ids` that are sessions."""
     query = "SELECT 1 FROM sessions WHERE id = ?"
     return {id_ for id_ in ids if connection.execute(query, (id_,)).fetchone()}
 
 
 def delete_session(connection: apsw.Connection, session_id: str) -> int:
-    """Delete a session, its children, and all their messages. Returns how many sessions were deleted.
+    """Delete a session, its children, and all their messages. Return how many sessions were deleted.
 
-    The rows are overwritten in the file; `purge.erase` removes other traces of their text. Raises
-    NotFound, StoreBusy if a turn is running.
+    The rows are overwritten in the file. `purge.erase` removes other traces of their text. Raises NotFound,
+    and StoreBusy if a turn is running.
     """
     family = family_keys(connection, session_id)
     for key in family:

@@ -1,7 +1,7 @@
-"""Read what each recent session is doing: whether its turn runs, waits for a person, ended or was cut off.
+"""Read the states of recent sessions: whether the turn runs, waits for a person, has ended or was cut off.
 
-A call that is stored and has neither begun nor ended while its turn runs waits for a person's decision, and
-so does a question of the model. Nothing is written.
+While a turn runs, a stored call that has neither begun nor ended waits for a person's decision. A begun call
+that asks the person waits for their answer.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ _OPEN_CALLS = (
 
 
 class AgentRow(msgspec.Struct, frozen=True):
-    """A session and its state. `detail` says what it waits for or why it failed; `pid` is the process that
-    holds it, 0 if none does; `parent` is the session that a helper works for."""
+    """A session and its state.
+
+    `detail` tells what it waits for or why it failed. `pid` is the process that holds it, 0 if none does.
+    `parent` is the session that a helper works for.
+    """
 
     id: str
     state: AgentState
@@ -59,7 +62,7 @@ def list_states(connection: apsw.Connection, since: str, now: datetime, limit: i
 
 
 def find_state(connection: apsw.Connection, session_id: str, now: datetime) -> AgentRow | None:
-    """Return the state of one session; None for one that is not a conversation, as a review."""
+    """Return the state of one session, or None if it is unknown or a review."""
     record = connection.execute(f"{_ROWS} AND s.id = ?", (session_id,)).fetchone()
     return None if record is None else _read_row(connection, record, now)
 
@@ -75,7 +78,7 @@ def _read_row(connection: apsw.Connection, record: tuple[object, ...], now: date
         state = _STATES.get(str(reason), "failed")
         detail = str(error) if state == "failed" else ""
     elif is_held:
-        detail = _waits_for(connection, int(str(key)), int(str(number)))
+        detail = _find_wait(connection, int(str(key)), int(str(number)))
         state = "waiting" if detail else "running"
     else:
         state = "cut off"
@@ -97,8 +100,8 @@ def _is_held(connection: apsw.Connection, key: int, session_id: str, now: dateti
     return False
 
 
-def _waits_for(connection: apsw.Connection, key: int, turn: int) -> str:
-    """Return what a running turn waits for a person to decide, or "" if it does not wait."""
+def _find_wait(connection: apsw.Connection, key: int, turn: int) -> str:
+    """Return a text for the decision or answer that a running turn waits for, or "" if it does not wait."""
     calls = [(str(name), started) for name, started in connection.execute(_OPEN_CALLS, (key, turn))]
     begun = [name for name, started in calls if started is not None]
     if any("asks" in BUILT_IN.get(name, ()) for name in begun):

@@ -1,8 +1,8 @@
 """Create, find, rename, hide and count sessions.
 
-Every function takes a connection inside a transaction. The messages of a session belong to
-`transcript.py`. The system prompt and the tool array are stored once per distinct text, because resume
-must send the very same bytes.
+Every function takes a connection inside a transaction. `transcript.py` stores a session's messages. The
+system prompt and the tool array are stored with the session, because a resume must send the same bytes; equal
+texts are stored once.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ SessionKind: TypeAlias = Literal["chat", "child", "review"]
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A session with its sums. Times are ISO; `ended` is empty while it is open. `model` is the one that was
-    configured when it began or, with `model_chosen`, the one that was chosen for it."""
+    """A session with its sums. Times are ISO, and `ended` is empty while it is open.
+
+    `model` is the one that was configured when the session began or, with `model_chosen`, the one chosen for
+    it.
+    """
 
     id: str
     conversation_id: str
@@ -54,11 +57,12 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """The fields of a new session. An empty conversation_id becomes the parent's, or the session's own id.
+    """The fields of a new session.
 
-    A child of a private session is private. A child has its parent's `profile`: the person whose memory it
-    reads and writes, empty for the owner. `prime_json`: messages that precede the first one in every
-    request (`whet.warm`); a review has its parent's, because it sends the same prefix.
+    An empty `conversation_id` becomes the parent's, or the session's own id. `profile` is the person whose
+    memory it reads and writes, empty for the owner. `prime_json` are messages that precede the first one in
+    every request (`whet.warm`). A child has its parent's profile, and is private if the parent is. A review
+    has its parent's prime, because it sends the same prefix.
     """
 
     id: str
@@ -185,9 +189,13 @@ def select_columns(connection: apsw.Connection, columns: str, session_id: str) -
 
 
 class SessionFilter(TypedDict, total=False):
-    """Which sessions to list. Missing or empty fields do not restrict, but `kinds` is ("chat",) unless set.
-    `query` holds parts of the title or beginnings of the id. Archived sessions are left out without a
-    `query`; `archived`: only those. `token`: only sessions that an API client with this name began."""
+    """The sessions to list. Missing or empty fields do not restrict them, but `kinds` is ("chat",) unless
+    set.
+
+    `query` holds parts of the title or beginnings of the id. Archived sessions are listed only with a `query`
+    or with `archived`, which lists no others. `token` restricts the list to sessions that an API client of
+    this name began.
+    """
 
     kinds: Sequence[SessionKind]
     source: str
@@ -206,8 +214,10 @@ def list_sessions(
     offset: int = 0,
     **filters: Unpack[SessionFilter],
 ) -> list[SessionRow]:
-    """Return sessions, the last active first; their usage holds that of their helpers. `before` is a
-    `last_active` time to continue from."""
+    """Return sessions, the last active first, with the usage of their helpers included.
+
+    `before` is a `last_active` time to continue from.
+    """
     listed = _list_rows(connection, limit, before, offset, filters)
     usages = helper_usages(connection, [row.id for row in listed])
     return [
@@ -273,8 +283,10 @@ def find_latest(connection: apsw.Connection, *, source: str = "", workspace: str
 
 
 def resolve_id(connection: apsw.Connection, name: str) -> str:
-    """Return the id for an id, a unique beginning of one, or an exact title. Raises NotFound, which names the
-    candidates if there are several."""
+    """Return the id of the session with this id, beginning of an id, or title.
+
+    Raises NotFound, which names the candidates if there are several.
+    """
     name = name.strip()
     exact = connection.execute("SELECT id FROM sessions WHERE id = ?", (name,)).fetchone()
     if exact is not None or not name:
@@ -302,8 +314,8 @@ def make_title(text: str) -> str:
     """
     words = text.replace("<pasted>", "").replace("</pasted>", "")
     stripped = _BLOCKS.sub("", words, count=1) if "</" in words else words
-    rows = (stripped if stripped.strip() else words).splitlines()
-    first = next((row for row in rows if row.strip()), "")[:4_000]
+    lines = (stripped if stripped.strip() else words).strip().splitlines()
+    first = lines[0][:4_000] if lines else ""
     return short(mask(replace_surrogates(flat(first))), 60)
 
 
@@ -317,7 +329,10 @@ def rename(connection: apsw.Connection, session_id: str, title: str) -> None:
 def choose_model(
     connection: apsw.Connection, session_id: str, provider: str, model: str, *, chosen: bool
 ) -> None:
-    """Store which model answers a session from now on; not `chosen`: the configured one. Raises NotFound."""
+    """Store the model that answers a session from now on. Without `chosen`, the model is the configured one.
+
+    Raises NotFound.
+    """
     connection.execute(
         "UPDATE sessions SET provider = ?, model = ?, model_chosen = ? WHERE id = ?",
         (provider, model, int(chosen), session_id),
@@ -326,8 +341,10 @@ def choose_model(
 
 
 def set_archive_time(connection: apsw.Connection, session_id: str, at: str) -> None:
-    """Archive a session (`at` is the time), or restore it (empty). Lists leave archived sessions out, search
-    does not. Raises NotFound."""
+    """Archive a session at the time `at`, or restore it if `at` is empty. Raises NotFound.
+
+    Lists leave archived sessions out, and search finds them.
+    """
     connection.execute("UPDATE sessions SET archived = ? WHERE id = ?", (at, session_id))
     _require_change(connection, session_id)
 
@@ -339,7 +356,7 @@ def set_private(connection: apsw.Connection, session_id: str, private: bool) -> 
 
 
 def end_session(connection: apsw.Connection, session_id: str, reason: str, now: str) -> None:
-    """Mark a session ended; it can still be continued. Raises NotFound."""
+    """Mark a session as ended. It can still be continued. Raises NotFound."""
     connection.execute(
         "UPDATE sessions SET ended = ?, end_reason = ? WHERE id = ?", (now, reason, session_id)
     )
@@ -413,17 +430,13 @@ def read_prefix(connection: apsw.Connection, session_id: str) -> tuple[str, str]
 
 
 def read_prime(connection: apsw.Connection, session_id: str) -> str:
-    """Return the examples that a session was started with, as JSON, or an empty string if it was started
-    cold."""
-    row = connection.execute(
-        "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?",
-        (session_id,),
-    ).fetchone()
-    return row[0] if row else ""
+    """Return the JSON of the examples that a session was started with, or an empty string if it has none."""
+    sql = "SELECT t.text FROM sessions s JOIN frozen_texts t ON t.id = s.prime_text WHERE s.id = ?"
+    return rows.read_value(connection, sql, session_id) or ""
 
 
 def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, prime_json: str) -> None:
-    """Put examples into a session's prefix before its first turn. Raises StoreError afterwards."""
+    """Put examples into a session's prefix. Raises StoreError after its first turn."""
     connection.execute(
         f"UPDATE sessions SET system_text = {_TEXT_ID}, prime_text = {_TEXT_ID} WHERE id = ? AND turns = 0",
         (*_freeze_texts(connection, system_prompt, prime_json), session_id),
@@ -441,9 +454,10 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
 
 
 def _freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[bytes, bytes]:
-    """Store two texts unless they are stored, and return their hashes. Others may store them meanwhile."""
+    """Store two texts unless they are stored, and return their hashes. Others may store them at the same
+    time."""
     digests = hashlib.sha256(first.encode()).digest(), hashlib.sha256(second.encode()).digest()
-    pairs = sorted(zip(digests, (first, second), strict=True))  # so that no two wait for each other
+    pairs = sorted(zip(digests, (first, second), strict=True))  # sorted, so that writers can't deadlock
     insert = "INSERT INTO frozen_texts (hash, text) VALUES (?, ?), (?, ?) ON CONFLICT (hash) DO NOTHING"
     is_team = rows.is_team(connection)
     connection.execute("SELECT whet_freeze_texts(?, ?, ?, ?)" if is_team else insert, (*pairs[0], *pairs[1]))

@@ -1,4 +1,4 @@
-"""Settings that a team's administrator makes in the database, and that the home's own file needs from us."""
+"""Overwrite deleted data and read the database's size, for the home's file and for a team's database."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from whet.store.database import is_team
 
 @contextmanager
 def secure_delete(connection: apsw.Connection) -> Generator[None]:
-    """Overwrite deleted data in the home's file. For a team's database this does nothing: it is the
-    administrator's."""
+    """Overwrite data that is deleted in the context. A team's database is left to its administrator."""
     if is_team(connection):
         yield
         return

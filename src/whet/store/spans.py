@@ -1,7 +1,7 @@
 """Split each turn of a session into spans of the model, of its tools and of waiting for a person.
 
-They are computed from the times at which messages were stored and calls began and ended; nothing else is
-stored. A model's span begins when its input was stored, so it includes retries.
+The spans are computed from the times at which messages were stored and calls began and ended. A model's span
+begins when its input was stored, so it includes retries.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from whet.contract.messages import Usage
 from whet.store import rows, sessions
 
 SpanKind = Literal["model", "tool", "wait"]
-_ASKED = ("person", "service", "nobody")
+_ASKED_DECIDERS = ("person", "service", "nobody")
 _NEWEST = "number > (SELECT max(number) - ? FROM turns WHERE session = ?)"
 
 
 class TurnSpan(msgspec.Struct, frozen=True):
-    """One span of a turn (Unix milliseconds). `usage` is the model's, `seq` the message it produced."""
+    """One span of a turn. `seq` is the message that it produced, `usage` that of a model's span."""
 
     kind: SpanKind
     name: str
@@ -38,7 +38,7 @@ class TurnSpan(msgspec.Struct, frozen=True):
 
 
 class TurnSpans(msgspec.Struct, frozen=True):
-    """A turn: its times (`ended_ms` None: it has not ended), why it ended, and its spans in order."""
+    """A turn with its spans in order. `ended_ms` is None if it has not ended."""
 
     number: int
     begun_ms: int
@@ -62,7 +62,10 @@ class TurnSpans(msgspec.Struct, frozen=True):
 
 
 class WindowMark(msgspec.Struct, frozen=True):
-    """The tokens of the window that a request used (`tokens`), or that a compaction left (`after`)."""
+    """The tokens of the context window that a request used.
+
+    For a compaction, these are the tokens before it (`tokens`) and `after` it.
+    """
 
     seq: int
     tokens: int
@@ -113,26 +116,27 @@ def list_turn_spans(connection: apsw.Connection, session_id: str, newest: int) -
 def _call_spans(
     name: str, seq: int, times: tuple[int, int | None, int | None, int], decided_by: str, kind: str
 ) -> list[TurnSpan]:
-    """Return a call's spans: waiting for a decision, then the call itself. `times`: when its step was stored,
-    when it began and ended, when its result was stored."""
+    """Return a call's spans: waiting for a decision, then the call itself.
+
+    `times` are those at which its step was stored, it began, it ended, and its result was stored.
+    """
     asked_ms, begun, ended, stored_ms = times
     result: list[TurnSpan] = []
-    if decided_by in _ASKED or (kind == "denied" and begun is None):
+    if decided_by in _ASKED_DECIDERS or (kind == "denied" and begun is None):
         result.append(TurnSpan("wait", name, asked_ms, begun or stored_ms, seq, error_kind=kind))
     if begun is not None:
         result.append(TurnSpan("tool", name, begun, max(begun, ended or stored_ms), seq, error_kind=kind))
     return result
 
 
-def read_window(connection: apsw.Connection, session_id: str, most: int = 400) -> list[WindowMark]:
-    """Return how the window filled: a mark for each of the newest requests and compactions, in order. Raises
-    NotFound."""
+def read_window(connection: apsw.Connection, session_id: str, limit: int = 400) -> list[WindowMark]:
+    """Return marks of the newest `limit` requests and the compactions since, in order. Raises NotFound."""
     key = sessions.key_of(connection, session_id)
     marks: list[WindowMark] = []
     for id_, extra in connection.execute(
         "SELECT id, extra FROM messages WHERE id > ? AND id < ? AND role = ? AND extra IS NOT NULL"
         " ORDER BY id DESC LIMIT ?",
-        (*rows.ids_of(key), rows.ASSISTANT, most),
+        (*rows.ids_of(key), rows.ASSISTANT, limit),
     ):
         usage = rows.unpack_with_usage(rows.ASSISTANT, "", extra)[1]
         if usage is not None and usage.prompt_tokens:

@@ -1,4 +1,4 @@
-"""A team's database, PostgreSQL, with the interface of the home's file. Several machines share it."""
+"""Open a team's database, a PostgreSQL that several machines share, with the interface of the home's file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TeamDatabase(StateDatabase):
         return self._lanes[lock_number(scope) % _LANES if scope else 0]
 
     def submit_aside(self, work: Work[T]) -> Future[T]:
-        """Queue a write that nobody waits for on a connection of its own."""
+        """Queue a write that nobody waits for, on a connection for such writes."""
         return self._put(self._lane_aside, work)
 
     def run(self, work: Work[T]) -> T:
@@ -72,13 +72,17 @@ class TeamDatabase(StateDatabase):
         return self._connections.run(work)  # pyright: ignore[reportArgumentType] as above
 
     def describe_excess(self) -> str:
-        """Return the line about what this process's role may do beyond what turns need; empty if that is
-        nothing. Raises StoreError."""
+        """Return a line about the rights of this process's role that turns do not need, or an empty string.
+
+        Raises StoreError.
+        """
         return self._connections.check_database(lambda raw: roles.describe_excess(raw, _SCHEMAS, "agent"))
 
     def keep_claims(self) -> None:
-        """Renew the claims of this process, and its own lease, from now on. Logs a warning the first time if
-        the process's role has more rights than turns need."""
+        """Renew the claims of this process and its own lease from now on.
+
+        The first time, log a warning if the process's role has more rights than turns need.
+        """
         if self.keeper.begin(claims.claiming_process()) and (excess := self.describe_excess()):
             _logger.warning("%s", excess)
 
@@ -116,12 +120,13 @@ class TeamDatabase(StateDatabase):
 
 
 def grant_agent_role(url: str, *, create: bool) -> list[str]:
-    """Give the role of workers, servers and gateways its rights, and return the statements: none if the role
-    does not exist and `create` is not set. Raises StoreError."""
+    """Give the role of workers, servers and gateways its rights, and return the executed statements.
+
+    Nothing is done if the role does not exist and `create` is not set. Raises StoreError.
+    """
     return use_once(url, lambda raw: roles.grant_rights(raw, "agent", roles.AGENT_GRANTS, create=create))
 
 
 def init(url: str) -> list[str]:
-    """Set up the database, or bring it up to date, and return the names of the applied steps. Raises
-    StoreError."""
+    """Set up the database or bring it up to date, and return the applied steps' names. Raises StoreError."""
     return use_once(url, lambda raw: schema.init(raw, STEPS))

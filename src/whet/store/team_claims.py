@@ -1,9 +1,9 @@
-"""Claims of a session's turn if several machines share a database: a lease and a fence number.
+"""Claim sessions for turns when several machines share a database, by a lease and a fence number.
 
-The lease is measured by the database's clock alone. Taking a session raises its number, and every write of
-a turn names the number under which the session was taken, in the same transaction: later writes of a
-worker that was stopped or cut off are refused. Another machine can't see whether a process lives, so a
-thread of the holder renews the leases; it stops when the process does.
+The lease is measured by the database's clock. Claiming a session raises its fence number, and every write of
+a turn checks the number of its claim in the same transaction. So later writes of a worker that was stopped or
+cut off are refused. Another machine can't see whether a process lives, so a thread of the process renews its
+leases until it ends.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _ENTER = (
 )
 _STAY = f"UPDATE team_processes SET lease_until = {UNTIL} WHERE id = $1"
 _FORGET = "DELETE FROM team_processes WHERE lease_until < now() - interval '1 day'"
-# A claim that a transaction is writing under is renewed the next time: its lock would keep others waiting.
-# Whoever wants to take the session over waits for that lock, too.
+# A claim that a running transaction has locked is skipped, so that the renewal waits for nobody. It is
+# renewed the next time; a process that wants the session waits for that lock, too.
 _KEEP = (
     f"UPDATE claims SET lease_until = {UNTIL} WHERE session = ANY (ARRAY("
     "SELECT session FROM claims WHERE token = ANY ($1) FOR UPDATE SKIP LOCKED))"
@@ -60,8 +60,11 @@ class ClaimingProcess(NamedTuple):
 def take(
     connection: Any, key: int, session_id: str, holder: ClaimHolder, process: ClaimingProcess
 ) -> Callable[[], bool]:
-    """Claim a session under a new number. Returns the function that reads whether that statement claimed it,
-    and not a later one; it raises StoreBusy while another holder's lease runs."""
+    """Claim a session under a new fence number, and return the function that completes the claim.
+
+    That function returns whether the first statement claimed the session. It raises StoreBusy while another
+    holder's lease runs.
+    """
     values = (key, holder.token, process.host, process.pid, process.nonce)
     cursor = connection.execute(_TAKE, values)
 
@@ -82,9 +85,11 @@ def take(
 def claim_unchanged(
     connection: Any, key: int, holder: ClaimHolder, process: ClaimingProcess, version: tuple[int, int, int]
 ) -> Callable[[], int]:
-    """Claim a session that is as `version` says (epoch, last turn, next number), without a wait. If it is
-    not, or another has it, the transaction fails with ClaimRefused. Returns the function that reads the
-    number of the claim after the commit: 0 if the commit's answer was lost."""
+    """Claim a session without a wait if it has this version (epoch, last turn, next number).
+
+    If it has not, or another holder has the session, the transaction fails with ClaimRefused. Returns the
+    function that reads the claim's fence number after the commit, 0 if the commit's answer was lost.
+    """
     values = (key, holder.token, process.host, process.pid, process.nonce, *version)
     cursor = connection.execute(_CLAIM, values)
 
@@ -96,13 +101,13 @@ def claim_unchanged(
 
 
 def enter(connection: Any, process: ClaimingProcess) -> None:
-    """Create a lease for the process. While it runs, no other process takes over rows in its name."""
+    """Create a lease for the process. While it is valid, no other process takes over rows in its name."""
     connection.execute(_FORGET)
     connection.execute(_ENTER, (process.nonce,))
 
 
 def has_run_out(connection: Any, nonce: str) -> bool:
-    """Return whether the lease of a process has run out. Deleted ones ran out a day ago."""
+    """Return whether the lease of a process has run out. A missing one ran out more than a day ago."""
     row = connection.execute(
         "SELECT lease_until < clock_timestamp() FROM team_processes WHERE id = ?", (nonce,)
     ).fetchone()
@@ -149,8 +154,11 @@ def delete_claim(connection: Any, key: int, holder: ClaimHolder) -> None:
 
 
 class Keeper:
-    """Renews the leases of this process and of its holders six times per lease, on a thread that begins with
-    the first claim. It waits for no other work of the process, and for no lock of the database."""
+    """Renews the leases of this process and of its holders six times per lease.
+
+    Its thread begins with the first claim, and waits for no other work of the process and for no lock of the
+    database.
+    """
 
     def __init__(self, connect: Callable[[], PostgresConnection], lease_s: float) -> None:
         self._connect = connect
@@ -190,9 +198,7 @@ class Keeper:
                     connection.raw.execute(_KEEP, (tokens,))
                 for renew in self.renewals:
                     renew(connection)
-            except (
-                psycopg.Error
-            ):  # tried again at the next beat; a lease that ran out is noticed by its writes
+            except psycopg.Error:  # retried next time; writes under a lease that ran out fail
                 if connection is not None:
                     connection.raw.close()
                 connection = None

@@ -1,9 +1,9 @@
 """Read message ids from a team's index, newest first, with bounded work.
 
-PostgreSQL's index reads a word's list to its end before it returns a message, and fetching a row costs
-more than finding it. So rare terms are looked up in the index, in slices of the store that are likely to
-contain some thousands; other terms are looked for in the newest rows, which are read once for all parts of
-a query. That also shows how common a term is: terms that are rare there are looked up below them.
+PostgreSQL's index reads a word's list to its end before it returns a message, and fetching a row costs more
+than finding it. So only rare terms are looked up in the index, slice by slice of the store. Other terms are
+searched in the newest rows, which are read once for all parts of a query. A term that turns out to be rare
+there is looked up in the index below them.
 """
 
 from __future__ import annotations
@@ -72,8 +72,10 @@ _lock = threading.Lock()
 
 
 def _read_shares(connection: apsw.Connection) -> dict[str, float]:
-    """Return the share of messages that contain each of the most common words, from the server's last
-    statistics, read again now and then."""
+    """Return the share of messages that contain each of the most common words.
+
+    It comes from the server's last statistics, which are read again now and then.
+    """
     raw = cast("PostgresConnection", connection).raw
     with _lock:
         cached = _shares.get(raw.info.dsn)
@@ -86,19 +88,19 @@ def _read_shares(connection: apsw.Connection) -> dict[str, float]:
 
 
 class IdWindow(msgspec.Struct):
-    """The newest rows up to an id: how many were read, the lowest id, and the ids with each part."""
+    """The newest rows up to an id: their number, their lowest id, and the ids with each part of a query."""
 
     rows: int = 0
     low: int = 0
     places: dict[str, frozenset[int]] = msgspec.field(default_factory=dict[str, frozenset[int]])
 
     def find_positions(self, expression: str) -> frozenset[int]:
-        """Return the positions of an expression from the positions of its parts."""
+        """Return the ids of the rows that match an expression, from those of its parts."""
         return evaluate(expression, self.places.__getitem__, frozenset[int].__and__, frozenset[int].__or__)
 
 
 class NewestIds(msgspec.Struct, frozen=True):
-    """The newest ids of an expression, complete if `is_whole`; else it occurs in about `count`."""
+    """The newest ids of an expression, or all if `is_whole`. It occurs in about `count` messages."""
 
     ids: list[int]
     is_whole: bool
@@ -106,9 +108,11 @@ class NewestIds(msgspec.Struct, frozen=True):
 
 
 class IdLookup(msgspec.Struct):
-    """An expression to look up in the index by `key`, which occurs in at most `work` messages, from `top`
-    downwards. It occurs in about `most`. If `is_exact` is False, some rows with the key are fetched
-    without a match."""
+    """A lookup of an expression in the index from the id `top` downwards.
+
+    The index is queried with `key`, which occurs in at most `work` messages. The expression occurs in about
+    `most`. Unless `is_exact`, some rows with the key do not match it.
+    """
 
     expression: str
     key: str
@@ -127,27 +131,26 @@ class IdLookup(msgspec.Struct):
 
     @property
     def wants(self) -> int:
-        """How many more ids are needed."""
+        """The number of ids that are still needed."""
         return self.limit - len(self.ids)
 
     @property
     def comparisons(self) -> float:
-        """How many comparisons the index makes for one slice, however short."""
+        """The number of comparisons that the index makes for a slice of any length."""
         return self.whole * len(_OPERATOR.findall(self.key))
 
     def aim(self, first: int, fetched: float) -> None:
-        """Set the lower end of the next slice: far enough to find the needed ids, without fetching more rows
-        than `fetched`."""
+        """Set the lower end of the next slice, so that it has the needed ids but at most `fetched` rows."""
         rows_there = max(self.most if self.is_exact else _MISS_FACTOR * self.work, 1.0)
         share = min(2.0 * self.wants / max(self.most, 1.0), fetched / rows_there)
         self.low = first if share >= 1.0 else self.top - int((self.top - first) * share)
 
     def take(self, ids: Sequence[int | None], first: int) -> float:
-        """Add the rows fetched from `top` down to `low`, None if a row did not match. Returns the cost."""
-        fits = sorted((id_ for id_ in ids if id_ is not None), reverse=True)
+        """Add the rows fetched from `top` down to `low`, None for each without a match. Return the cost."""
+        matching_ids = sorted((id_ for id_ in ids if id_ is not None), reverse=True)
         remaining_share = (self.low - first) / (self.top - self.low + 1)
-        self.ids += fits
-        self.most = len(fits) * remaining_share
+        self.ids += matching_ids
+        self.most = len(matching_ids) * remaining_share
         self.work = self.most if self.is_exact else len(ids) * remaining_share
         self.count = len(self.ids) + self.most
         self.top = self.low - 1
@@ -162,8 +165,10 @@ class IdLookup(msgspec.Struct):
 
 
 class TeamPostingReader(PostingReader):
-    """Reads postings of a team's database. `profile` is the person whose messages the marks select. A mark
-    that most messages have is left to the code that checks which rows may be shown."""
+    """Reads postings of a team's database. `profile` is the person whose messages the marks select.
+
+    A mark that most messages have is not queried, because the ranking checks which rows may be shown.
+    """
 
     def __init__(
         self,
@@ -207,7 +212,7 @@ class TeamPostingReader(PostingReader):
         return [self._build_from_ids(*values, limit) for values in zip(terms, matches, results, strict=True)]
 
     def read_more(self, postings: Postings, limit: int) -> Postings:
-        """Return the same postings: reading is already bounded."""
+        """Return the same postings, because reading is bounded already."""
         return postings
 
     def _build_from_ids(self, term: Term, match: str, newest_ids: NewestIds, limit: int) -> Postings:
@@ -222,8 +227,7 @@ class TeamPostingReader(PostingReader):
         )
 
     def _read_each(self, matches: Sequence[str], limit: int, last: int) -> list[NewestIds]:
-        """Return the newest ids of each expression up to `last`, querying the index with as few statements as
-        possible."""
+        """Return the newest ids of each expression up to `last`, with few statements."""
         expressions = [" AND ".join((*self.marks, match)) for match in matches]
         works = {expression: self._estimate_work(expression) for expression in expressions}
         common = [expression for expression, work in works.items() if work > _RARE]
@@ -267,18 +271,18 @@ class TeamPostingReader(PostingReader):
         """Read the index until each lookup has enough ids, or the search's limit is reached."""
         pending = sorted(sought, key=lambda one: one.work)
         while pending := [one for one in pending if one.wants > 0 and one.top >= self.first]:
-            fits: list[IdLookup] = []
+            affordable: list[IdLookup] = []
             for lookup in pending:
                 is_free = lookup.work <= _RARE and not lookup.low
                 if is_free or self._compared + lookup.comparisons <= _COMPARED_MAX:
                     self._compared += lookup.comparisons
-                    fits.append(lookup)
-            if not fits:
+                    affordable.append(lookup)
+            if not affordable:
                 return
-            share = (_FETCHED_MAX - self._fetched) / len(fits)
-            if share < _LEAST and all(one.low for one in fits):
+            share = (_FETCHED_MAX - self._fetched) / len(affordable)
+            if share < _LEAST and all(one.low for one in affordable):
                 return
-            self._read_slices(fits, min(_SLICE_ROWS, max(share, _LEAST)))
+            self._read_slices(affordable, min(_SLICE_ROWS, max(share, _LEAST)))
 
     def _read_slices(self, sought: Sequence[IdLookup], fetched: float) -> None:
         parts: list[str] = []
@@ -320,15 +324,17 @@ class TeamPostingReader(PostingReader):
         return f"{self._scope} AND {expression}" if self._scope else expression
 
     def _estimate_work(self, expression: str) -> float:
-        """Return how many messages the index has to compare at most, as far as the server knows the words."""
+        """Return the largest number of messages that the index has to compare, by the server's statistics."""
         return self.messages * min(self._work(self._add_scope(expression)), 1.0)
 
     def _work(self, expression: str) -> float:
         return evaluate(expression, self.read_share, min, _add)
 
     def _key(self, leaf: str) -> str:
-        """Return the part of a phrase to query the index for: very common words cost more than they save.
-        Returns an empty string if no other words remain."""
+        """Return the index's query for a phrase, without very common words, which cost more than they save.
+
+        It is empty if no other words remain.
+        """
         tokens, is_prefix = parse_leaf(leaf)
         rare = [token for token in tokens if self._shares.get(token, 0.0) < _EVERYWHERE]
         if is_prefix or len(rare) == len(tokens):
@@ -336,7 +342,7 @@ class TeamPostingReader(PostingReader):
         return " & ".join(map(quote_word, rare)) and f"({' & '.join(map(quote_word, rare))})"
 
     def read_share(self, leaf: str) -> float:
-        """Return the share of messages with the rarest word of a phrase, or a word with that beginning."""
+        """Return the share of messages that have the rarest word of a phrase, or a word with its prefix."""
         if (known_share := self._known.get(leaf)) is not None:
             return known_share
         tokens, is_prefix = parse_leaf(leaf)

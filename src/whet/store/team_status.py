@@ -1,5 +1,4 @@
-"""Read the state of a team's database: whether it answers, how many sessions are claimed, how many turns
-wait."""
+"""Read the state of a team's database: its server, its claimed sessions and its waiting turns."""
 
 from __future__ import annotations
 
@@ -14,9 +13,11 @@ from whet.store.team import TeamDatabase
 
 
 class TeamStatus(msgspec.Struct, frozen=True):
-    """The state of a team's database for its administrator. `clock_off_s`: how many seconds the database's
-    clock is ahead of this machine's, on which nothing depends. `excess`: what this role may do beyond what
-    turns need."""
+    """The state of a team's database for its administrator.
+
+    `clock_off_s` tells how far the database's clock is ahead of this machine's; nothing depends on that.
+    `excess` names the rights of this role that turns do not need.
+    """
 
     address: str
     server: str
@@ -49,13 +50,13 @@ SELECT (SELECT setting FROM pg_settings WHERE name = 'server_version'),
 
 
 def read_status(url: str, lease_s: float) -> TeamStatus:
-    """Query the database. Raises StoreError."""
+    """Read the state of the database at `url`. Raises StoreError."""
     with closing(TeamDatabase.open_url(url, lease_s=lease_s, patience_s=2)) as database:
-        status = database.read_now(lambda connection: _status(connection, url))
+        status = database.read_now(lambda connection: _read_counts(connection, url))
         return msgspec.structs.replace(status, excess=database.describe_excess())
 
 
-def _status(connection: apsw.Connection, url: str) -> TeamStatus:
+def _read_counts(connection: apsw.Connection, url: str) -> TeamStatus:
     row = connection.execute(_ASKED).fetchone()
     assert row is not None  # a query of sums always returns a row
     version, *counts, now_s = row

@@ -1,7 +1,7 @@
-"""The search index of a team's database: the same words as in the home's file, in a column of PostgreSQL.
+"""Store a team's search index in a column of PostgreSQL, with the same words as in the home's file.
 
-The words and their stems come from SQLite's tokeniser, so that a query finds the same on both. Expressions
-for several words are written for SQLite and translated for PostgreSQL here.
+SQLite's tokeniser makes the words and their stems, so that a query finds the same in both. Expressions are
+written for SQLite and translated here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _tokenizer() -> apsw.Connection:
 
 
 def index_words(text: str) -> list[str]:
-    """Return the index's words of a text that is in the index's form."""
+    """Return the index's words of a text in the form of `query.to_index_text`."""
     with _lock:
         return tokenize(_tokenizer(), text)
 
@@ -50,6 +50,7 @@ def take_out(connection: apsw.Connection, first: int, last: int) -> None:
 
 
 def format_vector(tokens: Iterable[str]) -> str:
+    """Return a tsvector's text: each word with its positions, within PostgreSQL's limits."""
     positions: dict[str, list[int]] = {}
     size = 0
     for position, token in enumerate(tokens, 1):
@@ -76,7 +77,10 @@ def quote_word(token: str) -> str:
 def evaluate(
     expression: str, value_of: Callable[[str], T], both: Callable[[T, T], T], either: Callable[[T, T], T]
 ) -> T:
-    """Evaluate an expression of the index. `value_of` returns the value of a phrase or a prefix."""
+    """Evaluate an expression of the index.
+
+    `value_of` returns the value of a phrase or prefix. `both` combines values joined by AND, `either` by OR.
+    """
     pending = [*_PIECE.finditer(expression)][::-1]
 
     def any_of() -> T:

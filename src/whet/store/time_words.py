@@ -21,17 +21,18 @@ _UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 class TimeSpan(NamedTuple):
-    """A time from `begin_ms` to before `end_ms`, milliseconds since the epoch."""
+    """The time from `begin_ms` to before `end_ms`, in milliseconds since the epoch."""
 
     begin_ms: int
     end_ms: int
 
 
 class TimeWords(NamedTuple):
-    """The time that a query names, and the query without words that only name it relative to now."""
+    """The time that a query names, and the query without words such as "yesterday" that name only the
+    time."""
 
     span: TimeSpan | None
-    rest: str
+    other_text: str
 
 
 def parse_time(query: str, now: datetime) -> TimeWords:
@@ -137,7 +138,7 @@ _FORMS: tuple[tuple[str, Callable[[re.Match[str], datetime], _Ends], bool], ...]
 
 
 def _number(name: str) -> int:
-    return next(index for index, month in enumerate(_MONTHS, 1) if month.startswith(name))
+    return [month[:3] for month in _MONTHS].index(name[:3]) + 1
 
 
 def _day(moment: datetime) -> _Ends:

@@ -1,8 +1,8 @@
-"""Find sessions by a part of their title or the beginning of their id, or by a filter that few match.
+"""Build the conditions that find sessions by a part of their title, the beginning of their id, or a filter.
 
-A part is looked up in an index of all runs of three characters, and the results are compared with the
-title afterwards. A shorter part is looked up as the beginning of such runs; a team's database also has
-runs of one and two. Parts that are common in titles are found among the newest sessions.
+An index has all runs of three characters of the titles. A shorter part is looked up as the beginning of such
+runs; a team's index also has runs of one and two. The results are compared with the title afterwards. Parts
+that are common in titles are found among the newest sessions, without the index.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ _RUN, _LAST = 3, "\U0010ffff"
 
 
 def build_condition(text: str) -> tuple[str, list[Any]]:
-    """Return a condition, with its values, that for each word of `text` a title contains it or an id begins
-    with it. Quoted words are one."""
+    """Return the condition that, for each word of `text`, the title has it or the id begins with it.
+
+    The condition comes with its values. Quoted words count as one.
+    """
     condition = r"(title LIKE ? ESCAPE '\' OR id LIKE ? ESCAPE '\')"
     words = _split_words(text)
     values = [value for word in words for value in (f"%{escape_like(word)}%", f"{escape_like(word)}%")]
@@ -38,9 +40,11 @@ def build_condition(text: str) -> tuple[str, list[Any]]:
 
 
 def build_index_condition(connection: apsw.Connection, text: str) -> tuple[str, list[Any]] | None:
-    """Return a condition for the index that holds for every session that `build_condition` selects, with its
-    values, or None if the text is too short for the index."""
-    text = max(_split_words(text), key=len)  # every match has all words, so one suffices for the index
+    """Return a condition on the index with its values, or None if the index can't be used for the text.
+
+    It holds for every session that `build_condition` selects, and for others.
+    """
+    text = max(_split_words(text), key=len)  # every match has all words, so the index needs only one
     ids = [text.lower(), text.lower() + _LAST]
     if is_team(connection):
         shortest = min(len(text), _RUN)
@@ -63,8 +67,10 @@ def _split_words(text: str) -> list[str]:
 
 
 def find_narrow_filter(connection: apsw.Connection, filters: Mapping[str, Any]) -> tuple[str, Any] | None:
-    """Return a query for the keys of the sessions that match one of the filters, with its value, if few do;
-    None if walking the sessions by time finds a page of them sooner."""
+    """Return the query, with its value, for the keys of the sessions that match a filter which few match.
+
+    Returns None if there is no such filter: then reading the sessions by time finds a page of them sooner.
+    """
     for name, keys in _KEYS_BY_FILTER.items():
         if value := filters.get(name):
             counted = f"SELECT count(*) FROM ({keys} LIMIT {_FEW}) AS few"
@@ -75,5 +81,5 @@ def find_narrow_filter(connection: apsw.Connection, filters: Mapping[str, Any]) 
 
 
 def escape_like(text: str) -> str:
-    """Give a text as LIKE takes it literally."""
+    """Escape a text so that LIKE matches it literally."""
     return text.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")

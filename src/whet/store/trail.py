@@ -1,7 +1,7 @@
-"""List the files read and changed, commands and addresses in a session's tool calls.
+"""List the files, commands and addresses in a session's tool calls.
 
-They are derived from a call's name and arguments alone, by the usual argument names, so that tools of
-plugins count too; for a whole session they are read from the stored calls. No model is called.
+They are derived from a call's name and its arguments, by the usual argument names, so that tools of plugins
+count too. The module also reads the state that opening a session needs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _DIFFS = ("diff", "patch", "input")
 
 
 class TouchedItem(msgspec.Struct, frozen=True):
-    """One thing that a call touched."""
+    """A file, command or address in a call."""
 
     kind: Kind
     value: str
 
 
 class TrailStep(msgspec.Struct, frozen=True):
-    """A touched item of a stored call, with the number of the message that requested the call, and a
-    command's exit code."""
+    """An item of a stored call, with the number of the message that requested the call, and a command's exit
+    code."""
 
     seq: int
     item: TouchedItem
@@ -46,9 +46,9 @@ class TrailStep(msgspec.Struct, frozen=True):
 def read_trail(
     connection: apsw.Connection, session_id: str, kinds: Collection[Kind], before: int, limit: int
 ) -> tuple[list[TrailStep], int]:
-    """Return the items that a session's calls touched, newest first, without repeats, from messages numbered
-    below `before` (0: all), at most about `limit` of them; and the number to continue below, 0 at the end.
+    """Return about `limit` items of a session's calls, newest first and each once, and the next `before`.
 
+    Only messages numbered below `before` are read, all if it is 0. The returned number is 0 at the end.
     Raises NotFound.
     """
     key = sessions.key_of(connection, session_id)
@@ -74,8 +74,10 @@ def read_trail(
 
 
 def select_arguments(connection: apsw.Connection, session_id: str, tool: str) -> Callable[[], list[str]]:
-    """Run the query for the argument texts of a session's successful calls of `tool`, oldest first, without
-    undone turns, but including calls that no live list shows any more. Returns what reads them."""
+    """Query the arguments of a session's successful calls of `tool`, and return the function that reads them.
+
+    They come oldest first, without undone turns, but with calls that a compaction has replaced.
+    """
     calls = connection.execute(
         "SELECT c.position, m.role, m.content, m.extra FROM tool_calls c"
         f" JOIN messages m ON m.id = (c.session << {rows.SEQ_BITS}) + c.seq - 1 - c.position"
@@ -93,9 +95,11 @@ def list_arguments(connection: apsw.Connection, session_id: str, tool: str) -> l
 
 
 class OpeningState(msgspec.Struct, frozen=True):
-    """What opening a session needs besides its messages: its prefix with the examples that it was started
-    with, whose memory it uses, the arguments of its calls of one tool, and whether it only plans and has
-    helpers."""
+    """The data besides messages that opening a session needs.
+
+    `prime` is the JSON of the examples that it was started with, `profile` the person whose memory it uses.
+    `arguments` are those of its calls of one tool.
+    """
 
     prompt: str
     tools_json: str
@@ -109,8 +113,7 @@ class OpeningState(msgspec.Struct, frozen=True):
 def select_opening_state(
     connection: apsw.Connection, session_id: str, tool: str
 ) -> Callable[[], OpeningState]:
-    """Run the queries for the state of a session to open, and return the function that reads it. It raises
-    NotFound."""
+    """Query the state of a session to open, and return the function that reads it, which raises NotFound."""
     select = sessions.select_columns(
         connection,
         "(SELECT text FROM frozen_texts f WHERE f.id = system_text),"
@@ -131,15 +134,12 @@ def select_opening_state(
 
 
 def _exit_code(connection: apsw.Connection, key: int, seq: int) -> int | None:
-    row = connection.execute(
-        "SELECT exit_code FROM tool_calls WHERE session = ? AND seq = ?", (key, seq)
-    ).fetchone()
-    return row[0] if row else None
+    sql = "SELECT exit_code FROM tool_calls WHERE session = ? AND seq = ?"
+    return rows.read_value(connection, sql, key, seq)
 
 
 def find_touched_items(name: str, arguments: str) -> list[TouchedItem]:
-    """Return the items that a call touches, in order, without repeats, or an empty list if the arguments
-    can't be read."""
+    """Return the items of a call in order, each once. The list is empty if the arguments can't be read."""
     try:
         decoded = msgspec.json.decode(arguments)
     except NOT_JSON:

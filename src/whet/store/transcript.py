@@ -1,6 +1,7 @@
-"""One open session. Every change to it is durable before it is visible.
+"""Open a session and write its turns: messages, calls, results and ends. A change is durable before it is
+visible.
 
-This module does not know tools or models, and never calls one.
+No tool or model is called here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from whet.contract.errors import StoreBusy
 from whet.contract.events import EndReason
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.tools import ToolOutput
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import rows, sessions, turns
 from whet.store.database import CallStart, StateDatabase
 from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
@@ -33,8 +34,11 @@ def _ignore_turn(turn: TurnRecord) -> None:
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A call without a result. If `started` is set after a crash, its outcome is unknown. `ran`: the
-    arguments that a person wrote in place of the model's, known only in the process that runs it."""
+    """A call without a result. If `started` is set after a crash, its outcome is unknown.
+
+    `ran` are the arguments that a person wrote in place of the model's. Only the process that runs the call
+    knows them.
+    """
 
     call: ToolCall
     step: int
@@ -44,8 +48,11 @@ class OpenCall(msgspec.Struct, frozen=True):
 
 
 class Transcript:
-    """A session as used by one task, which writes its turns. Only this class and `compactions.py` change its
-    messages. `details` changes its title and other fields; `live` is its state in memory."""
+    """An open session, which one task uses to write its turns.
+
+    Only this class and `compactions.py` change its messages. `details` changes its title and other fields,
+    and `live` is its state in memory.
+    """
 
     def __init__(self, db: StateDatabase, clock: Clock, state: LiveState) -> None:
         self.live = state
@@ -61,7 +68,7 @@ class Transcript:
             sessions.insert(connection, new, iso(clock.now()))
             return load(connection, new.id)
 
-        return cls(db, clock, await db.append(ScopedWork(new.id, work)))
+        return cls(db, clock, await db.append(ScopedWrite(new.id, work)))
 
     @classmethod
     async def open(cls, db: StateDatabase, session_id: str, clock: Clock) -> Transcript:
@@ -75,16 +82,16 @@ class Transcript:
 
     @property
     def messages(self) -> list[Message]:
-        """The live list, as defined by `LiveState`."""
+        """The messages that the model sees (the live list of `LiveState`)."""
         return self.live.messages
 
     async def begin_turn(
         self, message: Message, also: TransactionWork = queue_nothing, on_begin: OnBegin = _ignore_turn
     ) -> TurnRecord:
-        """Store the user's message and a turn in one transaction with the work of `also`, and claim the
-        session.
+        """Claim the session and store the user's message and a turn, in one transaction with the work of
+        `also`.
 
-        Reads the changes of other processes first. A turn that a crash left open is closed as crashed.
+        The changes of other processes are read first. A turn that a crash left open is closed as crashed.
         `on_begin` receives the turn once it is stored, even if the waiter was cancelled. Raises StoreBusy
         if another holder has the session.
         """
@@ -126,7 +133,7 @@ class Transcript:
         return turn
 
     async def claim_unfinished_turn(self) -> TurnRecord | None:
-        """Claim and return the turn that has no end marker and no living holder; None if there is none."""
+        """Claim and return the turn that has no end marker and no living holder, or return None."""
         await self.writer.refresh()
         if self.live.open_turn is None or not await self.writer.take_over():
             return None
@@ -162,8 +169,10 @@ class Transcript:
         await self.writer.append(apply, (rows.MESSAGE, row), also=also)
 
     async def append_reply(self, turn: TurnRecord, reply: Message, usage: Usage, model: str) -> None:
-        """Store an answer and a row for each of its calls, in one transaction. A power cut may undo it until
-        its first call has begun, or has a result."""
+        """Store an answer and a row for each of its calls, in one transaction.
+
+        If it has calls, a power cut may undo it until the first of them has begun or has a result.
+        """
         self.live.fold_results()
         state = self.live
         reply = rows.to_storable(reply)
@@ -201,8 +210,10 @@ class Transcript:
         ]
 
     async def store_call_start(self, turn: TurnRecord, open_call: OpenCall, decided_by: str) -> None:
-        """Store that a call is about to run; from here on a crash makes its outcome unknown. Raises StoreBusy
-        if another process holds the session now: then the call must not run."""
+        """Store that a call is about to run. After this, a crash makes its outcome unknown.
+
+        Raises StoreBusy if another process holds the session now. Then the call must not run.
+        """
         step = self._step()
         seq, started = step.seq + 1 + open_call.index, self._clock.unix_ms()
         begun = {open_call.index: open_call.ran}
@@ -222,7 +233,7 @@ class Transcript:
     ) -> None:
         """Store a call's result. `fold_results` then puts the step's results into the live list in order.
 
-        `decided_by` is set if the start was not stored before; it is stored with the result.
+        Set `decided_by` if the start was not stored before, so that it is stored with the result.
         """
         state, step, now = self.live, self._step(), self._clock.unix_ms()
         result = rows.to_storable(result)
@@ -245,11 +256,10 @@ class Transcript:
     async def end_turn(
         self, turn: TurnRecord, reason: EndReason, error: str, at_end: TransactionWork = queue_nothing
     ) -> Sequence[QueuedJob]:
-        """Store the end marker, the sums and the work of `at_end` in one transaction, and release the
+        """Store the turn's end and sums in one transaction with the work of `at_end`, and release the
         session.
 
-        Returns the jobs that `at_end` has queued. Afterwards the turn's messages are indexed in the
-        background.
+        Returns the jobs that `at_end` has queued. The turn's messages are then indexed in the background.
         """
         await self.drain()
         self.live.fold_results()
@@ -264,15 +274,16 @@ class Transcript:
             self.live.open_turn = None
 
         ended = await self.writer.commit(work, apply)
-        from whet.store import index  # noqa: PLC0415 - the first request does not wait for it
+        from whet.store import index  # noqa: PLC0415 - so that the first request does not wait for the import
 
         index.schedule_indexing(self.writer.db)
         return ended[1]
 
     async def undo_last_turn(self) -> tuple[int, str] | None:
-        """Remove the last turn from the live list. Returns its number and the user's message, or None.
+        """Remove the last turn from the live list. Return its number and the user's text, or None without a
+        turn.
 
-        Its rows stay, marked undone, and so do its sums. Raises StoreBusy while a turn runs.
+        Its rows stay and are marked as undone. Its sums stay, too. Raises StoreBusy while a turn runs.
         """
         await self.drain()
         now = iso(self._clock.now())
@@ -301,8 +312,10 @@ class Transcript:
 
 
 async def is_cut_off(writer: SessionWriter, live: LiveState) -> bool:
-    """Return whether the last turn has no end marker and no living holder. It is not claimed, so that it can
-    be taken back as well as resumed."""
+    """Return whether the last turn has no end marker and no living holder.
+
+    It is not claimed, so that it can be undone as well as resumed.
+    """
     await writer.refresh()
     if live.open_turn is None:
         return False
@@ -325,7 +338,7 @@ class SessionDetails:
         await self._change(lambda connection, id_: sessions.rename(connection, id_, title))
 
     async def choose_model(self, provider: str, model: str, *, chosen: bool) -> None:
-        """Store which model answers from now on; not `chosen`: the configured one."""
+        """Store the model that answers from now on. Without `chosen`, the model is the configured one."""
         await self._change(
             lambda connection, id_: sessions.choose_model(connection, id_, provider, model, chosen=chosen)
         )

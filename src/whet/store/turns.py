@@ -1,6 +1,6 @@
-"""Turns as rows: the messages that wait for one, begin, end, undo, and whether a session has changed.
+"""Store turns: accepted messages that wait for one, its begin and end, its undo, and changes of a session.
 
-Every function takes a connection inside a transaction; `transcript.py` decides when.
+Every function takes a connection inside a transaction. `transcript.py` calls them for an open session.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ ERROR_CHARS = 4000
 
 
 class TurnCall(msgspec.Struct, frozen=True):
-    """One tool call of a turn, with its arguments as JSON text. `error_kind` is empty on success, and `error`
-    is the text of a failed one, up to `ERROR_CHARS` characters."""
+    """One tool call of a turn, with its arguments as JSON text.
+
+    `error_kind` is empty on success. `error` is the text of a failed call, up to `ERROR_CHARS` characters.
+    """
 
     step: int
     name: str
@@ -31,13 +33,14 @@ class TurnCall(msgspec.Struct, frozen=True):
 
 
 class TurnRecord(msgspec.Struct):
-    """A turn that this process holds. `steps` counts model calls, `usage` sums them up.
+    """A turn that this process holds.
 
-    `is_new` is False for a turn that a crash left and that is being resumed. `error` says why it ended and
-    is set at its end. `ran_tests`: a call that ended here ran tests. `said` are the person's texts, `calls`
-    the calls by the numbers of their results, `context_tokens` is the size of the last request with its
-    answer, and `cut_step` the last model call whose answer reached the output limit; all since this process
-    holds the turn.
+    `steps` counts model calls, and `usage` sums them up. `is_new` is False for a turn that a crash left and
+    that is being resumed. `error` is set at the end of a turn that failed.
+
+    The others count only since this process holds the turn. `ran_tests`: a call ran tests. `said` are the
+    person's texts, `calls` the calls by the numbers of their results. `context_tokens` is the size of the
+    last request with its answer, and `cut_step` the last model call whose answer reached the output limit.
     """
 
     id: str
@@ -75,7 +78,8 @@ class OpenTurn(msgspec.Struct):
 
 
 class AcceptedMessage(msgspec.Struct, frozen=True):
-    """An accepted message; `is_left` states that the process that accepted it has ended."""
+    """A message that was accepted and that no turn has stored yet. `is_left`: the process that accepted it
+    has ended."""
 
     id: int
     message: Message
@@ -83,8 +87,10 @@ class AcceptedMessage(msgspec.Struct, frozen=True):
 
 
 def accept_message(connection: apsw.Connection, session_id: str, message: Message) -> int:
-    """Store a message that no turn has stored yet, and return its number. It is durable before a person or a
-    program reads that it is accepted; the transaction that stores it in the transcript removes it."""
+    """Store a message before it is reported as accepted, and return its number.
+
+    The transaction that stores it in the transcript removes it.
+    """
     _, _, content, extra = rows.pack(rows.to_storable(message), 0)
     connection.execute(
         "INSERT INTO accepted_messages (session, owner, content, extra) VALUES (?, ?, ?, ?)",
@@ -94,8 +100,10 @@ def accept_message(connection: apsw.Connection, session_id: str, message: Messag
 
 
 def select_accepted(connection: apsw.Connection, session_id: str) -> Callable[[], list[AcceptedMessage]]:
-    """Run the query for a session's accepted messages, oldest first, and return the function that reads them.
-    What a process that has ended left is read by the session's next turn."""
+    """Query a session's accepted messages, oldest first, and return the function that reads them.
+
+    The session's next turn takes those of processes that have ended.
+    """
     cursor = connection.execute(
         "SELECT id, owner, content, extra FROM accepted_messages WHERE session = ? ORDER BY id", (session_id,)
     )
@@ -163,14 +171,22 @@ _ADD_SUMS = (
 def end_turn(
     connection: apsw.Connection, key: int, turn: TurnRecord, reason: str, error: str, now: str
 ) -> Callable[[], sessions.SessionRow | None]:
-    """Store the end marker and add the turn's sums to the session's. Returns the function that reads the
-    session after the commit: in a team None if the commit's answer was lost. Raises NotFound."""
+    """Store the end marker and add the turn's sums to the session's. Raises NotFound.
+
+    Returns the function that reads the session after the commit. In a team it returns None if the commit's
+    answer was lost.
+    """
     usage = msgspec.json.encode(turn.usage).decode()
     marker = (now, reason, error, turn.steps, usage, key, turn.number)
     sums = (now, turn.messages - 1, turn.tool_calls, *msgspec.structs.astuple(turn.usage), key)
     if rows.is_team(connection):
         statement: Any = connection.execute(f"WITH ended_turn AS ({_END}) {_ADD_SUMS}", (*marker, *sums))
-        return lambda: sessions.read_row(row) if (row := statement.received_row) is not None else None
+
+        def read() -> sessions.SessionRow | None:
+            row = statement.received_row
+            return None if row is None else sessions.read_row(row)
+
+        return read
     connection.execute(_END, marker)
     session = sessions.read_row(rows.row_reader(connection.execute(_ADD_SUMS, sums), *_DELETED)())
     return lambda: session
@@ -220,15 +236,13 @@ def find_last_turn(connection: apsw.Connection, key: int) -> int:
 
 
 def read_last_reason(connection: apsw.Connection, key: int) -> str:
-    """Return why the last turn ended, or an empty string without a turn or while it has not ended."""
-    row = connection.execute(
-        "SELECT reason FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
-    ).fetchone()
-    return row[0] if row else ""
+    """Return why the last turn ended, or an empty string if there is none or it has not ended."""
+    sql = "SELECT reason FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1"
+    return rows.read_value(connection, sql, key) or ""
 
 
 def read_outcome(connection: apsw.Connection, key: int, number: int) -> tuple[str, str, str]:
-    """Return why a turn ended (empty while it has not), its error, and its final answer."""
+    """Return why a turn ended (empty while it has not), its error, and the text of its last answer."""
     row = connection.execute(
         "SELECT reason, error FROM turns WHERE session = ? AND number = ?", (key, number)
     ).fetchone()
@@ -243,8 +257,10 @@ def read_outcome(connection: apsw.Connection, key: int, number: int) -> tuple[st
 
 
 def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str] | None:
-    """Mark the last turn undone, with the compactions made since it began. Returns its number and the user's
-    text."""
+    """Mark the last turn as undone, with the compactions made since it began.
+
+    Returns its number and the user's text, or None if there is no turn.
+    """
     last = connection.execute(
         "SELECT number FROM turns WHERE session = ? AND undone = '' ORDER BY number DESC LIMIT 1", (key,)
     ).fetchone()
@@ -271,8 +287,10 @@ def undo_last(connection: apsw.Connection, key: int, now: str) -> tuple[int, str
 def select_with_version(
     connection: apsw.Connection, session_id: str
 ) -> Callable[[], tuple[sessions.SessionRow, int, tuple[int, int, int]]]:
-    """Run the query for a session, its key, and its stored version: its epoch, its last turn's number, and
-    its last message's id or 0. Returns the function that reads them; it raises NotFound."""
+    """Query a session, its key, and its stored version: epoch, last turn's number, last message's id or 0.
+
+    Returns the function that reads them, which raises NotFound.
+    """
     columns = (
         f"{sessions.COLUMNS}, key, epoch,"
         " (SELECT coalesce(max(number), 0) FROM turns WHERE session = sessions.key),"
@@ -291,8 +309,10 @@ def select_with_version(
 def select_is_newer(
     connection: apsw.Connection, key: int, version: tuple[int, int, int]
 ) -> Callable[[], bool]:
-    """Run the query for whether a session differs from `version` (epoch, last turn, next number), and return
-    the function that reads its result. Raises NotFound."""
+    """Query whether a session differs from `version` (epoch, last turn, next number).
+
+    Returns the function that reads the result, which raises NotFound.
+    """
     cursor = connection.execute(
         "SELECT epoch, (SELECT coalesce(max(number), 0) FROM turns WHERE session = ?1),"
         " (SELECT coalesce(max(id), ?2) FROM messages WHERE id > ?2 AND id < ?3)"
@@ -307,14 +327,14 @@ _DELETED = "this session was deleted", "start a new one with /new"
 
 
 def is_newer(stored: tuple[int, int, int], version: tuple[int, int, int]) -> bool:
-    """Return whether a session as stored (epoch, last turn, last message's id) differs from `version` (epoch,
+    """Return whether the stored version (epoch, last turn, last message's id) is newer than `version` (epoch,
     last turn, next number)."""
     epoch, last_turn, next_seq = version
     return stored[:2] != (epoch, last_turn) or stored[2] & (rows.SEQ_LIMIT - 1) >= next_seq
 
 
 class UndoneParts(msgspec.Struct, frozen=True):
-    """The undone messages of a session. `first` is the first number, by turn, that is not live."""
+    """The undone messages of a session. `first` maps a turn to the number of its first undone message."""
 
     first: dict[int, int] = {}
 
@@ -325,8 +345,10 @@ class UndoneParts(msgspec.Struct, frozen=True):
 
 
 def select_undone_parts(connection: apsw.Connection, session: int | str) -> Callable[[], UndoneParts]:
-    """Run the query for which turns and ends of turns of a session, by its key or its id, were undone, and
-    return the function that reads it."""
+    """Query the undone turns and ends of turns of a session, given its key or its id.
+
+    Returns the function that reads them.
+    """
     key = "?" if isinstance(session, int) else "(SELECT key FROM sessions WHERE id = ?)"
     cursor = connection.execute(
         "SELECT number, CASE undone WHEN '' THEN cut ELSE 0 END FROM turns"

@@ -1,7 +1,8 @@
-"""Limit the spending of model calls: reserved before a call and settled after it, each in one transaction.
+"""Limit the spending of model calls.
 
-A call counts in several sums at once (day, session, person, schedule, goal). A reservation includes those
-of all other processes, so caps hold in a race. Calls left unsettled by a crash count in full.
+A call's maximum cost is reserved before it. Afterwards it is settled: the reservation is replaced by the real
+cost. A call counts in several sums at once (day, session, person, schedule, goal), which all processes share,
+so caps hold in a race. A call that a crash left unsettled counts in full.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from whet.contract.errors import BudgetReached
 from whet.contract.texts import from_json
 from whet.store import claims
 
-# The largest sum by which an answer of a model was above the expected cost.
+# The scope of the largest amount by which an answer of a model was above its expected cost.
 _OVERRUN = "overrun"
-# It fades by a tenth with each answer, so that one odd answer does not take room for ever.
+# The amount fades by a tenth with each answer, so that one odd answer does not take room for ever.
 _NOTE_OVERRUN = """
 INSERT INTO wallet_sums (scope, name, usd, tokens) VALUES (?, ?, ?, ?)
 ON CONFLICT (scope, name) DO UPDATE SET
@@ -27,8 +28,8 @@ ON CONFLICT (scope, name) DO UPDATE SET
 """
 _OWN = {"goal": "goals", "helper": "helpers"}
 
-# What turns cost, whether or not a cap was set when they ran; a review and a helper have sessions of
-# their own. Turns that were imported, or copied by a fork, were not paid here.
+# The cost of turns, whether or not a cap was set when they ran. Reviews and helpers have sessions of their
+# own. Turns that were imported, or copied by a fork, were not paid here.
 _STORED = """
 SELECT coalesce(sum(json_extract(t.usage, '$.cost_usd')), 0.0),
   coalesce(sum(json_extract(t.usage, '$.total_tokens')), 0)
@@ -63,8 +64,11 @@ class Cap(msgspec.Struct, frozen=True):
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """How much more than expected a server may bill for a call, before any answer of the model was counted.
-    `since`: when the calls began that can still be under way (ISO time)."""
+    """The amount above the expected cost that a server may bill for a call of a model with no counted answer
+    yet.
+
+    Calls that began before `since` (ISO time) have ended.
+    """
 
     usd: float
     tokens: int
@@ -85,7 +89,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
 
 
 class CallsUnderWay(BudgetReached):
-    """The cap may have room for the call once the calls under way have ended."""
+    """The cap has no room now, but may have room once the calls under way have ended."""
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -96,7 +100,7 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 class OpenReservations(msgspec.Struct, frozen=True):
-    """Calls that run now or that a kill cut off: they count in full. `usd` is the sum of the known prices."""
+    """The sums of calls that run now or that a kill cut off. `usd` is the sum of the known prices."""
 
     count: int = 0
     usd: float = 0.0
@@ -104,8 +108,10 @@ class OpenReservations(msgspec.Struct, frozen=True):
 
 
 def list_scopes(connection: apsw.Connection, session_id: str, day: str) -> list[Scope]:
-    """Return the sums that a session's calls count in. Helpers and reviews count as their parents. Calls of
-    no session (""), as a plugin's, count for the day and the owner."""
+    """Return the sums that a session's calls count in. Helpers and reviews count as their parents.
+
+    Calls without a session (""), such as a plugin's, count for the day and the owner.
+    """
     if not session_id:
         return [("day", day), ("person", f"{day} ")]
     root = _find_root(connection, session_id)
@@ -139,8 +145,10 @@ def reserve(
     caps: Mapping[str, Cap],
     near: float,
 ) -> Reservation:
-    """Reserve a call's maximum cost in every sum, or in none: the expected cost, and as much more as answers
-    of its model were above that. Raises BudgetReached."""
+    """Reserve a call's maximum cost in every sum. Raises BudgetReached if a cap has no room for it.
+
+    The maximum is the expected cost and the amount by which answers of its model were above that.
+    """
     notices: list[str] = []
     call, doubted = _with_overrun(connection, call)
     for scope in scopes:
@@ -152,7 +160,7 @@ def reserve(
                 raise
             raise CallsUnderWay(error.message, hint=error.hint) from error
         try:
-            _refuse(connection, doubted, scope, cap)
+            _refuse_beyond_cap(connection, doubted, scope, cap)
         except BudgetReached as error:
             raise CallsUnderWay(error.message, hint=error.hint) from error
     claims.register_process(connection)
@@ -176,8 +184,10 @@ def reserve(
 
 
 def widen(connection: apsw.Connection, number: int, more: PlannedCall, caps: Mapping[str, Cap]) -> None:
-    """Reserve more for a call whose answer is longer than expected. Raises BudgetReached, and the call keeps
-    what it has reserved."""
+    """Reserve more for a call whose answer is longer than expected.
+
+    Raises BudgetReached if a cap has no room for it. The call then keeps its earlier reservation.
+    """
     row = connection.execute(
         "SELECT scopes FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
     ).fetchone()
@@ -185,7 +195,8 @@ def widen(connection: apsw.Connection, number: int, more: PlannedCall, caps: Map
         return
     scopes = from_json(row[0], list[Scope])
     for scope in scopes:
-        _refuse(connection, more, scope, read_own_cap(connection, scope) or caps.get(scope[0], Cap()))
+        cap = read_own_cap(connection, scope) or caps.get(scope[0], Cap())
+        _refuse_beyond_cap(connection, more, scope, cap)
     connection.execute(
         "UPDATE wallet_calls SET usd = usd + ?, tokens = tokens + ? WHERE id = ?",
         (more.usd or 0.0, more.tokens, number),
@@ -200,9 +211,11 @@ def settle(
     tokens: int,
     expected: PlannedCall | None = None,
 ) -> None:
-    """Replace a reservation by the call's real cost, once. If the answer came whole, `expected` is the cost
-    without what was reserved because of answers before; later calls of the model are reserved by the
-    difference."""
+    """Replace a reservation by the call's real cost, unless that was done before.
+
+    If the answer came whole, `expected` is the expected cost. Later calls of the model reserve the amount by
+    which the real cost was above it.
+    """
     row = connection.execute(
         "SELECT scopes, usd, tokens FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
     ).fetchone()
@@ -223,8 +236,8 @@ def settle(
 def settle_cancelled_call(
     connection: apsw.Connection, number: int, call: PlannedCall, answer_chars: int
 ) -> None:
-    """Settle a cancelled call: the whole prompt, and twice the answer so far (`answer_chars`), because
-    more was generated than was shown."""
+    """Settle a cancelled call: the whole prompt, and a generous estimate of the answer so far
+    (`answer_chars`), because more was generated than was shown."""
     if not call.tokens:  # it was not sent, or nothing is known of its size
         settle(connection, number, call.usd, 0)
         return
@@ -238,8 +251,11 @@ def settle_cancelled_call(
 def settle_cut_call(
     connection: apsw.Connection, number: int, call: PlannedCall, usd: float | None, tokens: int
 ) -> None:
-    """Settle a call whose cost the server did not report: the estimate; and if answers of the model cost more
-    than expected, at least the expected prompt and what was reserved for that."""
+    """Settle a call whose cost the server did not report by the estimates `usd` and `tokens`.
+
+    If answers of the model cost more than expected, the call counts with at least its expected prompt and the
+    amount that was reserved for that.
+    """
     row = connection.execute(
         "SELECT usd, tokens FROM wallet_calls WHERE id = ? AND settled = 0", (number,)
     ).fetchone()
@@ -255,7 +271,7 @@ def settle_cut_call(
 
 
 def read_spending(connection: apsw.Connection, scope: Scope) -> tuple[float, int]:
-    """Return the amount spent and reserved in one scope: USD as far as known, and tokens."""
+    """Return the USD, as far as prices are known, and the tokens that are spent or reserved in one scope."""
     row = connection.execute(
         "SELECT usd, tokens FROM wallet_sums WHERE scope = ? AND name = ?", scope
     ).fetchone()
@@ -263,8 +279,10 @@ def read_spending(connection: apsw.Connection, scope: Scope) -> tuple[float, int
 
 
 def read_stored_spending(connection: apsw.Connection, scope: Scope, midnight: str) -> tuple[float, int]:
-    """Return what the stored turns of a day, a person and day, or a session cost: USD as far as known, and
-    tokens; (0.0, 0) for other scopes. `midnight` (ISO) is when the day began."""
+    """Return the USD, as far as known, and tokens of the stored turns of a day, a person's day or a session.
+
+    `midnight` (ISO) is when the day began. Other scopes have (0.0, 0).
+    """
     kind, name = scope
     if kind not in _STORED_OF:
         return 0.0, 0
@@ -274,7 +292,8 @@ def read_stored_spending(connection: apsw.Connection, scope: Scope, midnight: st
 
 
 def count_stored(connection: apsw.Connection, scope: Scope, midnight: str) -> None:
-    """Raise a scope's sum to what its stored turns cost: some may have run before its cap was set."""
+    """Raise a scope's sum to the cost of its stored turns, because some may have run before its cap was
+    set."""
     usd, tokens = read_stored_spending(connection, scope, midnight)
     if usd or tokens:
         connection.execute(_RAISE_SUM, (*scope, usd, tokens))
@@ -291,8 +310,12 @@ def read_open_reservations(connection: apsw.Connection, since: str = "") -> Open
 
 
 def _with_overrun(connection: apsw.Connection, call: PlannedCall) -> tuple[PlannedCall, PlannedCall]:
-    """Return a call with what its model's answers were above the expected, and with what else the calls under
-    way may cost as long as no answer of the model was counted. Calls of ended processes are not under way."""
+    """Return a call to reserve, and a call to check the caps with.
+
+    The first includes the amount by which the model's answers were above their expected cost. As long as no
+    answer of the model was counted, the second includes the amounts that the server may bill for calls under
+    way. Calls of ended processes are not under way.
+    """
     row = connection.execute(
         "SELECT usd, tokens FROM wallet_sums WHERE scope = ? AND name = ?", (_OVERRUN, call.model)
     ).fetchone()
@@ -310,8 +333,11 @@ def _with_overrun(connection: apsw.Connection, call: PlannedCall) -> tuple[Plann
 
 
 def _may_fit_later(connection: apsw.Connection, call: PlannedCall, scope: Scope, cap: Cap) -> bool:
-    """Return whether a cap has room for a call if the calls under way cost as much as the last ones of their
-    model did (nothing, if none has ended). Calls of processes that have ended are not under way."""
+    """Return whether a cap has room for a call if the calls under way cost as much as their model's last
+    ones.
+
+    If none of a model's calls has ended, they count as free. Calls of ended processes are not under way.
+    """
     if call.doubt is None:
         return False
     spent_usd, whole_tokens = read_spending(connection, scope)
@@ -355,7 +381,7 @@ def _helper_scopes(connection: apsw.Connection, session_id: str) -> list[Scope]:
 
 
 def _find_root(connection: apsw.Connection, session_id: str) -> str:
-    """Return the session that a helper or a review works for in the end."""
+    """Return the conversation that a helper or a review works for, or the session itself."""
     root = session_id
     while True:
         row = connection.execute(
@@ -366,19 +392,19 @@ def _find_root(connection: apsw.Connection, session_id: str) -> str:
         root = row[0]
 
 
-def _refuse(connection: apsw.Connection, asked: PlannedCall, scope: Scope, cap: Cap) -> None:
+def _refuse_beyond_cap(connection: apsw.Connection, call: PlannedCall, scope: Scope, cap: Cap) -> None:
     """Raise BudgetReached if the cap of a scope has no room for a call."""
     usd, tokens = read_spending(connection, scope)
-    if cap.usd and asked.usd is not None and usd + asked.usd > cap.usd + 1e-9:
+    if cap.usd and call.usd is not None and usd + call.usd > cap.usd + 1e-9:
         raise BudgetReached(
             f"the {scope[0]}'s cap has no room for the next call: ${usd:.2f} of ${cap.usd:.2f} is spent or"
-            f" reserved, the call may cost ${asked.usd:.2f}",
+            f" reserved, the call may cost ${call.usd:.2f}",
             hint=cap.setting,
         )
-    if cap.tokens and tokens + asked.tokens > cap.tokens:
+    if cap.tokens and tokens + call.tokens > cap.tokens:
         raise BudgetReached(
             f"the {scope[0]}'s cap has no room for the next call: {tokens:,} of {cap.tokens:,} tokens are"
-            f" spent or reserved, the call may take {asked.tokens:,}",
+            f" spent or reserved, the call may take {call.tokens:,}",
             hint=cap.setting,
         )
 
@@ -386,7 +412,7 @@ def _refuse(connection: apsw.Connection, asked: PlannedCall, scope: Scope, cap: 
 def _check_cap(
     connection: apsw.Connection, call: PlannedCall, scope: Scope, cap: Cap, near: float
 ) -> list[str]:
-    _refuse(connection, call, scope, cap)
+    _refuse_beyond_cap(connection, call, scope, cap)
     usd, tokens = read_spending(connection, scope)
     share = max(usd / cap.usd if cap.usd else 0.0, tokens / cap.tokens if cap.tokens else 0.0)
     # At least the prompt of this call is spent, and the next call needs as much room.

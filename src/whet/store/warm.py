@@ -1,6 +1,7 @@
-"""Which sessions were started warm, which were held out, and the results.
+"""Store how sessions were started: with a template's examples ("warm"), with these held out, or without.
 
-Every function takes a connection inside a transaction. It knows a template only by its name and its hash.
+Every function takes a connection inside a transaction. A template is known here only by its name and its
+hash.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from whet.store import sessions
 
 
 class WarmStart(msgspec.Struct, frozen=True):
-    """How a session was started: the template, and whether its examples were used or held out."""
+    """How a session was started: the template, and whether its examples were used or held out (`arm`)."""
 
     template: str
     hash: str
@@ -25,7 +26,7 @@ class WarmStart(msgspec.Struct, frozen=True):
 
 
 class TemplateState(msgspec.Struct, frozen=True):
-    """The record of a template's use. `off_reason` is set if it was switched off."""
+    """The state of a template. `off_reason` is set if it was switched off."""
 
     off_reason: str = ""
     last_win: str = ""
@@ -66,7 +67,7 @@ def set_state(connection: apsw.Connection, hash_: str, template: str, state: Tem
 
 
 class ArmCounts(msgspec.Struct, frozen=True):
-    """One session of one arm: its first calls, how many of them failed, and when it was started."""
+    """One session of an arm: the number of its first judged calls, of the failed ones, and its start time."""
 
     arm: str
     failed: int
@@ -77,9 +78,9 @@ class ArmCounts(msgspec.Struct, frozen=True):
 def list_first_calls(
     connection: apsw.Connection, hash_: str, calls: int, limit: int = 400
 ) -> list[ArmCounts]:
-    """Return each session that considered this template, newest first, with its first `calls` judged calls.
+    """Count the first `calls` judged calls of each session that considered this template, newest first.
 
-    Only sessions in which the arm was left to chance count, and no private ones.
+    Only sessions whose arm was left to chance count, and no private ones.
     """
     records = connection.execute(
         "SELECT w.session, w.arm, w.at FROM warm_starts w JOIN sessions s ON s.key = w.session"
@@ -91,8 +92,7 @@ def list_first_calls(
 
 
 def list_cold_calls(connection: apsw.Connection, calls: int, limit: int) -> list[ArmCounts]:
-    """Return the newest sessions for which no template was considered, with their first `calls` judged
-    calls."""
+    """Count the first `calls` judged calls of each of the newest sessions that considered no template."""
     records = connection.execute(
         "SELECT s.key, 'cold', '' FROM sessions s LEFT JOIN warm_starts w ON w.session = s.key"
         " WHERE w.session IS NULL AND s.kind = 'chat' AND NOT s.private ORDER BY s.key DESC LIMIT ?",
@@ -118,7 +118,7 @@ def _count_first_calls(
 
 
 def find_hidden_sources(connection: apsw.Connection, ids: list[str]) -> tuple[set[str], set[str]]:
-    """Return which of these sessions are private, and which are not in this store."""
+    """Return the ids among these of private sessions, and those that are not in this store."""
     is_private_by_id = dict(
         connection.execute(
             "SELECT s.id, s.private FROM json_each(?) j CROSS JOIN sessions s ON s.id = j.value",

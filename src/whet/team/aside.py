@@ -1,4 +1,4 @@
-"""Turns with which too many workers were lost: set them aside, list them, and release them to the queue."""
+"""Set aside the turns during which too many workers stopped, list them, and release them to the queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UPDATE team_turns SET state = 'waiting', told = 0, reason = '', error = '', ende
 
 
 class AsideTurn(msgspec.Struct, frozen=True):
-    """A turn that was set aside, `age_s` seconds ago. `person` is empty for the owner."""
+    """A turn that was set aside `age_s` seconds ago. `person` is empty for the owner."""
 
     id: str
     session_id: str
@@ -40,8 +40,8 @@ class AsideTurn(msgspec.Struct, frozen=True):
 
 
 def set_lost_aside(connection: apsw.Connection) -> None:
-    """Set turns aside with which too many workers were lost, write the ends of those that ended without a
-    listener, and forget lanes that have committed nothing for a day. Called regularly."""
+    """Set aside turns during which too many workers stopped, write the missing end events of other turns, and
+    delete lanes that have committed nothing for a day. Called regularly."""
     for turn_id, session_id, lost_count in connection.execute(_LOST_TURNS).fetchall():
         error = f"set aside, because {lost_count} workers stopped while they ran this turn"
         connection.execute(CLOSE, (turn_id, "aside", "failed", error, ENDED))
@@ -59,7 +59,7 @@ def list_aside(connection: apsw.Connection) -> list[AsideTurn]:
 
 
 def release_turn(connection: apsw.Connection, turn_id: str) -> None:
-    """Return a turn to the queue; a worker continues it where its transcript ends. Raises NotFound."""
+    """Return a turn to the queue. A worker continues it at the end of its transcript. Raises NotFound."""
     connection.execute(_RELEASE, (turn_id,))
     if not connection.changes():
         raise NotFound(f"no turn {turn_id} is set aside", hint="list them: whet team aside")

@@ -1,8 +1,8 @@
-"""Copies a whole store from a home's own file to a team's database, or back.
+"""Copy a whole store from a home's own file to a team's database, or back.
 
-It copies table by table in the order of the keys, so that an interrupted copy can be continued. Afterwards
-every table is counted and hashed. Data of one process (claims) or one home (the last known contents of its
-files) and derived data are not copied; the search index is rebuilt.
+The tables are copied in the order of their keys, so that an interrupted copy can be continued. Afterwards
+every table is counted and hashed. Not copied are data of one process (claims) and of one home (the last known
+contents of its files). The search index is rebuilt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class CopiedTable(msgspec.Struct, frozen=True):
-    """The current rows of a table: their number, and a hash of all in order."""
+    """The rows of a table: their number, and a hash of all of them in the order of the key."""
 
     name: str
     rows: int
@@ -59,32 +59,32 @@ def _table(connection: apsw.Connection, name: str) -> Table:
 def copy(
     source: StateDatabase, target: StateDatabase, show_progress: Callable[[str, int], None]
 ) -> list[CopiedTable]:
-    """Copy every table. Rows that were copied before are skipped, so that it can be called again.
+    """Copy every table and return them. A second call continues an interrupted copy.
 
-    Raises StoreBusy if a turn runs in either store and StoreError if the target has other rows, before
-    anything is written, and StoreError if counts or hashes differ at the end.
+    Before anything is written, raises StoreBusy if a turn runs in either store, and StoreError if the target
+    has other rows. Raises StoreError at the end if counts or hashes differ.
     """
     if source.is_team == target.is_team:
         raise StoreError("one of the two has to be a home's own file", hint="whet store copy --to URL")
     own_store = target if source.is_team else source
-    to_copy = own_store.read_now(tables)
+    all_tables = own_store.read_now(tables)
     for database in (source, target):
         database.read_now(_refuse_busy)
-    for table in to_copy:
+    for table in all_tables:
         _refuse_other_rows(source, target, table)
-    done: list[CopiedTable] = []
-    for table in to_copy:
+    copied_tables: list[CopiedTable] = []
+    for table in all_tables:
         _copy_table(source, target, table, show_progress)
-    target.write_now(lambda db: _reset_sequences(db, to_copy))
-    for table in to_copy:
+    target.write_now(lambda db: _reset_sequences(db, all_tables))
+    for table in all_tables:
         original, copied = (side.read_now(lambda db, t=table: digest(db, t)) for side in (source, target))
         if original != copied:
             raise StoreError(
                 f"{table.name} differs after the copy: {original.rows} rows here, {copied.rows} there",
                 hint="copy into an empty store, while nobody writes to either",
             )
-        done.append(copied)
-    return done
+        copied_tables.append(copied)
+    return copied_tables
 
 
 def _refuse_busy(connection: apsw.Connection) -> None:
@@ -150,12 +150,14 @@ def _next(
     return rows
 
 
-def _reset_sequences(connection: apsw.Connection, copied_tables: Sequence[Table]) -> None:
-    """Number new rows after the copied ones, and mark everything to be indexed again."""
+def _reset_sequences(connection: apsw.Connection, all_tables: Sequence[Table]) -> None:
+    """Let new rows get numbers after the copied ones, and mark all sessions to be indexed again."""
     connection.execute("UPDATE sessions SET indexed_seq = 0, dirty = 2 WHERE messages > 0")
     if not is_team(connection):
         return
-    for table in (candidate for candidate in copied_tables if len(candidate.key) == 1):
+    for table in all_tables:
+        if len(table.key) != 1:
+            continue
         key = table.key[0]
         sequence = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table.name, key)).fetchone()
         if sequence is not None and sequence[0]:
@@ -165,12 +167,12 @@ def _reset_sequences(connection: apsw.Connection, copied_tables: Sequence[Table]
             )
 
 
-def digest(connection: apsw.Connection, table: Table, most: int | None = None) -> CopiedTable:
-    """Count and hash a table's rows, or its first `most`, in the order of its key. The state of the search
-    index is excluded."""
+def digest(connection: apsw.Connection, table: Table, max_rows: int | None = None) -> CopiedTable:
+    """Count and hash a table's rows, or the first `max_rows` of them, in the order of its key. The state of
+    the search index is excluded."""
     hasher = hashlib.sha256()
     count = 0
-    for row in islice(_all(connection, table), most):
+    for row in islice(_all(connection, table), max_rows):
         hasher.update(msgspec.msgpack.encode(row))
         count += 1
     return CopiedTable(table.name, count, hasher.hexdigest()[:32])
@@ -187,5 +189,5 @@ def _all(connection: apsw.Connection, table: Table) -> Iterator[tuple[Any, ...]]
 
 
 def _normalise(cell: Any) -> Any:
-    """Return a number in a form that is equal in both databases: one may store 1 as 1.0."""
+    """Return 1 for 1.0, because only one of the databases may store it as a float."""
     return int(cell) if isinstance(cell, float) and cell.is_integer() else cell

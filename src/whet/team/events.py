@@ -1,9 +1,9 @@
-"""The events of turns as numbered rows that every process can read, and their writer.
+"""Write the events of turns as numbered rows, which every process can read.
 
-A process writes at most every 50 ms, all events of its turns since then: one statement, one notification.
-Pieces of one text within that time become one row. The rows are kept for an hour. Events of a worker whose
-turn another worker has taken over are dropped. A reader that continues a session from a number misses
-nothing: a lock makes the rows' numbers follow the order of their commits.
+A process writes all new events of its turns at most every 50 ms, in one statement with one notification.
+Pieces of one text within that time become one row. Rows are kept for an hour. Events of a worker whose turn
+was taken over are dropped. A reader that continues a session from a number misses nothing, because a lock
+makes the numbers follow the order of the commits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from whet.team.notices import MAX_PAYLOAD_BYTES, NEWS, WAITING
 
 PACE_S = 0.05
 GAP = '{"type":"gap"}'
-"""An event that reports missing events: read the stored transcript instead."""
+"""An event in place of missing ones. Its reader must read the stored transcript."""
 _KEPT = "1 hour"
 _AGAIN_S = 0.5
 _MAX_WAITING = 20_000
@@ -38,7 +38,7 @@ def _lock_sql(session: str) -> str:
     return f"pg_advisory_xact_lock(hashtextextended({session}, {_EVENT_LOCK}))"
 
 
-# The locks are taken in the sessions' order, so that no two statements wait for each other.
+# The locks are taken in the order of the session ids, so that two statements never wait for each other.
 _PUT = f"""
 WITH locked AS MATERIALIZED (
   SELECT count({_lock_sql("session")}) AS count
@@ -73,7 +73,7 @@ RETURNING t.id, t.session, t.turn, t.reason, t.error
 
 
 class TurnMark(msgspec.Struct, frozen=True):
-    """The queued turn of an event, and the number of the attempt that runs it. Both are empty if there is no
+    """The queued turn that an event belongs to, and the number of its attempt. `id` is empty if there is no
     such turn."""
 
     id: str = ""
@@ -101,7 +101,7 @@ class EventWriter:
         self._newest = 0
 
     def enqueue(self, session_id: str, event: Event | None, mark: TurnMark = NO_TURN) -> None:
-        """Write an event soon. None reports missing events."""
+        """Queue an event to be written within `pace_s`. None stands for missing events."""
         last = self._last.get(session_id)
         merged = None if last is None or last.mark != mark else _merge_pieces(last.event, event)
         if last is not None and merged is not None:
@@ -109,7 +109,7 @@ class EventWriter:
         elif len(self._waiting) < _MAX_WAITING or not isinstance(event, _PIECES):
             self._last[session_id] = pending = _Waiting(session_id, mark, event)
             self._waiting.append(pending)
-        elif last is None or last.event is not None:  # the database is unavailable: text pieces are dropped
+        elif last is None or last.event is not None:  # too many wait, so pieces of text are dropped
             self._last[session_id] = pending = _Waiting(session_id, mark, None)
             self._waiting.append(pending)
         if self._task is None:
@@ -131,12 +131,12 @@ class EventWriter:
             self._task = None
 
     async def _write(self, rows: Sequence[_Waiting]) -> None:
-        values = _values(rows)
-        first, is_again = (values[0][0], values[1][0], values[3][0], self._newest), False
+        values = _to_columns(rows)
+        first, is_retry = (values[0][0], values[1][0], values[3][0], self._newest), False
 
         def insert_rows(connection: apsw.Connection) -> int:
-            """Write all rows, unless they are stored and only the previous answer was lost."""
-            if is_again and connection.execute(_IS_THERE, first).fetchone() is not None:
+            """Write all rows, unless the last attempt stored them and only its answer was lost."""
+            if is_retry and connection.execute(_IS_THERE, first).fetchone() is not None:
                 return self._newest
             return connection.execute(_PUT, values).fetchall()[0][0]
 
@@ -144,13 +144,13 @@ class EventWriter:
             try:
                 self._newest = max(self._newest, await asyncio.to_thread(self._database.run, insert_rows))
             except StoreError:  # if the database stays unavailable, the turns themselves fail
-                is_again = True
+                is_retry = True
                 await asyncio.sleep(_AGAIN_S)
             else:
                 return
 
 
-def _values(rows: Sequence[_Waiting]) -> tuple[Any, ...]:
+def _to_columns(rows: Sequence[_Waiting]) -> tuple[Any, ...]:
     ended = [row.mark for row in rows if isinstance(row.event, TurnEnd) and row.mark.id]
     names = " ".join(dict.fromkeys(row.session_id for row in rows))
     return (
@@ -181,8 +181,8 @@ def write_end(
     error: str = "",
     hint: str = "",
 ) -> None:
-    """Write the end of a turn (its id and its session's) in the caller's transaction, after all earlier
-    events."""
+    """Write the end event of a turn in the caller's transaction, after all earlier events of its session.
+    `turn` is the turn's id and its session's."""
     turn_id, session_id = turn
     end = TurnEnd(session_id, "", reason, text, 0, Usage(), 0.0, error=error, hint=hint)
     connection.execute(f"SELECT {_lock_sql('?')}", (session_id,))
@@ -194,7 +194,7 @@ def write_end(
 
 
 def write_lost_ends(connection: apsw.Connection) -> None:
-    """Write the ends of turns whose worker died before it could write them. Delete old events."""
+    """Write the end events of turns whose worker died before it could, and delete old events."""
     for turn_id, session_id, number, reason, error in connection.execute(_LEFT).fetchall():
         key = sessions.key_of(connection, session_id) if number else 0
         text = turns.read_outcome(connection, key, number)[2] if number else ""

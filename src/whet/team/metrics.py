@@ -1,4 +1,7 @@
-"""A team's metrics in the Prometheus text format: queue, leases, questions, duration of turns. No names."""
+"""Write a team's metrics in the Prometheus text format: queue, leases, questions, durations of turns.
+
+They contain no names of people, sessions or models.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class WorkerCounts:
         self.running = 0
 
     def text(self) -> str:
-        """Return the counters as text."""
+        """Return the counters in the Prometheus text format."""
         ended = [(f'{{reason="{reason}"}}', count) for reason, count in sorted(self.ended.items())]
         return (
             _format("whet_worker_turns_running", "turns that this worker runs", [("", self.running)])
@@ -55,7 +58,8 @@ class WorkerCounts:
 
 
 def team_text(connection: apsw.Connection) -> str:
-    """Read the team's metrics and return them as text. Latency and take-overs cover the last five minutes."""
+    """Return the team's metrics in the Prometheus text format. Durations and take-overs are those of the last
+    five minutes."""
     row = connection.execute(_ASKED).fetchone()
     assert row is not None  # an aggregate query always returns a row
     text = "".join(

@@ -1,7 +1,7 @@
-"""Notifications of the team's database, received on the event loop over one connection of their own.
+"""Receive PostgreSQL notifications on the event loop, over one connection of its own.
 
-A notification means "look" and holds little else. A lost connection is opened again, and every channel is
-then called with "", after which the callee must look itself.
+A notification contains little; its handler reads the database. After a lost connection is opened again, every
+handler is called with "", because notifications may have been missed.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from whet.postgres.connection import connect_async
 from whet.store.team import TeamDatabase
 
 WAITING, ENDED, NEWS, ORDERS = "whet_turns", "whet_ended", "whet_news", "whet_orders"
-"""The channels: a turn waits; a turn has ended (its id); sessions with new events (their ids); a session with
-a new message, question or answer (its id)."""
+"""The channels. WAITING: a turn waits. ENDED: a turn ended; the payload is its id. NEWS: sessions have new
+events; the payload is their ids. ORDERS: a session has a new message, question or answer; the payload is its
+id."""
 
 _AGAIN_S = 0.5
-_LOOK_S = 2.0
+_POLL_S = 2.0
 MAX_PAYLOAD_BYTES = 7_900
 
 
 async def wait_briefly(event: asyncio.Event) -> None:
-    """Wait for an event that a notification or another task sets, or for the next regular check."""
+    """Wait until `event` is set, but at most two seconds."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LOOK_S):
+        async with asyncio.timeout(_POLL_S):
             await event.wait()
 
 
 class Notices:
-    """Calls `hear[channel]` with a notification's payload, until it is closed."""
+    """Calls `handlers[channel]` with the payload of each notification, until it is closed."""
 
-    def __init__(self, database: TeamDatabase, hear: Mapping[str, Callable[[str], None]]) -> None:
+    def __init__(self, database: TeamDatabase, handlers: Mapping[str, Callable[[str], None]]) -> None:
         self._url = database.url
-        self._hear = dict(hear)
+        self._handlers = dict(handlers)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -59,9 +60,9 @@ class Notices:
     async def _listen(self) -> None:
         """Pass on notifications until the connection is lost. Raises psycopg.Error."""
         async with await connect_async(self._url) as connection:
-            for channel in self._hear:
+            for channel in self._handlers:
                 await connection.execute(f"LISTEN {channel}".encode())
-            for hear in self._hear.values():
-                hear("")  # check at once for events from before the connection
+            for handle in self._handlers.values():
+                handle("")  # notifications may have been missed before the connection
             async for notice in connection.notifies():
-                self._hear[notice.channel](notice.payload)
+                self._handlers[notice.channel](notice.payload)

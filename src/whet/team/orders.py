@@ -1,6 +1,6 @@
-"""Input for a queued turn from other processes: messages, cancellation, answers to its questions.
+"""Orders for a queued turn from other processes: messages, cancellation, and answers to its questions.
 
-All of it is stored as rows, so that whichever worker runs the turn reads them. A notification names the
+They are stored as rows, so that any worker that runs the turn can read them. A notification names the
 session.
 """
 
@@ -21,10 +21,10 @@ _OPEN = (
     "SELECT id, state FROM team_turns WHERE session = ? AND state IN ('waiting', 'running') ORDER BY number"
 )
 _HOLD_OPEN = f"{_OPEN} FOR UPDATE"
-"""As `_OPEN`, until the transaction's end: no worker takes or ends them meanwhile."""
+"""As `_OPEN`, with locks until the transaction's end: meanwhile no worker takes or ends these turns."""
 
 START_WORKER = "start one that can: whet worker --turns 8"
-"""How to help a turn that waits."""
+"""The hint for a turn that waits."""
 
 _CANCEL_WAITING = (
     "UPDATE team_turns SET state = 'done', reason = 'cancelled', cancelled = 1, told = 1, ended = now()"
@@ -32,21 +32,22 @@ _CANCEL_WAITING = (
 )
 
 
-def open_turns(connection: apsw.Connection) -> list[tuple[str, str]]:
+def list_open_turns(connection: apsw.Connection) -> list[tuple[str, str]]:
     """Return the sessions and states of all turns that wait or run."""
     return connection.execute(
         "SELECT session, state FROM team_turns WHERE state IN ('waiting', 'running') ORDER BY number"
     ).fetchall()
 
 
-def states(connection: apsw.Connection, session_id: str) -> list[str]:
+def list_states(connection: apsw.Connection, session_id: str) -> list[str]:
     """Return the states of a session's open turns, in their order."""
     return [state for _, state in connection.execute(_OPEN, (session_id,)).fetchall()]
 
 
 def describe_wait(connection: apsw.Connection, turn_id: str) -> str:
-    """Return why no worker has a turn: one left it to others, none has room, or none may be running. Return
-    an empty string if it does not wait, or waits for an earlier turn of its session."""
+    """Return why no worker has taken a turn: a worker left it to others, none has room, or none may be
+    running. Returns an empty string if the turn does not wait, or waits for an earlier turn of its
+    session."""
     row = connection.execute(PLACE, (turn_id,)).fetchone()
     if row is None:
         return ""
@@ -69,14 +70,15 @@ def send_message(connection: apsw.Connection, session_id: str, text: str) -> boo
 
 
 class TurnOrders(NamedTuple):
-    """What other processes have for a turn: numbered messages, and whether it was cancelled."""
+    """The orders for one turn: messages with their numbers, and whether it was cancelled."""
 
     messages: list[tuple[int, str]]
     is_cancelled: bool
 
 
 def read_orders(connection: apsw.Connection, positions: Mapping[str, int]) -> dict[str, TurnOrders]:
-    """Return what there is for turns (by id) after the number of a message each."""
+    """Return the orders for turns, by turn id. `positions` maps the id of each turn to the number of the last
+    message that was read."""
     values = ([*positions], [*positions.values()])
     records = connection.execute(_ORDERS, values).fetchall()  # pyright: ignore[reportArgumentType] a team's database takes lists
     orders: dict[str, TurnOrders] = {}
@@ -94,20 +96,18 @@ JOIN team_turns t ON t.id = p.id LEFT JOIN team_said s ON s.turn = p.id AND s.id
 
 
 def mark_read(connection: apsw.Connection, number: int) -> Sequence[QueuedJob]:
-    """Delete a message that this transaction stores in the transcript, and return no jobs.
-
-    Raises StoreBusy if another worker has already done so.
-    """
+    """Delete a message, in the transaction that stores it in the transcript. Returns no jobs. Raises
+    StoreBusy if another worker has already stored it."""
     connection.execute("DELETE FROM team_said WHERE id = ?", (number,))
     if not connection.changes():
         raise StoreBusy("this was read by another worker", hint="it is in the transcript")
     return ()
 
 
-def cancel(connection: apsw.Connection, session_id: str) -> bool:
-    """Cancel the session's turns. Returns False if there are none.
+def cancel_turns(connection: apsw.Connection, session_id: str) -> bool:
+    """Cancel the session's open turns. Returns False if there are none.
 
-    A running turn is ended by its worker, a waiting one in this transaction.
+    A waiting turn ends in this transaction. A running turn is ended by its worker.
     """
     open_rows = connection.execute(_HOLD_OPEN, (session_id,)).fetchall()
     for turn_id, state in open_rows:
@@ -122,7 +122,9 @@ def cancel(connection: apsw.Connection, session_id: str) -> bool:
     return bool(open_rows)
 
 
-def ask(connection: apsw.Connection, mark: TurnMark, question_id: str, body: str, wait_s: float) -> None:
+def ask_question(
+    connection: apsw.Connection, mark: TurnMark, question_id: str, body: str, wait_s: float
+) -> None:
     """Store a question of a turn, so that other processes can answer it."""
     connection.execute(
         "INSERT INTO team_questions (id, turn, attempts, body, until)"
@@ -143,28 +145,28 @@ SELECT id, answer FROM team_questions WHERE id = ANY (CAST(? AS text[])) AND ans
 """
 
 
-def open_questions(connection: apsw.Connection) -> list[str]:
+def list_open_questions(connection: apsw.Connection) -> list[str]:
     """Return the open questions, the oldest first, except those of workers whose lease has run out."""
     return [body for (body,) in connection.execute(f"{_ASKED} ORDER BY q.until").fetchall()]
 
 
-def question(connection: apsw.Connection, question_id: str) -> str | None:
+def find_question(connection: apsw.Connection, question_id: str) -> str | None:
     """Return an open question, or None if it is not open."""
     row = connection.execute(f"{_ASKED} AND q.id = ?", (question_id,)).fetchone()
     return None if row is None else row[0]
 
 
-def answer(connection: apsw.Connection, question_id: str, reply: str) -> bool:
-    """Answer a question, under the lock of its scope. Returns False if it is no longer open."""
-    if question(connection, question_id) is None:
+def answer_question(connection: apsw.Connection, question_id: str, reply: str) -> bool:
+    """Answer a question. Returns False if it is no longer open. The caller holds the lock of its scope."""
+    if find_question(connection, question_id) is None:
         return False
     connection.execute("UPDATE team_questions SET answer = ? WHERE id = ?", (reply, question_id))
     connection.execute("SELECT pg_notify(?, ?)", (ORDERS, ""))
     return True
 
 
-def answers(connection: apsw.Connection, question_ids: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the answered ones of these questions, with their answers."""
+def list_answers(connection: apsw.Connection, question_ids: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the id and answer of each of these questions that was answered."""
     values = ([*question_ids],)
     return connection.execute(_ANSWERED, values).fetchall()  # pyright: ignore[reportArgumentType] a team's database takes lists
 

@@ -17,7 +17,7 @@ from whet.web.listening import SiteServer, listen, make_config
 
 
 class WorkerProbe:
-    """Serves until it is closed. `is_taking` returns whether the worker still takes turns."""
+    """Serves the endpoints until it is closed. `is_taking` returns whether the worker still takes turns."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class WorkerProbe:
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
 
     async def aclose(self) -> None:
-        """Stop."""
+        """Stop serving."""
         self._server.stop()
         await self._task
 
@@ -64,7 +64,7 @@ class WorkerProbe:
 
 
 async def check_database(database: TeamDatabase) -> PlainTextResponse:
-    """Respond with whether the database is reachable."""
+    """Return 200 if the database is reachable, else 503 with the error."""
     try:
         await database.read(lambda connection: connection.execute("SELECT 1").fetchone())
     except StoreError as error:
@@ -73,4 +73,4 @@ async def check_database(database: TeamDatabase) -> PlainTextResponse:
 
 
 def _do_nothing() -> None:
-    """Do nothing at start and stop, because the worker controls both."""
+    """The server's callbacks for start and stop, which the worker does not need."""

@@ -1,4 +1,4 @@
-"""A turn that a worker runs, and the messages that other processes have for it."""
+"""The state of a turn that a worker runs, and the delivery of other processes' orders to it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from whet.team.queue import EndedTurn, TakenTurn
 
 
 class RunningTurn:
-    """A turn that this worker runs, and the number of the last message read for it. `is_behind`: messages may
-    have arrived before it ran."""
+    """The state of a turn that this worker runs.
+
+    - `read_to`: the number of the last message that was delivered to it
+    - `is_stored`: its message is stored; `is_ending`: its end is being stored
+    - `closing`: the rows of the statement that ends it
+    - `is_told`: its end event was emitted
+    - `is_behind`: messages may have arrived before it ran
+    - `is_cancelled`: it was cancelled; `is_called_off`: it was told to stop
+    """
 
     def __init__(self, taken_turn: TakenTurn) -> None:
         self.taken_turn = taken_turn
@@ -31,7 +38,7 @@ class RunningTurn:
         self.task: asyncio.Task[None]
 
     def read_end(self, owner: str) -> EndedTurn | None:
-        """Return the result that the turn's own last transaction stored, or None if it is not known."""
+        """Return the result that the turn's own last transaction stored, or None if it is unknown."""
         row = None if self.closing is None else self.closing.received_row
         if row is None:
             return None
@@ -41,42 +48,42 @@ class RunningTurn:
 
 
 async def deliver_all_orders(
-    running_turns: Sequence[RunningTurn], hosted: SessionHost, database: StateDatabase
+    running_turns: Sequence[RunningTurn], host: SessionHost, database: StateDatabase
 ) -> None:
-    """Pass the new messages from other processes to these turns, and cancel those that were called off."""
+    """Deliver the new messages from other processes to these turns, and stop those that were cancelled."""
     positions = {running.taken_turn.id: running.read_to for running in running_turns}
-    turn_orders = await database.read(lambda db: orders.read_orders(db, positions)) if positions else {}
+    orders_by_turn = await database.read(lambda db: orders.read_orders(db, positions)) if positions else {}
     for running in running_turns:
-        if running.taken_turn.id in turn_orders:
-            await _deliver_orders(running, hosted, *turn_orders[running.taken_turn.id])
+        if running.taken_turn.id in orders_by_turn:
+            await _deliver_orders(running, host, *orders_by_turn[running.taken_turn.id])
 
 
 async def _deliver_orders(
-    running: RunningTurn, hosted: SessionHost, messages: Sequence[tuple[int, str]], is_cancelled: bool
+    running: RunningTurn, host: SessionHost, messages: Sequence[tuple[int, str]], is_cancelled: bool
 ) -> None:
     taken_turn = running.taken_turn
     running.is_cancelled = running.is_cancelled or is_cancelled
-    if running.is_ending or not hosted.is_running(taken_turn.session_id):
+    if running.is_ending or not host.is_running(taken_turn.session_id):
         running.is_behind = True
-        return  # the messages become a turn of their own when this one ends, or are read when it begins
+        return  # the messages are read when the turn begins, or become a turn of their own when it ends
     for number, text in messages:
         if number > running.read_to:
             running.read_to = number
             writes = TurnWrites(lambda db, number=number: orders.mark_read(db, number))
-            # the turn's own events include the messages that it took
-            await hosted.submit(taken_turn.session_id, text, emit=show_nothing, busy="steer", writes=writes)
+            # the turn's own events already report the messages that it took
+            await host.submit(taken_turn.session_id, text, emit=show_nothing, busy="steer", writes=writes)
     if running.is_cancelled and not running.is_called_off:
-        running.is_called_off = hosted.cancel(taken_turn.session_id)
+        running.is_called_off = host.cancel(taken_turn.session_id)
 
 
-async def restore_messages(running: RunningTurn, hosted: SessionHost) -> None:
-    """Queue the messages that arrived for a turn before it is resumed, so that it reads them before its open
-    calls run."""
+async def restore_messages(running: RunningTurn, host: SessionHost) -> None:
+    """Put the messages for a turn into its session's inbox before the turn is resumed, so that it reads them
+    before its open calls run."""
     taken_turn = running.taken_turn
     positions = {taken_turn.id: 0}
-    turn_orders = await hosted.services.database.read(lambda db: orders.read_orders(db, positions))
-    if taken_turn.id in turn_orders and turn_orders[taken_turn.id].messages:
-        session = await hosted.open_session(taken_turn.session_id)
-        for number, text in turn_orders[taken_turn.id].messages:
+    orders_by_turn = await host.services.database.read(lambda db: orders.read_orders(db, positions))
+    if taken_turn.id in orders_by_turn and orders_by_turn[taken_turn.id].messages:
+        session = await host.open_session(taken_turn.session_id)
+        for number, text in orders_by_turn[taken_turn.id].messages:
             running.read_to = number
             session.inbox.put(Message("user", text), lambda db, number=number: orders.mark_read(db, number))

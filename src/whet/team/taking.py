@@ -1,7 +1,7 @@
-"""Which turns a worker takes next: people in turn, and turns of lost workers after growing pauses.
+"""The SQL by which a worker takes turns: people in turn, and turns of lost workers after growing pauses.
 
 A turn can be taken if it is the next of its session (`is_next`) and no earlier turn of the session is open.
-People with fewer running turns come first, then the older turn. A turn whose worker was lost is taken again
+People with fewer running turns come first, then older turns. A turn whose worker was lost is taken again
 after its lease and a pause, which doubles with each lost worker and differs from turn to turn. After
 `MAX_LOST` lost workers it is set aside (`aside.py`).
 """
@@ -11,10 +11,11 @@ from __future__ import annotations
 from whet.store.team_claims import UNTIL
 
 MAX_LOST = 3
-"""How many workers may be lost with a turn before it is set aside."""
+"""How many workers may be lost while they run a turn before it is set aside."""
 
 LOST = "t.attempts - t.passed"
-"""How many workers were lost with a turn; attempts that ended otherwise are in `passed`."""
+"""The number of workers that were lost while they ran a turn. `passed` counts attempts that ended
+otherwise."""
 IS_OWNED = (
     "EXISTS (SELECT 1 FROM team_processes p"
     " WHERE p.id = split_part(t.owner, ' ', 4) AND p.lease_until >= now() OFFSET 0)"
@@ -87,7 +88,7 @@ UPDATE team_turns SET is_next = 1 WHERE id = ANY (ARRAY(
     SELECT 1 FROM team_turns o WHERE o.session = f.session AND o.number < f.number
     AND o.state IN ('waiting', 'running') OFFSET 0)))
 """
-"""Mark the next turns of sessions that a worker of the version before left unmarked."""
+"""Sets `is_next` of turns whose mark a worker of the previous version did not set."""
 PLACE = """
 WITH mine AS (
   SELECT t.error, t.person, (SELECT count(*) FROM team_turns o
@@ -98,4 +99,4 @@ SELECT mine.error, sum(least(w.count, mine.nth))::bigint,
   (SELECT person, count(*) AS count FROM team_turns WHERE state = 'waiting' GROUP BY person) w GROUP BY 1
 """
 """Why the waiting turn of a session was left to others, its place if people are served in turn, and whether
-any turn runs."""
+any turn is running."""

@@ -1,8 +1,8 @@
-"""A worker of a team: takes turns from the queue and runs up to a given number at once.
+"""A worker of a team: takes turns from the queue and runs up to a given number of them at once.
 
-It keeps no state that another worker would need. It renews the leases of its turns regularly. If it is
-stopped, killed or cut off, another worker takes the turn after the lease and continues at the end of the
-transcript. It writes the events of a turn as rows, and reads messages from other processes as rows.
+It keeps no state that another worker would need, and renews the leases of its turns regularly. If it is
+stopped, killed or cut off, another worker takes each turn after its lease and continues at the end of the
+transcript. Events and messages are exchanged with other processes as rows of the database.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ from whet.contract.events import EndReason, Event, TurnEnd
 from whet.contract.messages import Usage
 from whet.contract.protocols import Person
 from whet.postgres.connection import PostgresConnection
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import claims, sessions, turns
 from whet.store.jobs import QueuedJob, TransactionWork, queue_nothing
 from whet.team.aside import set_lost_aside
 from whet.team.events import EventWriter
 from whet.team.metrics import WorkerCounts
 from whet.team.notices import ORDERS, WAITING, Notices, wait_briefly
-from whet.team.queue import DatabaseQueue, EndedTurn, TakenTurn, outcome
+from whet.team.queue import DatabaseQueue, EndedTurn, TakenTurn, read_result
 from whet.team.running_turn import RunningTurn, deliver_all_orders, restore_messages
 
-_PER_RESERVED = 4  # of so many turns at once, one is a turn that a person waits for
+_PER_RESERVED = 4  # one in four turns is reserved for turns that a person waits for
 _AGAIN_S = 0.5
 _logger = logging.getLogger("whet.team")
-_SET_ASIDE = ScopedWork("lost turns", set_lost_aside)
+_SET_ASIDE = ScopedWrite("lost turns", set_lost_aside)
 
 
 class TurnWorker:
     """Runs turns of the queue until it is stopped.
 
-    The callback `tell` receives the result of each turn. `person_of` returns the person who answers a
-    turn's questions.
+    `report` is called with the result of each turn. `person_of` returns the person who answers a turn's
+    questions.
     """
 
     def __init__(
         self,
-        hosted: SessionHost,
+        host: SessionHost,
         queue: DatabaseQueue,
         owner: str,
-        most: int,
-        tell: Callable[[EndedTurn], None],
+        max_turns: int,
+        report: Callable[[EndedTurn], None],
         person_of: Callable[[TakenTurn], Person | None] = lambda taken_turn: None,
     ) -> None:
-        self._hosted = hosted
+        self._host = host
         self._database = queue.database
         self._queue = queue
         self._owner = owner
-        self._most = most
-        self._tell = tell
+        self._max_turns = max_turns
+        self._report = report
         self._person_of = person_of
         self._events = EventWriter(queue.database)
         self._running: dict[str, RunningTurn] = {}
         self._stopping = asyncio.Event()
-        self._news = asyncio.Event()
-        self._ordered = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._has_orders = asyncio.Event()
         self._missing: set[str] = set()
         self.answer_listeners: list[Callable[[], Awaitable[None]]] = []
-        """Called when questions may have been answered."""
+        """Functions that are called when questions may have been answered."""
         self.counts: WorkerCounts = WorkerCounts()
 
     @property
@@ -78,27 +78,27 @@ class TurnWorker:
     def stop(self) -> None:
         """Take no more turns. `serve` returns when the running ones have ended."""
         self._stopping.set()
-        self._news.set()
+        self._wake.set()
 
     async def serve(self, lease_s: float) -> None:
         """Take turns and run them until `stop`. If the database is unavailable, wait for it."""
         self._database.keeper.renewals.append(self._renew)
         self._database.keep_claims()
-        await self._database.append(ScopedWork(self._owner, claims.register_process))
+        await self._database.append(ScopedWrite(self._owner, claims.register_process))
         notices = Notices(
-            self._database, {WAITING: lambda _: self._news.set(), ORDERS: lambda _: self._ordered.set()}
+            self._database, {WAITING: lambda _: self._wake.set(), ORDERS: lambda _: self._has_orders.set()}
         )
         notices.start()
-        chores = [asyncio.create_task(self._beat(lease_s / 3)), asyncio.create_task(self._obey())]
+        chores = [asyncio.create_task(self._beat(lease_s / 3)), asyncio.create_task(self._deliver_orders())]
         try:
             while not self._stopping.is_set():
-                self._news.clear()
-                room = self._most - len(self._running)
-                taken_turns = await self._take_turns(room) if room else []
+                self._wake.clear()
+                free_count = self._max_turns - len(self._running)
+                taken_turns = await self._take_turns(free_count) if free_count else []
                 for taken_turn in taken_turns:
                     self._begin(taken_turn)
                 if not taken_turns:
-                    await wait_briefly(self._news)
+                    await wait_briefly(self._wake)
             while self._running:
                 await asyncio.wait([taken_turn.task for taken_turn in self._running.values()])
         finally:
@@ -109,23 +109,22 @@ class TurnWorker:
             await notices.aclose()
             await self._events.drain()
 
-    async def _take_turns(self, room: int) -> list[TakenTurn]:
+    async def _take_turns(self, free_count: int) -> list[TakenTurn]:
+        """Take turns, except those whose workspace was missing before and is still missing."""
+        self._missing = {folder for folder in self._missing if not Path(folder).is_dir()}
+        reserved = min(free_count, self._max_turns // _PER_RESERVED)
         try:
-            return await asyncio.to_thread(self._take, room)
+            return await asyncio.to_thread(
+                self._queue.take, self._owner, free_count, [*self._missing], reserved
+            )
         except StoreError as error:
             _logger.warning("no turns can be taken, trying again: %s", error.message)
             return []
 
-    def _take(self, room: int) -> list[TakenTurn]:
-        """Take turns, except those whose workspace was missing before and is still missing."""
-        self._missing = {folder for folder in self._missing if not Path(folder).is_dir()}
-        reserved = min(room, self._most // _PER_RESERVED)
-        return self._queue.take(self._owner, room, [*self._missing], reserved)
-
     def _begin(self, taken_turn: TakenTurn) -> None:
         running = RunningTurn(taken_turn)
         self._running[taken_turn.id] = running
-        if taken_turn.attempts > 1:  # events that the worker before did not write are in the transcript
+        if taken_turn.attempts > 1:  # the last worker may not have written all events
             self._events.enqueue(taken_turn.session_id, None, taken_turn.mark)
         self.counts.running += 1
         running.task = asyncio.create_task(self._run(running))
@@ -135,48 +134,49 @@ class TurnWorker:
         self.counts.running -= 1
         if self._running.get(running.taken_turn.id) is running:
             del self._running[running.taken_turn.id]
-        self._news.set()
+        self._wake.set()
 
     async def _beat(self, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
             with suppress(StoreError):  # retried at the next beat
                 await self._database.append(_SET_ASIDE)
-            self._ordered.set()
+            self._has_orders.set()
 
     def _renew(self, connection: PostgresConnection) -> None:
-        """Renew the leases of the running turns, on the keeper's thread. If they are lost, writes fail."""
+        """Renew the leases of the running turns, on the keeper's thread. The writes of a turn whose lease was
+        lost fail."""
         if taken_turns := [running.taken_turn for running in [*self._running.values()]]:
             self._queue.keep(connection, taken_turns)
 
-    async def _obey(self) -> None:
-        """Pass messages from other processes to the turns, and cancel turns that were called off."""
+    async def _deliver_orders(self) -> None:
+        """Deliver orders from other processes to the turns whenever there may be some."""
         while True:
-            await self._ordered.wait()
-            self._ordered.clear()
+            await self._has_orders.wait()
+            self._has_orders.clear()
             with suppress(StoreError):  # retried at the next beat
                 for listener in self.answer_listeners:
                     await listener()
-                await deliver_all_orders([*self._running.values()], self._hosted, self._database)
+                await deliver_all_orders([*self._running.values()], self._host, self._database)
 
     async def _run(self, running: RunningTurn) -> None:
-        """Run a turn. If the database stays unavailable, another worker takes it after the lease."""
+        """Run a turn. If the database stays unavailable, leave it to another worker after the lease."""
         try:
             await self._run_to_end(running)
         except StoreError as error:
             _logger.warning("turn %s is left: %s", running.taken_turn.id, error.message)
 
     async def _run_to_end(self, running: RunningTurn) -> None:
-        """Run a turn, or continue it if another worker began it."""
+        """Run a turn, or continue it if another worker began it, and report its result."""
         taken_turn = running.taken_turn
         try:
             if await self._is_elsewhere(taken_turn):
                 return
-            ended = await self._turn(running)
-        except StoreBusy as error:  # another worker has or had it; it returns to the queue after its lease
+            ended = await self._execute(running)
+        except StoreBusy as error:  # another worker has the session; the turn is taken again after its lease
             self.counts.fenced += 1
             await self._leave(taken_turn)
-            self._tell(_left_end(taken_turn, error.message))
+            self._report(_left_end(taken_turn, error.message))
             await asyncio.sleep(_AGAIN_S)
             return
         except (StoreFull, StoreUnwritable):
@@ -191,7 +191,7 @@ class TurnWorker:
             end = TurnEnd(taken_turn.session_id, "", reason, "", 0, Usage(), 0.0, error=ended.error)
             self._events.enqueue(taken_turn.session_id, end, taken_turn.mark)
         self.counts.ended[ended.reason] += 1
-        self._tell(ended)
+        self._report(ended)
 
     async def leave_all(self) -> None:
         """Leave the running turns to other workers, because this process ends."""
@@ -203,7 +203,7 @@ class TurnWorker:
             await self._queue.write(taken_turn, lambda db: self._queue.leave(db, taken_turn))
 
     async def _is_elsewhere(self, taken_turn: TakenTurn) -> bool:
-        """Return whether the session's workspace is missing here. If so, its turn is left to other
+        """Return whether the session's workspace is missing here. If it is, leave the turn to other
         workers."""
         workspace = taken_turn.workspace
         if not workspace or Path(workspace).is_dir():
@@ -211,37 +211,37 @@ class TurnWorker:
         self._missing.add(workspace)
         line = f"the workspace {workspace} is not on worker {self._owner.split(' ')[0]}"
         await self._queue.write(taken_turn, lambda db: self._queue.leave(db, taken_turn, line))
-        self._tell(_left_end(taken_turn, line))
+        self._report(_left_end(taken_turn, line))
         return True
 
-    async def _turn(self, running: RunningTurn) -> EndedTurn | None:
+    async def _execute(self, running: RunningTurn) -> EndedTurn | None:
         taken_turn, session_id = running.taken_turn, running.taken_turn.session_id
         writes = TurnWrites(
             lambda db: self._record_start(running, db),
             lambda turn, reason, text: self._at_end(running, turn, reason),
-            lambda: self._ordered.set() if running.is_behind else None,
+            lambda: self._has_orders.set() if running.is_behind else None,
         )
 
         def emit(event: Event) -> None:
             running.is_told = running.is_told or isinstance(event, TurnEnd)
             self._events.enqueue(session_id, event, taken_turn.mark)
 
-        if (tracing := self._hosted.services.tracing) is not None:
+        if (tracing := self._host.services.tracing) is not None:
             tracing.set_parent(session_id, taken_turn.options.trace)
         person = self._person_of(taken_turn)
         if not taken_turn.turn:
             text, images = taken_turn.text, taken_turn.options.images
-            end = await self._hosted.submit(session_id, text, images, emit=emit, person=person, writes=writes)
+            end = await self._host.submit(session_id, text, images, emit=emit, person=person, writes=writes)
             reason, error = (end.reason, end.error) if end else ("cancelled", "")
             return await self._end(running, reason, error)
-        reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
+        reason, error = await self._database.read(lambda db: _read_outcome(db, taken_turn))
         while not reason:
             try:
-                await restore_messages(running, self._hosted)
-                end = await self._hosted.submit(session_id, None, emit=emit, person=person, writes=writes)
-            except NotFound:  # the lease of the worker before has not quite run out
+                await restore_messages(running, self._host)
+                end = await self._host.submit(session_id, None, emit=emit, person=person, writes=writes)
+            except NotFound:  # the last worker's lease of the session has not quite run out
                 await asyncio.sleep(_AGAIN_S)
-                reason, error = await self._database.read(lambda db: _end_of(db, taken_turn))
+                reason, error = await self._database.read(lambda db: _read_outcome(db, taken_turn))
             else:
                 reason, error = (end.reason, end.error) if end else ("cancelled", "")
         return await self._end(running, reason, error)
@@ -253,11 +253,11 @@ class TurnWorker:
 
     def _at_end(self, running: RunningTurn, turn: turns.TurnRecord, reason: EndReason) -> TransactionWork:
         if not running.is_stored:
-            return queue_nothing  # it is the end of an earlier turn, which a crash had left open
+            return queue_nothing  # this ends an earlier turn, which a crash left open
         running.is_ending = True
-        session = self._hosted.find_open(running.taken_turn.session_id)
+        session = self._host.find_open(running.taken_turn.session_id)
         if session is not None:
-            session.inbox.take_back()  # as rows they become a turn of their own
+            session.inbox.take_back()  # unread messages are still rows, and become a turn of their own
 
         def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
             running.closing = self._queue.end(connection, running.taken_turn, reason, turn.error)
@@ -266,14 +266,14 @@ class TurnWorker:
         return work
 
     async def _end(self, running: RunningTurn, reason: str, error: str) -> EndedTurn | None:
-        """Return the result of a turn as stored. Record it if the turn's own last transaction did not."""
+        """Return the stored result of a turn. Stores it if the turn's own last transaction did not."""
         taken_turn = running.taken_turn
         ended = running.read_end(self._owner)
-        ended = ended or await asyncio.to_thread(outcome, self._database, taken_turn.id)
+        ended = ended or await asyncio.to_thread(read_result, self._database, taken_turn.id)
         if ended is None or ended.reason or ended.attempts != taken_turn.attempts:
             return ended
         await self._queue.write(taken_turn, lambda db: self._queue.end(db, taken_turn, reason, error))
-        return await asyncio.to_thread(outcome, self._database, taken_turn.id)
+        return await asyncio.to_thread(read_result, self._database, taken_turn.id)
 
 
 def _left_end(turn: TakenTurn, reason: str) -> EndedTurn:
@@ -281,6 +281,6 @@ def _left_end(turn: TakenTurn, reason: str) -> EndedTurn:
     return EndedTurn(turn.id, turn.session_id, turn.turn, "left", reason, turn.attempts, "")
 
 
-def _end_of(connection: apsw.Connection, taken_turn: TakenTurn) -> tuple[str, str]:
+def _read_outcome(connection: apsw.Connection, taken_turn: TakenTurn) -> tuple[str, str]:
     key = sessions.key_of(connection, taken_turn.session_id)
     return turns.read_outcome(connection, key, taken_turn.turn)[:2]

@@ -1,4 +1,4 @@
-"""Discord: its API calls, and its gateway: identify, send heartbeats, resume after a cut, pass on events."""
+"""Discord's API, and its gateway: identify, send heartbeats, resume after a cut, pass on events."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _MessageId(msgspec.Struct):
 
 
 class Interaction(msgspec.Struct):
-    """A press: in a server's channel it has a member, in a private one a user."""
+    """A pressed button. It has a `member` if it was pressed in a server's channel, otherwise a `user`."""
 
     id: str
     token: str
@@ -107,7 +107,7 @@ class DiscordApi:
         return self._check_answer(await self.http.call(method, path, body))
 
     async def upload(self, path: str, content: bytes, kind: str) -> bytes:
-        """Post a form and return the answer. Raises SendFailed."""
+        """Post a form of content type `kind` and return the answer. Raises SendFailed."""
         return self._check_answer(await self.http.raw("POST", path, content, {"content-type": kind}, 120.0))
 
     async def respond(self, press: str, text: str) -> None:
@@ -134,8 +134,8 @@ class DiscordApi:
 class DiscordGateway:
     """One bot's connection to the gateway.
 
-    Without `intents` only presses arrive. `on_event` is called with every event's name, including the
-    READY of a new session.
+    Without `intents` only presses arrive. `on_event` is called with the name and JSON of every event,
+    including the READY of a new session.
     """
 
     def __init__(self, name: str, api: DiscordApi, on_event: OnEvent, *, intents: int = 0) -> None:
@@ -146,7 +146,7 @@ class DiscordGateway:
         self._sequence: int | None = None
         self._session_id = ""
         self._resume_url = ""
-        self._acknowledged = True
+        self._is_acknowledged = True
 
     async def run(self) -> None:
         """Stay connected until cancelled. Raises SendFailed when Discord refuses the bot for good."""
@@ -177,7 +177,7 @@ class DiscordGateway:
     async def _talk(self, socket: Socket) -> None:
         first = read(await socket.receive(30), _Event) or _Event()
         interval_s = (read(bytes(first.d), _Hello) or _Hello()).heartbeat_interval / 1000
-        self._acknowledged = True
+        self._is_acknowledged = True
         await socket.send(self._opening())
         heart = asyncio.create_task(self._beat(socket, interval_s))
         try:
@@ -206,9 +206,9 @@ class DiscordGateway:
     async def _beat(self, socket: Socket, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
-            if not self._acknowledged:
+            if not self._is_acknowledged:
                 return  # the reader's timeout ends the connection
-            self._acknowledged = False
+            self._is_acknowledged = False
             await socket.send({"op": _HEARTBEAT, "d": self._sequence})
 
     async def _handle(self, socket: Socket, event: _Event) -> bool:
@@ -217,7 +217,7 @@ class DiscordGateway:
         if event.s is not None:
             self._sequence = event.s
         if operation == _ACK:
-            self._acknowledged = True
+            self._is_acknowledged = True
         elif operation == _HEARTBEAT:
             await socket.send({"op": _HEARTBEAT, "d": self._sequence})
         elif operation == _INVALID and bytes(event.d) != b"true":

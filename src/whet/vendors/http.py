@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CALL_TIMEOUT_S = 15.0
 _MAX_BYTES = 1_000_000
-# Servers on Node and uvicorn close a connection after 5 idle seconds; it would be unknown whether a message
-# sent at that moment arrived.
+# Servers on Node and uvicorn close a connection after 5 idle seconds. A message sent at that moment may or
+# may not arrive.
 MAX_IDLE_S = 3.0
 _SENT = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "whet"}
 
@@ -61,7 +61,7 @@ class VendorHttp:
         *,
         max_bytes: int = _MAX_BYTES,
     ) -> None:
-        """`max_bytes`: how much of an answer is read."""
+        """`max_bytes`: the limit of a body; a longer one is cut."""
         self._vendor = vendor
         self._max_bytes = max_bytes
         self._base_url = base_url.rstrip("/")
@@ -94,10 +94,11 @@ class VendorHttp:
             return VendorAnswer(answer.status, await answer.read(self._max_bytes), after_s)
 
     async def download(self, url: str, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
-        """Download a file, stopping if it is larger than `max_bytes`. An empty header removes the client's
-        own. A file that is not on the vendor's server must be on the public internet.
+        """Download a file. An empty header removes the client's own. A file that is not on the vendor's
+        server must be on the public internet.
 
-        Raises SendFailed, without the URL, which may contain a token.
+        Raises SendFailed, also if the file is larger than `max_bytes`. The error does not contain the URL,
+        because that may contain a token.
         """
         request = Request("GET", url, self._merge_headers(headers or {}), silence_s=60.0)
         if not is_same_server(url, self._base_url):
@@ -111,8 +112,8 @@ class VendorHttp:
         return data
 
     async def _pin_public(self, request: Request) -> Request:
-        """Return the request without the token, and to the very address that was checked. People name such
-        URLs, so they could lead into this machine's network. Raises SendFailed."""
+        """Return the request without the token, and with the IP address that was checked. People choose such
+        URLs, so they could lead into this machine's network. Raises SendFailed if they do."""
         headers = {name: value for name, value in request.headers.items() if name != "authorization"}
         if is_loopback(self._base_url):
             return msgspec.structs.replace(request, headers=headers)  # a vendor on this machine is trusted
@@ -167,7 +168,7 @@ class VendorHttp:
         return self._client
 
     async def _strip_authorization(self, request: httpx2.Request) -> None:
-        """Remove the token from a request to another host: URLs of files and sockets come from others."""
+        """Remove the token from a request to another host, because URLs of sockets come from answers."""
         if not is_same_server(str(request.url), self._base_url):
             request.headers.pop("authorization", None)
 
@@ -180,10 +181,10 @@ class VendorHttp:
 
 
 def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float | None = None) -> SendFailed:
-    """Build the error for a refusal by the vendor.
+    """Return the error for a refusal by the vendor.
 
-    It is final except for 429, 408 and server errors. After a server error, or one of a proxy, the message
-    may have been sent; only with 503 it was not.
+    It is final except for 429, 408 and server errors. After a server error other than 503, the message may
+    have been sent.
     """
     status = answer.status
     is_final = 400 <= status < 500 and status not in (408, 429)
@@ -202,7 +203,7 @@ def refused(vendor: str, answer: VendorAnswer, reason: str, retry_after_s: float
 def read(body: bytes | str, shape: type[T]) -> T | None:
     """Decode JSON as a type, ignoring unknown fields, or return None if it does not match.
 
-    Half of a surrogate pair, which a person's client may send, becomes U+FFFD.
+    Half of a surrogate pair becomes U+FFFD.
     """
     try:
         return from_foreign_json(body, shape)

@@ -1,4 +1,4 @@
-"""Signed webhooks according to Standard Webhooks 1.0: the secret, and the three headers. Pure."""
+"""Sign webhooks according to Standard Webhooks 1.0."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ class SlackUser(msgspec.Struct):
 
 
 def user_from(user: str, team: str, own_team: str) -> str:
-    """Return a user's id, after the workspace's if it is not the app's own: another person there may have the
-    same id."""
+    """Return a user's id. For a user of another workspace, the workspace's id precedes it, because another
+    person of our own workspace may have the same id."""
     return f"{team}:{user}" if team and own_team and team != own_team else user
 
 
@@ -77,7 +77,7 @@ class SlackPress(msgspec.Struct):
 
 
 class SlackEnvelope(msgspec.Struct):
-    """A message on the socket. `num_connections` is part of the greeting."""
+    """A message on the socket. Only a `hello` has `num_connections`."""
 
     type: str = ""
     envelope_id: str = ""
@@ -119,7 +119,7 @@ class SlackApi:
         return messages
 
     async def read_first_reply(self, channel: str, thread: str) -> bytes | None:
-        """Return the message that a thread began with, or None. Raises SendFailed."""
+        """Return the first message of a thread as JSON, or None. Raises SendFailed."""
         query = urlencode({"channel": channel, "ts": thread, "oldest": "0", "limit": 1})
         answer = await self.bot.call("GET", f"/conversations.replies?{query}")
         check_answer(answer)
@@ -129,9 +129,9 @@ class SlackApi:
     async def receive_envelopes(
         self, take: HandleEnvelope, ready: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Pass on envelopes until cancelled; Slack repeats each until it is acknowledged.
+        """Pass envelopes to `take` until cancelled. Slack repeats each until it is acknowledged.
 
-        `ready` is awaited before each connection. Raises SendFailed when Slack refuses the app for good.
+        `ready` is awaited before each connection. Raises SendFailed if Slack refuses the app for good.
         """
 
         async def talk(socket: Socket) -> None:

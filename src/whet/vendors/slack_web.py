@@ -12,7 +12,7 @@ import msgspec
 from whet.vendors.http import SendFailed, VendorAnswer, VendorHttp, refused
 
 BASE_URL = "https://slack.com/api"
-# Slack's documentation of these two: "some aspect of the operation" may have "succeeded before the error".
+# According to Slack's documentation, "some aspect of the operation" may have "succeeded before the error".
 _MAYBE_DONE = frozenset(("fatal_error", "internal_error"))
 _LIMITED = frozenset(("ratelimited", "rate_limited"))
 _TRANSIENT = _MAYBE_DONE | _LIMITED | {"service_unavailable", "request_timeout"}
@@ -29,7 +29,7 @@ _BARRED = frozenset(
 
 
 class SlackAnswer(msgspec.Struct):
-    """The fields of an answer that Whet reads, of all methods."""
+    """The fields that Whet reads from the answers of all methods."""
 
     ok: bool = False
     error: str = ""
@@ -49,7 +49,7 @@ async def call_method(http: VendorHttp, method: str, body: dict[str, Any]) -> Sl
 
 
 def check_answer(answer: VendorAnswer) -> SlackAnswer:
-    """Return an answer as Slack's fields. Raises SendFailed if it reports an error or can't be read."""
+    """Return the fields of an answer. Raises SendFailed if it reports an error or is invalid."""
     body = answer.read(SlackAnswer) or SlackAnswer()
     if answer.status == 200 and body.ok:
         return body

@@ -1,6 +1,6 @@
-"""A websocket that a channel keeps open to its vendor, so that events arrive without a listening port.
+"""Websockets to a vendor, so that events arrive without a listening port.
 
-Imported only for channels that use it: it needs wsproto, which the extras `discord` and `slack` install.
+Imported only for channels that use them, because wsproto is installed by the extras `discord` and `slack`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SocketClosed(Exception):
 
 
 class Socket:
-    """Text in, JSON objects out."""
+    """An open websocket. Receives text and sends JSON objects."""
 
     def __init__(self, session: websockets.AsyncWebSocketSession) -> None:
         self._session = session
@@ -49,11 +49,8 @@ class Socket:
 
 
 async def converse(client: httpx2.AsyncClient, url: str, talk: Callable[[Socket], Awaitable[None]]) -> None:
-    """Connect, and run `talk` until it returns or raises. Its errors are raised as they are, never in a
-    group.
-
-    Raises SocketClosed if the connection can't be made or breaks.
-    """
+    """Connect, and call `talk` with the socket. Raises its exceptions unchanged, never in a group, and
+    SocketClosed if the connection can't be opened or breaks."""
     failure: Exception | None = None
     try:
         async with client.websocket(url, max_message_size_bytes=_MAX_BYTES) as session:

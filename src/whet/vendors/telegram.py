@@ -39,7 +39,7 @@ class _ApiAnswer(msgspec.Struct):
     result: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Bare(msgspec.Struct):
+class _UpdateId(msgspec.Struct):
     update_id: int
 
 
@@ -57,7 +57,7 @@ class TelegramApi:
         return _read_result(await self.http.call("POST", f"/{method}", body, timeout_s=timeout_s))
 
     async def upload(self, method: str, content: bytes, kind: str) -> bytes:
-        """Call a method with a form and return its result. Raises SendFailed."""
+        """Call a method with a form of content type `kind` and return its result. Raises SendFailed."""
         return _read_result(await self.http.raw("POST", f"/{method}", content, {"content-type": kind}, 120.0))
 
     async def poll(
@@ -66,9 +66,10 @@ class TelegramApi:
         take: Callable[[list[bytes]], Awaitable[None]],
         ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Pass on updates, as JSON, until cancelled. They are acknowledged once `take` returns.
+        """Pass updates of these `kinds` to `take`, as JSON, until cancelled. They are acknowledged once
+        `take` returns.
 
-        `ready` is awaited before each poll. After a failure, wait and try again. Raises SendFailed if
+        `ready` is awaited before each poll. Waits and tries again after a failure. Raises SendFailed if
         Telegram refuses the bot for good.
         """
         offset, wait_s = 0, _RETRY_S  # Telegram remembers the acknowledged offset
@@ -87,8 +88,10 @@ class TelegramApi:
             if not updates:
                 continue
             await take(updates)
-            numbers = [bare.update_id for raw in updates if (bare := read(raw, _Bare)) is not None]
-            offset = max([offset, *(number + 1 for number in numbers)])
+            for raw in updates:
+                update = read(raw, _UpdateId)
+                if update is not None:
+                    offset = max(offset, update.update_id + 1)
 
     async def aclose(self) -> None:
         """Close connections."""

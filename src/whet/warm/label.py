@@ -10,7 +10,7 @@ from collections.abc import Callable
 import apsw
 
 from whet.contract.errors import NotFound, StoreError
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import calls, warm
 from whet.store.calls import StoredCall
 from whet.store.database import StateDatabase, lock_scope
@@ -53,7 +53,7 @@ def label_soon(database: StateDatabase, session_id: str, now: str) -> None:
 
     try:
         # a session that was deleted meanwhile has nothing to judge
-        database.submit_aside(ScopedWork(session_id, work)).add_done_callback(lambda done: done.exception())
+        database.submit_aside(ScopedWrite(session_id, work)).add_done_callback(lambda done: done.exception())
     except StoreError:
         return
 

@@ -1,7 +1,5 @@
-"""Scripts, styles and icons under names that contain their hash, so that browsers may cache them for ever.
-
-Files are read once; no part of a request reaches the file system.
-"""
+"""Serve scripts, styles and icons under names that contain their hash, so that browsers may cache them for
+ever. The files are read once, so no part of a request reaches the file system."""
 
 from __future__ import annotations
 
@@ -38,23 +36,23 @@ class Assets:
 
     def __init__(self, folder: Traversable) -> None:
         self._by_name: dict[str, Asset] = {}
-        self._hashed: dict[str, str] = {}
+        self._hashed_urls: dict[str, str] = {}
         for file in sorted((*_SHARED.iterdir(), *folder.iterdir()), key=lambda entry: entry.name):
             stem, _, kind = file.name.rpartition(".")
             if kind not in _TYPES:
                 continue
             body = file.read_bytes()
-            hashed = f"{stem}.{hashlib.sha256(body).hexdigest()[:16]}.{kind}"
-            self._by_name[hashed] = Asset(body, _TYPES[kind])
-            self._hashed[file.name] = f"{_PATH}/{hashed}"
+            hashed_name = f"{stem}.{hashlib.sha256(body).hexdigest()[:16]}.{kind}"
+            self._by_name[hashed_name] = Asset(body, _TYPES[kind])
+            self._hashed_urls[file.name] = f"{_PATH}/{hashed_name}"
 
     def url(self, name: str) -> str:
         """Return the URL of a file by its plain name. Raises KeyError if it does not exist."""
-        return self._hashed[name]
+        return self._hashed_urls[name]
 
     def read(self, name: str) -> bytes:
         """Return the content of a file by its plain name. Raises KeyError if it does not exist."""
-        return self._by_name[self._hashed[name].rpartition("/")[2]].body
+        return self._by_name[self._hashed_urls[name].rpartition("/")[2]].body
 
     async def serve(self, request: Request) -> Response:
         """Answer GET {path}/{name}."""

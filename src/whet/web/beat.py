@@ -1,4 +1,4 @@
-"""Align periodic polls, so that they run together and an idle process seldom wakes."""
+"""Align periodic polls, so that they run at the same moments and an idle process seldom wakes."""
 
 from __future__ import annotations
 

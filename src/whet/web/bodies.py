@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope
 
 
 class BodyTooLarge(Exception):
-    """Raised if there was more than may be read."""
+    """Raised if a body is larger than its limit."""
 
 
 class CallerGone(Exception):
@@ -31,17 +31,17 @@ async def read_with_limit(scope: Scope, receive: Receive, limit_bytes: int, drai
         if len(body) > limit_bytes:
             raise BodyTooLarge
         return body
-    parts, size = bytearray(), 0
+    body_bytes, size = bytearray(), 0
     while message["type"] == "http.request":
         size += len(message["body"])
         if size <= limit_bytes:
-            parts += message["body"]
+            body_bytes += message["body"]
         elif size > drain_bytes:
             raise BodyTooLarge
         if not message.get("more_body"):
             if size > limit_bytes:
                 raise BodyTooLarge
-            return bytes(parts)
+            return bytes(body_bytes)
         message = await receive()
     raise CallerGone
 

@@ -1,7 +1,7 @@
-"""uvicorn's request and answer, except that a whole answer is sent in one write.
+"""Send a whole answer in one write, unlike uvicorn.
 
-The head of an answer with a content-length waits for the body. For a small answer this saves one of two
-system calls, and the client is woken once. A streamed answer is sent by uvicorn; for an HTTP/1.0 client it
+The head of an answer with a content-length is held until the body. For a small answer this saves one of two
+system calls, and wakes the client only once. A streamed answer is sent by uvicorn; for an HTTP/1.0 client it
 is not chunked and ends with the connection.
 """
 
@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 _NO_BODY = (204, 304)
-_PLAIN = 2  # type and length: most answers have only these, and no secret in them
+_PLAIN = 2  # most answers have only a type and a length, which are no secret and may be cached
 
 
 class Cycle(RequestResponseCycle):
@@ -29,7 +29,7 @@ class Cycle(RequestResponseCycle):
 
     async def send(self, message: Any) -> None:
         """Handle a part of the answer (ASGI). Raises RuntimeError if it breaks the protocol."""
-        if message["type"] == "http.response.start" and not self.response_started and _names_length(message):
+        if message["type"] == "http.response.start" and not self.response_started and _has_length(message):
             self._head = message
             return
         head, self._head = self._head, None
@@ -51,10 +51,10 @@ class Cycle(RequestResponseCycle):
         has_body = scope["method"] != "HEAD"
         date, _, _ = _plain_lines(tuple(self.default_headers))
         encode = _plain_lines if len(headers) == _PLAIN else _encode_headers
-        lines, length, ends = encode(tuple(headers))
+        lines, length, closes = encode(tuple(headers))
         if has_body and length != len(body):
-            raise RuntimeError("the answer is not as long as it says")
-        if ends:
+            raise RuntimeError("the answer's body does not match its content-length")
+        if closes:
             self.keep_alive: bool = False
         keep_alive = self.keep_alive
         ending = b"\r\n" if keep_alive else b"connection: close\r\n\r\n"
@@ -68,27 +68,27 @@ class Cycle(RequestResponseCycle):
 
 
 def _encode_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[bytes, int, bool]:
-    """Return the encoded headers, their content-length (-1 if missing), and whether they close the
-    connection.
+    """Return the encoded headers, the content-length (-1 if missing), and whether the connection is to be
+    closed.
 
     Raises RuntimeError for a header with a control character.
     """
     parts: list[bytes] = []
-    length, ends = -1, False
+    length, closes = -1, False
     for name, value in headers:
         if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
             raise RuntimeError("a header of the answer holds a control character")
         if name == b"connection" and b"close" in value.lower():
-            ends = True
+            closes = True
             continue
         if name == b"content-length":
             length = int(value)
         parts += (name, b": ", value, b"\r\n")
-    return b"".join(parts), length, ends
+    return b"".join(parts), length, closes
 
 
 _plain_lines = lru_cache(maxsize=512)(_encode_headers)
 
 
-def _names_length(head: Any) -> bool:
+def _has_length(head: Any) -> bool:
     return b"content-length" in dict(head.get("headers", ()))

@@ -1,8 +1,8 @@
-"""Run a coroutine at once up to its first wait, and only the rest of it as a task.
+"""Run a coroutine at once up to its first wait, and the remainder as a task.
 
-A call that waits for nothing then costs neither a task nor another pass of the loop. Python has this from
-3.12 on (eager tasks). Until its first wait such a coroutine has no current task, so it must not use what
-needs one: `asyncio.timeout`, a task group, anyio.
+A call that never waits then needs neither a task nor another pass of the loop. Python has this from 3.12 on
+(eager tasks). Until its first wait such a coroutine has no current task, so it must not use
+`asyncio.timeout`, a task group or anyio.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 def run_first_step(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]
 ) -> asyncio.Task[None] | None:
-    """Run `work` up to its first wait. Returns the task that runs the rest, or None if it has ended.
+    """Run `work` up to its first wait. Returns the task that runs the remainder, or None if it has ended.
 
-    Raises what `work` raises before its first wait.
+    Raises the exceptions that it raises before its first wait.
     """
     context = copy_context()
     try:
@@ -35,7 +35,7 @@ async def _run_rest(work: Coroutine[Any, Any, None], waited_for: Any) -> None:
 
 @coroutine
 def _drive(work: Coroutine[Any, Any, None], waited_for: Any) -> Generator[Any, Any, None]:
-    """Wait for `waited_for` in the place of `work`, and pass on each result and each cancellation."""
+    """Wait for `waited_for` in place of the coroutine, and pass each result and each cancellation to it."""
     while True:
         try:
             result = yield waited_for

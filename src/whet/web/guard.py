@@ -1,8 +1,7 @@
-"""The guard before every page and call of a server that browsers can reach.
+"""ASGI middleware that protects a server which browsers can reach.
 
-It refuses requests whose Host is not ours (DNS rebinding) and requests made by another site's page
-(Origin, Sec-Fetch-Site), and adds the security headers to every answer. Plain ASGI, so that it costs hot
-routes next to nothing. It does not know logins.
+It refuses requests whose Host is not ours (DNS rebinding) and requests made by another site's page (Origin,
+Sec-Fetch-Site), and adds security headers to every answer. It knows nothing about logins.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class SiteAddress(msgspec.Struct, frozen=True):
-    """The addresses of a site: host names in lower case without port, and an optional public URL."""
+    """The addresses of a site: its host names in lower case without port, and its public URL, if any."""
 
     names: frozenset[str] = LOCAL_NAMES
     public_url: str = ""
@@ -63,7 +62,7 @@ class SiteAddress(msgspec.Struct, frozen=True):
 
 
 def make_site_address(bind_host: str, public_url: str = "", extra_names: Iterable[str] = ()) -> SiteAddress:
-    """Return which Host headers are ours: loopback, the bind address, the public address, `extra_names`.
+    """Return a site's address. Its names are loopback, the bind address, the public host and `extra_names`.
 
     Raises ConfigError for a public address that is not an http(s) URL or has a path.
     """
@@ -74,10 +73,10 @@ def make_site_address(bind_host: str, public_url: str = "", extra_names: Iterabl
     if public_url:
         try:
             parts = urlsplit(public_url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.path
+            is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.path
         except ValueError:
-            parts, usable = None, False
-        if parts is None or not usable or parts.query or parts.fragment or parts.username:
+            parts, is_usable = None, False
+        if parts is None or not is_usable or parts.query or parts.fragment or parts.username:
             raise ConfigError(
                 f"public URL {public_url!r} is not usable", hint="for example https://confirm.example.org"
             )
@@ -86,26 +85,27 @@ def make_site_address(bind_host: str, public_url: str = "", extra_names: Iterabl
 
 
 def plain_error(status: int, reason: str) -> object:
-    """Return a refusal as JSON that people can read too."""
+    """Return the body of a refusal as a JSON object."""
     return {"error": reason}
 
 
 class SiteGuard:
     """An ASGI app around another that refuses requests not meant for this site.
 
-    A wrong Host gets 421, another site's request 403, both as JSON in the format of `as_error`. Requests
-    without an Origin pass, because programs send none; a form must check for one (`has_origin`).
+    A wrong Host is answered with 421, another site's request with 403; `as_error` builds the JSON body.
+    Requests without an Origin pass, because programs send none. A form's handler must check that there is one
+    (`has_origin`).
     """
 
     def __init__(
         self, app: ASGIApp, site: SiteAddress, as_error: Callable[[int, str], object] = plain_error
     ) -> None:
         self._app = app
-        self._place = site
+        self._site = site
         self._as_error = as_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
+        """Pass the request to the app, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -118,10 +118,10 @@ class SiteGuard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                sent = list(message.get("headers", ()))
-                names = {name.lower() for name, _ in sent}
-                sent += [pair for pair in HEADERS if pair[0] not in names]
-                message = {**message, "headers": sent}
+                pairs = list(message.get("headers", ()))
+                names = {name.lower() for name, _ in pairs}
+                pairs += [pair for pair in HEADERS if pair[0] not in names]
+                message = {**message, "headers": pairs}
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
@@ -140,9 +140,9 @@ class SiteGuard:
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
         name = host_name(host)
-        if name in self._place.names:
+        if name in self._site.names:
             return True
-        # An IP address in the Host header can't be rebound; it must still be the one that was called.
+        # An IP address in the Host header can't be rebound, but it must be the one that was called.
         server = scope.get("server")
         try:
             return bool(server) and ipaddress.ip_address(name) == ipaddress.ip_address(server[0])
@@ -150,11 +150,11 @@ class SiteGuard:
             return False
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
-        return origin in (f"http://{host}", f"https://{host}", self._place.public_url)
+        return origin in (f"http://{host}", f"https://{host}", self._site.public_url)
 
 
 def has_origin(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser named the origin of a form; the guard has already compared it."""
+    """Return whether a request has an Origin header. `SiteGuard` has already compared its value."""
     return bool(headers.get("origin"))
 
 

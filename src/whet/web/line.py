@@ -1,4 +1,4 @@
-"""A caller's connection, for code that works or waits for the caller and must stop when it is cut."""
+"""A client's connection, for code that works for the client and must stop when it hangs up."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any, cast
 
 
 class WebConnection:
-    """One connection. `is_cut`: the caller has hung up."""
+    """One connection. `is_cut`: the client has hung up."""
 
-    __slots__ = ("_rings", "is_cut")
+    __slots__ = ("_listeners", "is_cut")
 
     def __init__(self) -> None:
         self.is_cut = False
-        self._rings: set[Callable[[], object]] = set()
+        self._listeners: set[Callable[[], object]] = set()
 
-    def listen(self, ring: Callable[[], object]) -> None:
-        """Call `ring` when the caller hangs up."""
-        self._rings.add(ring)
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Call `listener` when the client hangs up."""
+        self._listeners.add(listener)
 
-    def stop_listening(self, ring: Callable[[], object]) -> None:
-        """Stop calling `ring`."""
-        self._rings.discard(ring)
+    def stop_listening(self, listener: Callable[[], object]) -> None:
+        """Stop calling `listener`."""
+        self._listeners.discard(listener)
 
     def cut(self) -> None:
-        """Record that the caller has hung up, and call all listeners."""
+        """Record that the client has hung up, and call all listeners."""
         self.is_cut: bool = True
-        for ring in tuple(self._rings):
-            ring()
+        for listener in tuple(self._listeners):
+            listener()
 
 
 def connection_of(scope: MutableMapping[str, Any]) -> WebConnection:
-    """Return the caller's connection, which `protocol.py` puts into the scope."""
+    """Return the client's connection, which `protocol.py` puts into the scope."""
     return cast("WebConnection", scope["extensions"]["whet.line"])

@@ -1,7 +1,4 @@
-"""A listening socket, and a uvicorn server that reports when it is ready and ends cleanly.
-
-Independent of any application.
-"""
+"""Open a listening socket, and run uvicorn so that it reports when it is ready and ends cleanly."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ BACKLOG = 4096
 
 
 class SiteServer(uvicorn.Server):
-    """uvicorn that stops at SIGTERM and SIGINT with exit code 0. `on_stop` wakes waiting tasks.
+    """A uvicorn server that stops at SIGTERM and SIGINT with exit code 0. `on_stop` wakes waiting tasks.
 
-    If another server in the process handles the signals (`takes_signals` False), it calls `stop`.
+    `takes_signals` False: another server in the process handles the signals and calls `stop`.
     """
 
     def __init__(
@@ -47,7 +44,7 @@ class SiteServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Stop at a signal; at a second one stop without waiting."""
+        """Handle signals inside the block: stop at the first, and at the second without waiting."""
         if not self._takes_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -67,7 +64,7 @@ class SiteServer(uvicorn.Server):
         self._on_ready()
 
     async def main_loop(self) -> None:
-        """Serve until stopped; the Date header is updated every second."""
+        """Serve until stopped. Updates the Date header every second."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(aligned_delay(1.0)):
@@ -80,7 +77,7 @@ class SiteServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def stop(self) -> None:
-        """Finish pending requests and end; if called again, end at once."""
+        """Finish pending requests and end. A second call ends at once."""
         self.force_exit: bool = self.should_exit
         self.should_exit = True
         self.stopping.set()
@@ -93,9 +90,9 @@ class SiteServer(uvicorn.Server):
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Close a server after the connections that it just accepted have been attached to it.
+    """Close a server once the connections that it has just accepted are attached to it.
 
-    Otherwise asyncio drops such a connection with its socket open, so that its client waits until the
+    Otherwise asyncio drops such a connection but leaves its socket open, so that its client waits until this
     process ends (`Server._attach`).
     """
     for listener in server.sockets:
@@ -106,8 +103,8 @@ async def stop_accepting(server: asyncio.Server) -> None:
 
 
 def listen(host: str, port: int, options: str = "--port") -> socket.socket:
-    """Open a listening socket. Raises ConfigError with how to find the process that has the port, and the
-    options that choose another."""
+    """Open a listening socket. Raises ConfigError if the port can't be opened; its hint names `options`, the
+    options that choose another port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio disables Nagle's algorithm only if the protocol is given; without that each answer waits 40 ms.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -131,8 +128,7 @@ def listen(host: str, port: int, options: str = "--port") -> socket.socket:
 
 
 def make_config(site: Any, drain_s: float) -> uvicorn.Config:
-    """Return the settings that our servers share: limits on slow and large heads, asyncio's own loop, no
-    access log, our own logging."""
+    """Return the settings that our servers share. Up to `drain_s`, a stop waits for pending requests."""
     return uvicorn.Config(
         site,
         loop="none",

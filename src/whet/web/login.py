@@ -1,7 +1,4 @@
-"""The login of a site: the login page, and a check before every other page and form.
-
-Independent of the pages' content and the kind of accounts.
-"""
+"""The login page of a site, and the check for a login before every other page and form."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ PageHandler = Callable[[Request], Awaitable[Response]]
 
 
 class LoginTexts(msgspec.Struct, frozen=True):
-    """The texts of a login: `unknown` for a wrong token, `refused` for a valid one without access here,
-    `undone` if a form is rejected."""
+    """The texts of a login: `unknown` for a wrong token, `refused` for a valid token without access to this
+    site, `undone` for a rejected form."""
 
     unknown: str
     refused: str
@@ -32,38 +29,38 @@ class LoginTexts(msgspec.Struct, frozen=True):
 
 
 class SiteLogin:
-    """Logs people in. `is_open`: without a token, if the site was started that way."""
+    """Logs people in. `is_open`: the site was started so that no token is needed."""
 
     def __init__(
-        self, sessions: Sessions, pages: SiteTemplates, words: LoginTexts, *, is_open: bool = False
+        self, sessions: Sessions, pages: SiteTemplates, texts: LoginTexts, *, is_open: bool = False
     ) -> None:
         self._sessions = sessions
         self._pages = pages
-        self._words = words
+        self._texts = texts
         self._is_open = is_open
 
     def require_login(self, handler: Handler) -> PageHandler:
-        """Show a page to a logged-in person; redirect others to the login page and back."""
+        """Return a handler that shows a page to logged-in people and sends others to the login page first."""
 
         async def serve(request: Request) -> Response:
             visit = await self._sessions.find_visit(request)
             if visit is not None:
                 return await handler(request, visit)
             if _came_by_link(request):
-                # Browsers don't send a strict cookie with a link from another site, but with a reload by our
-                # own page they do.
+                # Browsers send no strict cookie if a link on another site is followed. They do if our own
+                # page then reloads itself.
                 return self._pages.answer("bounce.html", url=_current_path(request))
             return RedirectResponse(f"/login?next={quote(_current_path(request), safe='')}", 303)
 
         return serve
 
     def accept_form(self, handler: Handler, max_bytes: int = MAX_BYTES) -> PageHandler:
-        """Handle a form of at most `max_bytes` from a logged-in person, if our own page of this session sent
-        it.
+        """Return a handler of forms of at most `max_bytes`. A form must come from our own page of the
+        session.
 
-        The handler finds it in `request.state`: `form` holds its fields, `files` its files.
+        `handler` finds its fields in `request.state.form` and its files in `request.state.files`.
         """
-        undone = self._words.undone
+        undone = self._texts.undone
 
         async def serve(request: Request) -> Response:
             visit = await self._sessions.find_visit(request)
@@ -100,9 +97,9 @@ class SiteLogin:
             page.headers["retry-after"] = str(error.retry_after_s)
             return page
         if account is None:
-            return self._login_page(target, 403, self._words.unknown)
+            return self._login_page(target, 403, self._texts.unknown)
         if not account.key:
-            return self._login_page(target, 403, self._words.refused)
+            return self._login_page(target, 403, self._texts.refused)
         return response
 
     async def logout(self, request: Request, visit: Visit) -> Response:

@@ -1,7 +1,7 @@
-"""An HTTP API as a table of operations, from which dispatch and the OpenAPI document are generated.
+"""Describe an HTTP API as a table of operations; route requests and write the OpenAPI document from it.
 
-An operation has a method and path, the roles that may call it, and the types of its body and answers.
-Their schemas are generated from those types. Independent of any server and product.
+An operation has a method and path, the roles that may call it, and the types of its body and answers, from
+which schemas are generated.
 """
 
 from __future__ import annotations
@@ -28,34 +28,35 @@ EVENT_STREAM = Media("text/event-stream")
 
 
 class RequestParameter(msgspec.Struct, frozen=True):
-    """A value outside the body, optional except in the path. A path's values are strings unless declared
-    here."""
+    """A parameter in the query, a header or the path. It is optional except in the path. A parameter of the
+    path is a string unless it is declared."""
 
     name: str
-    shape: Any = str
-    place: Literal["query", "header", "path"] = "query"
+    value_type: Any = str
+    location: Literal["query", "header", "path"] = "query"
     description: str = ""
 
 
 class Operation(msgspec.Struct, frozen=True):
     """One call.
 
-    `roles`: the token roles that may call it; empty: any token; None: no token is needed. `takes` is the
-    type of its body, `gives` maps each status to the types of its answers, several if the client chooses
-    the content type. `failures` are statuses that only some operations have. `looks_again`: its own
-    transaction checks the caller's token again, so a remembered token is enough before.
+    - `roles`: the token roles that may call it; (): any token; None: no token is needed
+    - `body`: the type of its body, or None
+    - `answers`: the type of the answer for each status, or a tuple if the client chooses the content type
+    - `failures`: statuses of errors that only this operation has
+    - `rechecks_token`: its own transaction checks the caller's token, so before it a cached check is enough
     """
 
     method: str
     path: str
     handler: Callable[..., Any]
     roles: tuple[str, ...] | None = ()
-    takes: Any = None
+    body: Any = None
     needs_body: bool = True
-    gives: Mapping[int, Any] = msgspec.field(default_factory=lambda: {200: JSON_OBJECT})
+    answers: Mapping[int, Any] = msgspec.field(default_factory=lambda: {200: JSON_OBJECT})
     parameters: tuple[RequestParameter, ...] = ()
     failures: tuple[int, ...] = ()
-    looks_again: bool = False
+    rechecks_token: bool = False
 
     @property
     def summary(self) -> str:
@@ -66,13 +67,13 @@ class Operation(msgspec.Struct, frozen=True):
     @property
     def is_stream(self) -> bool:
         """Whether every answer is a stream of events."""
-        return all(answer == EVENT_STREAM for answer in self.gives.values())
+        return all(answer == EVENT_STREAM for answer in self.answers.values())
 
 
 class Routes:
-    """Finds operations by a path as it came over the wire, by a table look-up.
+    """Finds the operations of a raw path by a table look-up.
 
-    A path's parameter is its second segment; an encoded slash does not divide segments.
+    Only the second segment of a path may be a parameter. An encoded slash does not divide segments.
     """
 
     def __init__(self, operations: Iterable[Operation]) -> None:
@@ -86,7 +87,8 @@ class Routes:
         self._first = frozenset(path.split(b"/", 2)[1] for path in self._exact)
 
     def find(self, path: bytes) -> tuple[Methods, bytes] | None:
-        """Return a path's operations by method and its parameter, or None for an unknown path."""
+        """Return a path's operations by method, and the value of its parameter (b"" without one). Returns
+        None for an unknown path."""
         methods = self._exact.get(path)
         if methods is not None:
             return methods, b""
@@ -97,7 +99,7 @@ class Routes:
         return None if methods is None else (methods, parts[2])
 
     def covers(self, path: bytes) -> bool:
-        """Return whether this table answers a path, even if with 404."""
+        """Return whether this table answers a path, if only with 404."""
         return path.split(b"/", 2)[1] in self._first if path.startswith(b"/") else True
 
     def _methods_of(self, path: str) -> dict[str, Operation]:
@@ -119,8 +121,8 @@ def build_document(
 ) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document.
 
-    `error` is the type of every refusal. `failures` are the statuses that any operation may refuse with
-    (empty: `default`). `named` are the types of the contents of streams.
+    `error` is the type of every error's body. `failures` are the error statuses of all operations (empty:
+    `default`). `named` are further types, such as the events of streams.
     """
     named = named or {}
     types = [error, *named.values(), *(shape for operation in operations for shape in _types_of(operation))]
@@ -150,23 +152,23 @@ def _describe(
 ) -> dict[str, Any]:
     responses: dict[str, Any] = {
         str(status): {"description": "the answer", "content": _content(schemas, *_alternatives(types))}
-        for status, types in operation.gives.items()
+        for status, types in operation.answers.items()
     }
     for status, text in refused.items():
         responses.setdefault(status, {"description": text, "content": error})
     entry: dict[str, Any] = {"summary": operation.summary, "responses": responses}
     names = [parameter.name for parameter in operation.parameters]
     in_path = (
-        RequestParameter(name, place="path")
+        RequestParameter(name, location="path")
         for name in _PARAMETER.findall(operation.path)
         if name not in names
     )
     if parameters := [_describe_parameter(each, schemas) for each in (*in_path, *operation.parameters)]:
         entry["parameters"] = parameters
-    if operation.takes is not None:
+    if operation.body is not None:
         entry["requestBody"] = {
             "required": operation.needs_body,
-            "content": _content(schemas, operation.takes),
+            "content": _content(schemas, operation.body),
         }
     if operation.roles is None:
         entry["security"] = []
@@ -174,11 +176,11 @@ def _describe(
 
 
 def _describe_parameter(parameter: RequestParameter, schemas: Mapping[int, Any]) -> dict[str, Any]:
-    shape = schemas.get(id(parameter.shape), {"type": "string"})
+    shape = schemas.get(id(parameter.value_type), {"type": "string"})
     entry = {
         "name": parameter.name,
-        "in": parameter.place,
-        "required": parameter.place == "path",
+        "in": parameter.location,
+        "required": parameter.location == "path",
         "schema": shape,
     }
     return {**entry, "description": parameter.description} if parameter.description else entry
@@ -194,11 +196,11 @@ def _content(schemas: Mapping[int, Any], *types: Any) -> dict[str, Any]:
 
 
 def _types_of(operation: Operation) -> Iterable[Any]:
-    answer_types = (shape for status in operation.gives.values() for shape in _alternatives(status))
-    parameters = (parameter.shape for parameter in operation.parameters)
+    answer_types = (shape for status in operation.answers.values() for shape in _alternatives(status))
+    parameters = (parameter.value_type for parameter in operation.parameters)
     return (
         each
-        for each in (operation.takes, *answer_types, *parameters)
+        for each in (operation.body, *answer_types, *parameters)
         if each is not None and type(each) is not Media
     )
 

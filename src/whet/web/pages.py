@@ -1,4 +1,4 @@
-"""HTML from templates: everything is escaped, an unknown name is an error, and answers are never cached."""
+"""Render HTML from templates. All values are escaped, and an unknown name is an error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from whet.web.assets import Assets
 
 
 class SiteTemplates:
-    """The templates of a site's package in addition to the shared ones, and the filters that all may use.
+    """The templates of a site's package and the shared ones, with their filters.
 
-    A site has `site.html` (name, mark and menu within `base.html`), `login.html` (its words within
-    `entry.html`), `site.css` and `site.js`; `bounce.html` and `problem.html` are shared.
+    A site's package must have `site.html` (name, mark and menu, inserted into `base.html`), `login.html`
+    (texts, inserted into `entry.html`), `site.css` and `site.js`. `bounce.html` and `problem.html` are
+    shared.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class SiteTemplates:
         return self._environment.get_template(template).render(values)
 
     def answer(self, template: str, /, status: int = 200, **values: object) -> HTMLResponse:
-        """Render a template as an answer that must not be stored."""
+        """Render a template as an answer that must not be cached."""
         return HTMLResponse(
             self.html(template, **values), status_code=status, headers={"cache-control": "no-store"}
         )

@@ -1,9 +1,9 @@
-"""uvicorn's connection with limits on slow and oversized requests.
+"""uvicorn's HTTP protocol with limits on slow and oversized requests.
 
-A request's head must be complete within ten seconds and 64 KiB, the whole request within thirty seconds; a
-slower client gets an error and is disconnected. The application limits the size of the body; it finds the
-connection's `WebConnection` in `scope["extensions"]`. Requests to upgrade to another protocol than HTTP/1
-are answered without the upgrade.
+A request's head must be complete within ten seconds and 64 KiB, the whole request within thirty seconds;
+otherwise the client gets an error and is disconnected. The application limits the size of the body. It finds
+the `WebConnection` in `scope["extensions"]`. Requests to upgrade to another protocol are answered without the
+upgrade.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _JSON = "content-type: application/json\r\nconnection: close\r\n"
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection. The timer of a request runs only while the request is incomplete.
+    """One connection. A timer runs only while a request is incomplete.
 
     If the application's `may_start_at_once(scope)` returns True, a complete request is started in the
     callback that received it (`first_step.py`). Any other request gets a task.
@@ -66,7 +66,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._connected_at_s = self.loop.time()
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timer: a connection that sends nothing is closed too."""
+        """Start the timer, so that a connection that sends nothing is closed."""
         super().connection_made(transport)
         if len(self.connections) > file_limit() * 7 // 8:
             self._close_idle_connection()
@@ -87,7 +87,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._web_connection.cut()
 
     def data_received(self, data: bytes) -> None:
-        """Parse the bytes. A request that is still incomplete afterwards has a time limit."""
+        """Parse received bytes. If the request is still incomplete, start its timer."""
         if self.parser is None or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
@@ -120,7 +120,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Start answering once the head is complete, after earlier requests on this connection."""
+        """Create the request's cycle. It starts at once, or after earlier requests on this connection."""
         untyped: Any = self  # uvicorn's attributes have no usable types; cast() would cost a call per request
         parser: HttpRequestParser = untyped.parser  # exists while the connection does
         if parser.should_upgrade() and parser.get_method() != b"CONNECT":
@@ -178,7 +178,7 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_response_complete(self) -> None:
-        """After an answer was sent, start the next request that has already arrived, or become idle."""
+        """Start the next request if it has already arrived, otherwise become idle."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -257,8 +257,8 @@ class LimitedProtocol(HttpToolsProtocol):
                     if not self._plain_head:
                         return  # data after a CONNECT is ignored
                     remaining = remaining[upgrade.args[0] :]
-                # The parser treated the rest, including the body, as the other protocol: parse the head again
-                # without the upgrade.
+                # The parser took everything after the head for the other protocol. Parse the head again
+                # without the upgrade, then the remaining bytes.
                 head, self._plain_head = self._plain_head, b""
                 parser = untyped.parser = HttpRequestParser(self)
                 parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
@@ -287,7 +287,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def file_limit() -> int:
-    """Return how many files this process may open."""
+    """Return how many files this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft if soft != resource.RLIM_INFINITY else 65_536
 
@@ -309,8 +309,8 @@ def _head_without_upgrade(parser: HttpRequestParser, url: bytes, sent: list[tupl
 
 
 def _find_ambiguity(url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> str:
-    """Return why a head is ambiguous (a duplicate header, a target on another host, an unknown version), or
-    an empty string."""
+    """Return why a proxy and this server might read a head differently, or an empty string. The reasons are a
+    duplicate header, a target on another host, and an unknown version."""
     sent = dict(headers)
     if len(sent) != len(headers):
         names = [name for name, _ in headers]

@@ -1,8 +1,8 @@
 """Browser sessions: a cookie with a random number, and a row that contains only its hash.
 
-The row names the account (an access token) that logged in. The account is looked up again at every
-request, so that a revoked token ends its sessions at once. On one machine the number is valid only for the
-user who logged in. Independent of the storage of rows and the kind of accounts.
+The row names the account (an access token) that logged in. The account is looked up again at every request,
+so that a revoked token ends its sessions at once. A number that was issued to a user of this machine is valid
+only for that user.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Visit(msgspec.Struct, frozen=True):
 
 
 class TooManyAttempts(Exception):
-    """Raised if too many wrong tokens came from this address; it may try again after `retry_after_s`."""
+    """Raised if too many wrong tokens came from an address. It may try again after `retry_after_s`."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(f"try again in {retry_after_s} s")
@@ -91,7 +91,7 @@ class SessionStore(Protocol):
 
 
 class Sessions:
-    """Logging in, staying logged in, logging out."""
+    """Starts, finds and ends browser sessions. `cookie` is the name of the cookie."""
 
     def __init__(
         self, accounts: Accounts, store: SessionStore, clock: Clock, where: SiteAddress, cookie: str
@@ -105,7 +105,8 @@ class Sessions:
         self._cookie = f"__Host-{cookie}" if where.is_secure else cookie
 
     async def sign_in(self, request: Request, token: str, response: Response) -> Account | None:
-        """Check a secret and, if it is right, start a fresh session in `response`. Raises TooManyAttempts."""
+        """Check a token and, if it is right, start a session in `response`. Returns the account, or None if
+        the token is wrong. Raises TooManyAttempts."""
         client = request.client.host if request.client else ""
         account = await self._accounts.sign_in(token, client)
         if account is not None:
@@ -118,7 +119,7 @@ class Sessions:
         return self._is_secure
 
     async def start_session(self, request: Request, account: Account, response: Response) -> None:
-        """Start a fresh session of `account` in `response`; the browser's old one ends."""
+        """Start a session of `account`, and set its cookie in `response`. The browser's old session ends."""
         await self.sign_out(request)
         number = secrets.token_urlsafe(32)
         now_s = self._clock.now().timestamp()
@@ -136,8 +137,8 @@ class Sessions:
         )
 
     async def find_visit(self, request: Request) -> Visit | None:
-        """Return the visit of this request, or None if not logged in, the session has expired, or the token
-        was revoked."""
+        """Return the visit of a request, or None if nobody is logged in, the session has expired, or the
+        token was revoked."""
         number = self._number(request)
         if number is None:
             return None
@@ -163,18 +164,18 @@ class Sessions:
 
 
 def is_own_form(visit: Visit, token: str) -> bool:
-    """Return whether a form contains this session's CSRF token; compared in constant time."""
+    """Return whether `token` is this session's CSRF token. Compares in constant time."""
     return hmac.compare_digest(visit.session.csrf.encode(), token.encode("utf-8", "replace"))
 
 
 def _hash(number: str, owner: str) -> str:
-    """Return the hash by which a session is found: of its number and the client's user on this machine."""
+    """Return the hash of a session's number and the client's user on this machine."""
     return hashlib.sha256(f"{number}{owner and '@'}{owner}".encode()).hexdigest()
 
 
 def find_client_user(scope: Scope) -> str:
-    """Return the client's user id as text, or an empty string for another machine, a Unix socket, or an
-    unknown user."""
+    """Return the id of the client's user on this machine. Returns an empty string for a client on another
+    machine, on a Unix socket, or of an unknown user."""
     client, server = scope.get("client"), scope.get("server")
     if not client or not server:
         return ""
@@ -188,15 +189,15 @@ def find_client_user(scope: Scope) -> str:
     endpoints = (
         f" {_format_endpoint(client_ip, client[1])} {_format_endpoint(server_ip, server[1])} ".encode()
     )
-    at = table.find(endpoints)
-    if at < 0:
+    position = table.find(endpoints)
+    if position < 0:
         return ""
-    line = table[table.rfind(b"\n", 0, at) + 1 : table.find(b"\n", at)]
+    line = table[table.rfind(b"\n", 0, position) + 1 : table.find(b"\n", position)]
     return line.split()[_USER_COLUMN].decode()
 
 
 def _format_endpoint(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str:
-    """Format an address and port as in the kernel's table: four-byte words in the machine's order."""
+    """Format an address and port as in the kernel's table: four-byte words in the machine's byte order."""
     raw = address.packed
-    words = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in range(0, len(raw), 4))
+    words = (int.from_bytes(raw[offset : offset + 4], sys.byteorder) for offset in range(0, len(raw), 4))
     return "".join(f"{word:08X}" for word in words) + f":{port:04X}"

@@ -1,8 +1,8 @@
-"""Bearer tokens and logins as rows of a table, in any of the databases. Only hashes are stored.
+"""Store bearer tokens and logins in a table of any of our databases. Only hashes are stored.
 
-A token's secret is a prefix and 43 characters (256 random bits). Each request looks up its hash, so
-creating or revoking a token in any process takes effect with the next request. Every function takes a
-connection inside a transaction. Independent of roles.
+A token's secret is a prefix and 43 characters (256 random bits). Each request looks up its hash, so a token
+that any process creates or revokes is valid or invalid from the next request on. Every function is called
+inside a transaction.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def _select(columns: str, table: str, where: str) -> str:
 
 
 def hash_secret(secret: str) -> bytes:
-    """Return the stored hash of a token. Looking up a hash of 256 random bits leaks nothing by its timing."""
+    """Return the hash of a token. The timing of its look-up leaks nothing, because tokens are random."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
 class TokenTable(Generic[R]):
-    """Tokens as rows of type `row`, whose fields are the table's columns but `hash`: id, name, role, when
-    it was made, and last when it was revoked. `in_use` is the condition on that one. `select` writes a query
-    of columns, a table and a condition."""
+    """A table of tokens. The fields of the row type `row` are its columns except `hash`; the first four are
+    id, name, role and time of creation, the last is the time of revocation. `in_use` is the condition for a
+    token that is not revoked. `select` returns a query from columns, a table and a condition."""
 
     def __init__(self, table: str, prefix: str, row: type[R], in_use: str, select: Select = _select) -> None:
         self._row = row
@@ -55,7 +55,7 @@ class TokenTable(Generic[R]):
         return secret
 
     def find(self, db: apsw.Connection, by: str, value: bytes | str) -> R | None:
-        """Return the token in use that `by_hash`, `by_id` or `by_name` finds, or None."""
+        """Return the token in use that the query `by` (`by_hash`, `by_id` or `by_name`) finds, or None."""
         row = db.execute(by, (value,)).fetchone()
         return self._row(*row) if row else None
 
@@ -70,10 +70,8 @@ class TokenTable(Generic[R]):
 
 
 class LoginTable:
-    """Logins on a page, in a table with the columns of a `LoginSession` in their order.
-
-    Saving one deletes the expired ones. `expires` is the name of that column.
-    """
+    """A table of logins, with the columns of a `LoginSession` in their order. Saving a login deletes the
+    expired ones. `expires` is the name of the column with the time of expiry."""
 
     def __init__(self, table: str, expires: str) -> None:
         self._forget = f"DELETE FROM {table} WHERE {expires} < ?"

@@ -1,6 +1,6 @@
-"""Forms with files: multipart/form-data as browsers send it, read whole within limits.
+"""Read forms with files (multipart/form-data as browsers send it) within limits.
 
-The name and type of a file are chosen by its sender; nothing here trusts them.
+The sender chooses a file's name and type, so they must not be trusted.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def parse_parts(body: bytes, boundary: bytes) -> UploadForm:
 
 
 def _parse_names(head: bytes) -> tuple[str | None, str | None]:
-    """Return a part's name, and its file name if it is a file."""
+    """Return a part's name, and its file name or None if it is no file. Returns (None, None) for an invalid
+    head."""
     try:
         lines = head.decode("utf-8").removeprefix("\r\n").split("\r\n")
     except UnicodeDecodeError:
@@ -85,8 +86,8 @@ def _parse_names(head: bytes) -> tuple[str | None, str | None]:
 
 
 def _unescape(name: str) -> str:
-    for written, character in _ESCAPES.items():
-        name = name.replace(written, character)
+    for escape, character in _ESCAPES.items():
+        name = name.replace(escape, character)
     return name
 
 

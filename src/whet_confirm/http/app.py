@@ -92,23 +92,21 @@ class Api:
         operation = _find_operation(match[0], scope["method"])
         call = Exchange(self._backend, scope, send, match[1])
         if operation.roles is not None:
-            call.who = await guard.require_caller(scope, is_remembered=operation.looks_again)
+            call.who = await guard.require_caller(scope, is_remembered=operation.rechecks_token)
         try:
             if operation.roles:
                 require_role(call.who, *operation.roles)
-            if operation.takes is None:
-                call.is_compared = not operation.looks_again and guard.has_looked_up(call.who)
+            if operation.body is None:
+                call.is_compared = not operation.rechecks_token and guard.has_looked_up(call.who)
                 response = await operation.handler(call)
             else:
                 call.fields = await _read_fields(operation, call, receive)
                 body = (
-                    read_as(call.fields, operation.takes)
-                    if call.fields
-                    else _read_empty_body(operation.takes)
+                    read_as(call.fields, operation.body) if call.fields else _read_empty_body(operation.body)
                 )
                 response = await operation.handler(call, body)
         except HttpRefusal:
-            if operation.looks_again:  # a caller with a revoked token gets that error and no other
+            if operation.rechecks_token:  # a caller with a revoked token gets that error and no other
                 await guard.require_caller(scope)
             raise
         if response is not None:  # None: the handler has streamed its own answer

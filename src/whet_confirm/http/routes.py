@@ -16,7 +16,7 @@ from whet_confirm.whitelist import AllowedEntry
 
 _SETTLED = {200: shapes.SettledAnswer}
 _VOTED = {200: shapes.SettledAnswer, 202: shapes.CountedAnswer}
-_KEY = RequestParameter("Idempotency-Key", place="header")
+_KEY = RequestParameter("Idempotency-Key", location="header")
 _STATUS = RequestParameter("status")
 _LIMIT, _BEFORE = RequestParameter("limit", int), RequestParameter("before", int)
 _AFTER = RequestParameter("after", int)
@@ -42,9 +42,9 @@ def _request_operation(
         handler,
         (role,),
         takes,
-        gives=gives,
+        answers=gives,
         failures=(404, 409, 425),
-        looks_again=True,
+        rechecks_token=True,
         **more,
     )
 
@@ -53,7 +53,7 @@ def _read_operation(
     path: str, handler: Callable[..., Awaitable[Answer | None]], gives: Any, **more: Any
 ) -> Operation:
     """Build the operation of a read-only call."""
-    return Operation("GET", path, handler, gives={200: gives}, **more)
+    return Operation("GET", path, handler, answers={200: gives}, **more)
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -62,11 +62,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "/confirm",
         submissions.submit,
         roles=("submit",),
-        takes=shapes.SubmitBody,
-        gives={202: shapes.PendingAnswer, 200: shapes.AllowedAnswer},
+        body=shapes.SubmitBody,
+        answers={202: shapes.PendingAnswer, 200: shapes.AllowedAnswer},
         parameters=(_KEY,),
         failures=(422,),
-        looks_again=True,
+        rechecks_token=True,
     ),
     _read_operation("/confirm", reading.listing, shapes.RequestList, parameters=(_STATUS, _LIMIT, _BEFORE)),
     _read_operation(
@@ -111,18 +111,27 @@ OPERATIONS: tuple[Operation, ...] = (
         "/events",
         streams.stream,
         EVENT_STREAM,
-        parameters=(_AFTER, RequestParameter("request"), RequestParameter("Last-Event-ID", place="header")),
+        parameters=(
+            _AFTER,
+            RequestParameter("request"),
+            RequestParameter("Last-Event-ID", location="header"),
+        ),
     ),
     _read_operation("/whitelist", admin.list_whitelist, shapes.AllowedEntries, roles=("audit", "approve")),
     Operation(
-        "POST", "/whitelist", admin.allow, roles=("admin",), takes=shapes.AllowBody, gives={201: AllowedEntry}
+        "POST",
+        "/whitelist",
+        admin.allow,
+        roles=("admin",),
+        body=shapes.AllowBody,
+        answers={201: AllowedEntry},
     ),
     Operation(
         "DELETE",
         "/whitelist/{entry}",
         admin.disallow,
         roles=("approve",),
-        gives={200: shapes.RowAnswer},
+        answers={200: shapes.RowAnswer},
         parameters=(RequestParameter("entry", int, "path"),),
         failures=(404,),
     ),
@@ -131,8 +140,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "/decisions",
         decisions.decide_many,
         roles=("approve",),
-        takes=shapes.ManyBody,
-        gives={200: shapes.ManyAnswer},
+        body=shapes.ManyBody,
+        answers={200: shapes.ManyAnswer},
     ),
     _read_operation("/delegations", admin.delegations, shapes.DelegationList, roles=("approve",)),
     Operation(
@@ -140,15 +149,15 @@ OPERATIONS: tuple[Operation, ...] = (
         "/delegations",
         admin.delegate,
         roles=("approve",),
-        takes=shapes.AwayBody,
-        gives={201: Delegation},
+        body=shapes.AwayBody,
+        answers={201: Delegation},
     ),
     Operation(
         "DELETE",
         "/delegations/{number}",
         admin.end_delegation,
         roles=("approve",),
-        gives={200: shapes.RowAnswer},
+        answers={200: shapes.RowAnswer},
         parameters=(RequestParameter("number", int, "path"),),
         failures=(404,),
     ),
@@ -158,7 +167,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "/callbacks/{number}/retry",
         admin.retry,
         roles=("admin",),
-        gives={200: shapes.RowAnswer},
+        answers={200: shapes.RowAnswer},
         parameters=(RequestParameter("number", int, "path"),),
         failures=(404,),
     ),

@@ -36,7 +36,7 @@ from whet.context.prompt import (
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.protocols import ContextStatus, Provider
 from whet.contract.tags import BUILT_IN
-from whet.sqlite.lane import ScopedWork
+from whet.sqlite.lane import ScopedWrite
 from whet.store import sessions
 from whet.store.learned import forget_next, read_next
 from whet.store.live import LiveState, load
@@ -190,7 +190,7 @@ class SessionOpener:
             ]
             prompt, tools_json = self._prompt(services.workspace), msgspec.json.encode(specs).decode()
             await services.database.write(
-                ScopedWork(session_id, lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
+                ScopedWrite(session_id, lambda db: sessions.freeze_prefix(db, session_id, prompt, tools_json))
             )
         services.todo_lists.restore(session_id, state.arguments)
         if state.is_planning:

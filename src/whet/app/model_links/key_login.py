@@ -20,7 +20,7 @@ from whet.config.secrets import store_secret
 from whet.contract.texts import from_json
 from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
-from whet.mcp.callback import Listener, LoginFailed
+from whet.mcp.callback import CallbackListener, LoginFailed
 from whet.visible import visible
 
 SITE = "https://openrouter.ai"
@@ -45,7 +45,7 @@ async def log_in(
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     log.protect([verifier])
-    async with Listener(state, site, needs_issuer=False) as listener:
+    async with CallbackListener(state, site, needs_issuer=False) as listener:
         # The state comes back in our own callback URL, because the protocol has no field for it.
         callback_url = f"{listener.address.replace('127.0.0.1', 'localhost')}?{urlencode({'state': state})}"
         query = {"callback_url": callback_url, "code_challenge": challenge, "code_challenge_method": "S256"}

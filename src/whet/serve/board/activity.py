@@ -1,4 +1,5 @@
-"""Show the page of goals, schedules, background jobs and MCP servers, and start, run and remove them."""
+"""The page of goals, schedules, background jobs and MCP servers, with the forms that start and remove
+them."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class ShownServer(msgspec.Struct, frozen=True):
 
 
 class ShownJob(msgspec.Struct, frozen=True):
-    """A command that runs in the background of a session of this process."""
+    """A background command of a session in this process."""
 
     id: str
     command: str
@@ -70,8 +71,8 @@ class ActivityPages:
         problem: str = "",
         typed: Mapping[str, str] = _NOTHING_TYPED,
     ) -> Response:
-        """Show the page. If the form for new "goals" or "schedules" was `refused`, it is open, with the typed
-        values and the reason."""
+        """Render the page. `refused` names a refused form ("goals" or "schedules"), which is shown open, with
+        the typed values and the problem."""
         services = self._frame.services
 
         def read(db: apsw.Connection) -> list[ShownSchedule]:
@@ -142,7 +143,7 @@ class ActivityPages:
         return RedirectResponse("/activity#schedules", 303)
 
     async def change(self, request: Request, visit: Visit) -> Response:
-        """Run a schedule now, or remove it; a goal that runs is stopped first."""
+        """Run a schedule now, stop a goal, or remove either."""
         from whet.goals.queue import stop_goal  # noqa: PLC0415 - few pages have goals
 
         services, name = self._frame.services, request.path_params["name"]

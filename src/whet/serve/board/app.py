@@ -1,7 +1,7 @@
-"""The dashboard's routes: log in, view, undo, accept, answer.
+"""The routes of the dashboard.
 
-Nothing is changed on GET: each change is a form with the session's CSRF token, sent from our own page.
-Everything works without JavaScript; with it, pages update themselves.
+GET changes nothing: each change is a form with the session's CSRF token, sent from our own page. Everything
+works without JavaScript; with it, pages update themselves.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from whet.web.pages import SiteTemplates
 from whet.web.sessions import Account, LoginSession, Sessions, TooManyAttempts
 
 _PACKAGE = "whet.serve.board"
-_WORDS = LoginTexts(
+_LOGIN_TEXTS = LoginTexts(
     unknown="This token is not known, or was revoked.",
     refused="This token may converse only. The dashboard needs one of role owner.",
 )
@@ -61,9 +61,9 @@ class Dashboard:
         assets = Assets(files(_PACKAGE) / "static")
         self.pages: SiteTemplates = SiteTemplates(_PACKAGE, assets, FILTERS)
         sessions = Sessions(
-            OwnerAccounts(site.door), Logins(services.database), services.clock, address, f"whet_{port}"
+            OwnerAccounts(site.auth), Logins(services.database), services.clock, address, f"whet_{port}"
         )
-        self.door: SiteLogin = SiteLogin(sessions, self.pages, _WORDS)
+        self.login: SiteLogin = SiteLogin(sessions, self.pages, _LOGIN_TEXTS)
         frame = Frame(services, site.turns, self.pages, commands)
         live = LiveTurns()
         site.feeds.listeners.append(live.handle_event)
@@ -72,13 +72,13 @@ class Dashboard:
         self._time = TimePages(frame)
         self._forms, self._changes = SessionForms(frame), ChangesPages(frame)
         self._files, self._activity = FilePages(frame), ActivityPages(frame, add_schedule)
-        self._desk = SessionChat(frame, self._past, live, sessions, site.feeds.beat_s)
+        self._chat = SessionChat(frame, self._past, live, sessions, site.feeds.beat_s)
         self._live = DashboardStream(site.turns, sessions, site.feeds.beat_s)
         self._assets = assets
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        inside, posted = self.door.require_login, self.door.accept_form
+        inside, posted = self.login.require_login, self.login.accept_form
         home, history, learning, proof = self._home, self._past, self._learning, self._proof
         pages = {
             "/": home.home,
@@ -103,10 +103,10 @@ class Dashboard:
             "/reviews": proof.reviews,
         }
         forms = {
-            "/sessions/{id}/stop": self._desk.stop,
-            "/sessions/{id}/fork": self._desk.fork,
-            "/sessions/{id}/rewind": self._desk.rewind,
-            "/sessions/{id}/plan": self._desk.plan,
+            "/sessions/{id}/stop": self._chat.stop,
+            "/sessions/{id}/fork": self._chat.fork,
+            "/sessions/{id}/rewind": self._chat.rewind,
+            "/sessions/{id}/plan": self._chat.plan,
             "/sessions/{id}/rename": self._forms.rename,
             "/sessions/{id}/pin": self._forms.pin,
             "/sessions/{id}/archive": self._forms.archive,
@@ -118,7 +118,7 @@ class Dashboard:
             "/learning/{id}/undo": learning.undo,
             "/learning/{id}/accept": learning.accept,
             "/learning/{id}/reject": learning.reject,
-            "/logout": self.door.logout,
+            "/logout": self.login.logout,
         }
         return [
             *(Route(path, inside(page), methods=["GET"]) for path, page in pages.items()),
@@ -126,13 +126,13 @@ class Dashboard:
             *(
                 Route(path, posted(form, MAX_UPLOAD_BYTES), methods=["POST"])
                 for path, form in (
-                    ("/sessions", home.keep_typed(self._desk.begin)),
-                    ("/sessions/{id}/say", self._desk.say),
+                    ("/sessions", home.keep_typed(self._chat.begin)),
+                    ("/sessions/{id}/say", self._chat.say),
                     ("/questions/{id}", home.answer),
                 )
             ),
-            Route("/sessions/{id}/follow", self._desk.follow, methods=["GET"]),
-            Route("/login", self.door.login, methods=["GET", "POST"]),
+            Route("/sessions/{id}/follow", self._chat.follow, methods=["GET"]),
+            Route("/login", self.login.login, methods=["GET", "POST"]),
             Route("/live", self._live.serve, methods=["GET"]),
             Route("/static/{name}", self._assets.serve, methods=["GET"]),
         ]
@@ -142,33 +142,33 @@ _WAIT_S = 60
 
 
 class OwnerAccounts:
-    """Login with an owner's token. Revoking the token ends its logins at once."""
+    """The accounts of the dashboard: owners' tokens. Revoking a token ends its logins at once."""
 
     def __init__(self, auth: ApiAuth) -> None:
-        self._door = auth
+        self._auth = auth
 
     async def sign_in(self, token: str, client: str) -> Account | None:
         """Return the account of a token, or None if it is unknown. The account has no key if the token is not
         an owner's. Raises TooManyAttempts."""
-        caller = self._door.open(token)
+        caller = self._auth.find_caller(token)
         if caller is None:
             try:
-                self._door.throttle(client)
+                self._auth.throttle(client)
             except ApiError as error:
                 raise TooManyAttempts(_WAIT_S) from error
             return None
         return Account(caller.token_id if caller.is_owner else "", caller.name, frozenset((caller.role,)))
 
     async def find(self, key: str) -> Account | None:
-        """Return the account again, or None once its token was revoked."""
-        row = self._door.token(key)
+        """Return the account again, or None if its token was revoked."""
+        row = self._auth.find_token(key)
         if row is None or row.role != "owner":
             return None
         return Account(row.id, row.name, frozenset((row.role,)))
 
 
 class Logins:
-    """Logins in the store."""
+    """Stores logins in the database."""
 
     def __init__(self, database: StateDatabase) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Read and set the facts at the message box of a session's page: model, mode, folder, branch, context
+"""Read and set the facts that the message box of a session's page shows: model, mode, folder, branch, context
 window."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _MAX_CHOICES = 40
 
 
 class BoxFacts(msgspec.Struct, frozen=True):
-    """The facts that the message box shows. `models` and `folders` are offered as choices; `window_tokens` is
-    0 if unknown."""
+    """The facts that the message box shows. `is_chosen`: the model was chosen for this session. `models` and
+    `folders` are the choices. `window_tokens` is 0 if unknown."""
 
     model: str
     models: tuple[str, ...]
@@ -87,7 +87,7 @@ async def read_box(services: Services, row: sessions.SessionRow) -> BoxFacts:
 
 
 async def set_model(turns: Turns, session_id: str, model: str) -> None:
-    """Set the model that answers a session from its next request on; "default" is the configured one. Raises
+    """Set the model of a session, from its next request on. "default" is the configured one. Raises
     WhetError."""
     model = model.strip()
     if not model or len(model) > 200:

@@ -1,4 +1,4 @@
-"""Show the page of all changes that a session made to files, and take files back."""
+"""The page of all changes that a session made to files, with the form that restores files."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class ShownChange(msgspec.Struct, frozen=True):
 
 
 class ChangesPages:
-    """Shows a session's changes to files and takes them back."""
+    """Shows a session's changes to files and restores files."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
 
     async def changes(self, request: Request, visit: Visit) -> Response:
-        """Show every file that the session changed and has not taken back."""
+        """Show every file that the session changed and did not restore."""
         return await self._show(request, visit)
 
     async def restore(self, request: Request, visit: Visit) -> Response:
         """Restore one file, or every file, to its state before the session, or undo the last restore.
 
-        Asks first if others changed a file since then.
+        Asks first if another person or program has changed a file since.
         """
         session_id, frame, form = request.path_params["id"], self._frame, request.state.form
         file, own_edits = form.get("file", ""), form.get("own_edits", "")
@@ -103,23 +103,23 @@ async def _first_point(rewinding: Rewinding) -> Point:
 
 def _build_changes(diffs: list[FileDiff]) -> list[ShownChange]:
     """Return the changes with the rows of their diffs, at most `_MAX_ROWS` rows in all."""
-    left = _MAX_ROWS
+    remaining_rows = _MAX_ROWS
     changes: list[ShownChange] = []
     for diff in diffs:
-        lines = [shown.whole(line) for line in diff.lines[2 : left + 2]]
+        lines = [shown.whole(line) for line in diff.lines[2 : remaining_rows + 2]]
         rows = [Row("file", f"{diff.path}  (")] + [parse_row(line) for line in lines]
-        left = max(0, left - len(lines))
+        remaining_rows = max(0, remaining_rows - len(lines))
         omitted = max(0, len(diff.lines) - 2 - len(lines))
         changes.append(ShownChange(diff, mark_rows(rows)[1:], omitted))
     return changes
 
 
 def format_outcome(outcome: Outcome, *, is_plan: bool) -> str:
-    """Describe the outcome of a rewind, or its plan, one line for each kind of result."""
+    """Return the outcome of a rewind, or its plan, with one line for each kind of result."""
     files = outcome.files
-    done = [change.path for change in files.changes if change.path not in files.failed]
+    restored = [change.path for change in files.changes if change.path not in files.failed]
     verb = "would restore" if is_plan else "restored"
-    groups = [(f"{verb} {plural(len(done), 'path')}", done)] if done else []
+    groups = [(f"{verb} {plural(len(restored), 'path')}", restored)] if restored else []
     groups += [(f"left as it is ({change.why})", [change.path]) for change in files.conflicts]
     groups += [(f"failed ({why})", [path]) for path, why in files.failed.items()]
     lines = [f"{label}: {', '.join(map(path_shown, paths[:20]))}" for label, paths in groups]

@@ -1,6 +1,6 @@
-"""Charts as geometry that a template draws as SVG: stacked bars by day, or a line.
+"""Compute the geometry of charts, which a template draws as SVG: stacked bars by day, or a line.
 
-No scripts and no style attributes: colours are classes, so that the page's policy can forbid both.
+Colours are classes, so that the page's policy can forbid scripts and style attributes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 12, 12, 28
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """One rectangle; `series` is its class."""
+    """One rectangle. `series` is its CSS class."""
 
     x: float
     y: float
@@ -48,7 +48,8 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """Everything that is drawn. `line` holds the points of a polyline, or is empty."""
+    """A chart's geometry. `line` is the points of a polyline, or empty. `rows` and `columns` are the labels
+    of the axes, `series` pairs of a CSS class and a name."""
 
     title: str
     width: int
@@ -77,9 +78,9 @@ def draw_bars(
     *,
     tooltips: Sequence[str] = (),
 ) -> Chart:
-    """Draw stacked bars. `series` are (class, name, a value for each day), the lowest first.
+    """Draw stacked bars. `series` are (class, name, values by day), the lowest first.
 
-    `tooltips` are those of the columns; by default their values.
+    `tooltips` are those of the columns, by default their values.
     """
     totals = [sum(values[index] for _, _, values in series) for index in range(len(days))]
     top = nice_top(max(totals, default=0.0))
@@ -109,7 +110,7 @@ def draw_bars(
 
 
 def draw_line(title: str, days: Sequence[str], values: Sequence[float | None], name: str) -> Chart:
-    """Draw shares between 0 and 1 as a line; days without a value are left out."""
+    """Draw shares between 0 and 1 as a line. Days without a value are left out."""
     slot, scale = _slot(len(days)), HEIGHT - _TOP - _BOTTOM
     coordinates = [
         (_LEFT + (index + 0.5) * slot, HEIGHT - _BOTTOM - value * scale)
@@ -134,12 +135,12 @@ def draw_line(title: str, days: Sequence[str], values: Sequence[float | None], n
     )
 
 
-def nice_top(most: float) -> float:
-    """Return the next round number above `most` whose half is round too."""
-    if most <= 0:
+def nice_top(value: float) -> float:
+    """Return the next round number from `value` up whose half is round, too."""
+    if value <= 0:
         return 1.0
-    power = 10.0 ** math.floor(math.log10(most))
-    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= most * 0.999)
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999)
 
 
 def _slot(days: int) -> float:

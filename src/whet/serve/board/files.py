@@ -1,4 +1,4 @@
-"""Show the files of a session's workspace, read only, and the images of its messages."""
+"""The read-only pages of the files in a session's workspace, and the images of its messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from whet.store import replay, sessions
 from whet.web.sessions import Visit
 
 _MAX_ENTRIES, _MAX_BYTES = 2_000, 400_000
-# Keep the browser from running anything in an image that it opens by itself.
+# Keep a browser that opens an image directly from running anything in it.
 _IMAGE_HEADERS = {
     "content-security-policy": "default-src 'none'; sandbox",
     "cache-control": "private, max-age=86400, immutable",
@@ -30,7 +30,7 @@ _IMAGE_HEADERS = {
 
 
 class FolderEntry(msgspec.Struct, frozen=True, order=True):
-    """A file or folder. Sorts folders first."""
+    """A file or folder. Folders sort first."""
 
     is_file: bool
     name: str
@@ -127,7 +127,7 @@ def _read_file(root: Path, path: str) -> bytes:
 
 
 def _mark_content(data: bytes, path: str) -> tuple[tuple[tuple[CodeRun, ...], ...], str]:
-    """Return a file's lines with marks, and a note if they are not all of it."""
+    """Return a file's lines with marks, and a note if the file is not text, too long or empty."""
     if b"\0" in data:
         return (), "This is not text."
     text = data[:_MAX_BYTES].decode("utf-8", "replace").removesuffix("\n")

@@ -1,4 +1,4 @@
-"""The parts that all pages of the dashboard share: the program, the counts in the head, the templates."""
+"""The parts that all pages of the dashboard share: services, turns, templates, and the counts in the head."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Frame:
-    """Renders templates."""
+    """Renders pages, with the values that all pages need."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class Frame:
         return Head(len(self.turns.questions.pending()), inbox, len(self.turns.running))
 
     def questions(self, session_id: str) -> list[PendingQuestion]:
-        """Return the questions that wait in a session and its helpers."""
-        pending, root_of = self.turns.questions.pending(), self.services.gate.get().root_of
+        """Return the waiting questions of a session and its helpers."""
+        root_of = self.services.gate.get().root_of
         return [
             question
-            for question in pending
+            for question in self.turns.questions.pending()
             if session_id in (question.session_id, root_of(question.session_id))
         ]
 
@@ -65,5 +65,5 @@ class Frame:
 
 
 def number_or_zero(text: str) -> int:
-    """Read a number from a request's query; 0 if it is not a number."""
+    """Return a number from a request, or 0 if the text is not a number."""
     return parse_typed_number(text) or 0

@@ -1,4 +1,4 @@
-"""The overview (what waits for the person, what runs, the latest sessions), costs, and decisions."""
+"""The pages of the overview, the costs and the decisions, and the form that answers a question."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class HomePages:
         return handle
 
     async def answer(self, request: Request, visit: Visit) -> Response:
-        """Answer a waiting question, then return to the session's page that it came from."""
+        """Answer a waiting question and return to the page of its session, or to the overview."""
         form = request.state.form
         session_id, draft = form.get("back", ""), form.get("draft")
         try:
             answer = form.get("answer", "").strip()
             name, _, scope = answer.partition(":")
-            if scope.isdecimal():  # else an answer in words, which may contain a colon
+            if scope.isdecimal():  # otherwise the answer is in words, which may contain a colon
                 answer = name
             reply = QuestionReply(
                 reason=form.get("reason", "").strip(),
@@ -157,7 +157,8 @@ class HomePages:
         )
 
     def make_charts(self, rows: list[Spending], days: int) -> list[charts.Chart]:
-        """Draw tokens, cache hits and, if any, costs of the last `days` days from a row a day."""
+        """Draw the tokens, cache hits and, if there are any, costs of the last `days` days. `rows` has one
+        row for each day with turns."""
         labels = charts.days_back(self._frame.services.clock.now().date(), days)
         by_day = {row.label: row for row in rows}
 
@@ -165,7 +166,7 @@ class HomePages:
             return [float(getattr(by_day[day], field)) if day in by_day else 0.0 for day in labels]
 
         cached = values("cache_read_tokens")
-        fresh = [total - part for total, part in zip(values("prompt_tokens"), cached, strict=True)]
+        fresh = [prompt - read for prompt, read in zip(values("prompt_tokens"), cached, strict=True)]
         hit_ratios = [
             by_day[day].cache_hit_ratio if day in by_day and by_day[day].prompt_tokens else None
             for day in labels
@@ -190,7 +191,7 @@ class HomePages:
         return pictures
 
     def first_day(self, days: int) -> str:
-        """Return the date of the first of the last `days` days, today included."""
+        """Return the first date of the last `days` days, which include today."""
         return iso(self._frame.services.clock.now() - timedelta(days=days - 1))[:10]
 
 

@@ -1,4 +1,5 @@
-"""Pages for lessons: the ledger with diffs and quotes, waiting changes, the notes; and undoing changes."""
+"""The pages of lessons: the ledger, waiting changes, notes and timeline, and the forms that decide on
+changes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ _LEARNED: tuple[State, ...] = ("active", "undone")
 
 
 class LearnedMoment(msgspec.Struct, frozen=True):
-    """One change on the timeline, and the outcomes of sessions that started with it, or None."""
+    """One change on the timeline. `effect`: the outcomes of sessions that started with it, None if
+    unknown."""
 
     row: LedgerRow
     summary: str
@@ -46,7 +48,7 @@ class LearnedMoment(msgspec.Struct, frozen=True):
 
 
 class LearningPages:
-    """Pages of the ledger."""
+    """Shows lessons and decides on them."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -58,12 +60,12 @@ class LearningPages:
         limit = min(number_or_zero(params.get("n", "")) or _PAGE, _MAX)
         filters: LedgerFilter = {"profile": ""}
         kind, state = params.get("kind", ""), params.get("state", "")
-        for listed_kind in _KINDS:
-            if listed_kind == kind:
-                filters["kind"] = listed_kind
-        for listed_state in _STATES:
-            if listed_state == state:
-                filters["states"] = (listed_state,)
+        for known_kind in _KINDS:
+            if known_kind == kind:
+                filters["kind"] = known_kind
+        for known_state in _STATES:
+            if known_state == state:
+                filters["states"] = (known_state,)
         rows = await self._rows(limit + 1, filters)
         return self._frame.page(
             "learning.html",
@@ -73,12 +75,12 @@ class LearningPages:
             more=limit + _PAGE if len(rows) > limit else 0,
             kind=filters.get("kind", ""),
             state=state if "states" in filters else "",
-            states=[listed_state for listed_state in _STATES if listed_state != "staged"],
+            states=[known_state for known_state in _STATES if known_state != "staged"],
             who=WHO,
         )
 
     async def inbox(self, request: Request, visit: Visit) -> Response:
-        """Show the waiting changes and the refused ones in full, and mark them as reported to the owner."""
+        """Show the waiting and the refused changes in full, and mark them as reported to the owner."""
         rows = await self._rows(200, {"profile": "", "states": lesson_counts.WAITING})
         refused: list[LedgerRow] = await self._frame.services.database.read(lesson_counts.list_refusals)
         changes = await self._frame.services.database.append(lesson_counts.take_unread)
@@ -177,7 +179,7 @@ class LearningPages:
             "row": row,
             "summary": summary(row),
             "diff": shown.diff(row.before, row.after),
-            # A diff leaves out the middle of a long text and the files beside SKILL.md.
+            # The diff leaves out the middle of a long text, and files beside SKILL.md.
             "whole": await self._desk.describe_whole(row) if waits and row.changes else "",
             "waits": waits,
             "can_undo": row.state == "active" and not row.undone_by,

@@ -1,6 +1,6 @@
-"""Notify an open page that something changed; the page then fetches itself again.
+"""Notify open pages of a change, so that they fetch themselves again.
 
-An event carries no text, so that there is only one place where text is rendered.
+An event contains no text, so that only templates render text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from whet.serve.wire import Stream
 from whet.web.sessions import Sessions
 
 _MAX_STREAMS = 100
-_LOUD = (StepFinished, ToolFinished, TurnEnd)
+_VISIBLE_EVENTS = (StepFinished, ToolFinished, TurnEnd)
 
 
 class DashboardStream:
@@ -28,7 +28,7 @@ class DashboardStream:
         self._sessions = sessions
         self._beat_s = beat_s
         self._open = 0
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         turns.questions.listeners.append(self._wake)
         turns.feeds.listeners.append(self._handle_event)
 
@@ -41,12 +41,12 @@ class DashboardStream:
 
         async def source(gone: asyncio.Future[None]) -> AsyncGenerator[bytes]:
             self._open += 1
-            news = self._news  # a change while a piece is being sent is reported after it
+            changed = self._changed  # a change while a piece is being sent is reported after it
             try:
                 yield b"retry: 2000\n\n"
                 while not (gone.done() or self._turns.feeds.is_closed):
-                    if await self._wait(news, gone):
-                        news = self._news
+                    if await self._wait(changed, gone):
+                        changed = self._changed
                         yield b"event: change\ndata: {}\n\n"
                     elif await self._sessions.find_visit(request) is None:
                         return  # the login has ended meanwhile
@@ -57,18 +57,18 @@ class DashboardStream:
 
         return Stream(source)
 
-    async def _wait(self, news: asyncio.Event, gone: asyncio.Future[None]) -> bool:
-        waiter = asyncio.ensure_future(news.wait())
+    async def _wait(self, changed: asyncio.Event, gone: asyncio.Future[None]) -> bool:
+        waiter = asyncio.ensure_future(changed.wait())
         try:
             await asyncio.wait((waiter, gone), timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiter.cancel()
-        return news.is_set()
+        return changed.is_set()
 
     def _handle_event(self, session_id: str, event: Event) -> None:
-        if isinstance(event, _LOUD):
+        if isinstance(event, _VISIBLE_EVENTS):
             self._wake()
 
     def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,7 +1,7 @@
-"""The running turn as an open page shows it: the answer so far, and the running calls.
+"""Collect the events of a running turn for open pages: the answer so far, and the running calls.
 
-It is collected from the turn's events and kept in memory while the turn runs; stored messages come from
-the store. Text is returned ready for display: secrets masked, hidden characters spelled out.
+They are kept in memory while the turn runs; pages read stored messages from the store. Text is returned ready
+for display, with secrets masked and hidden characters spelled out.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from whet.contract.events import (
 from whet.contract.texts import NOT_JSON, from_json, subject_of
 from whet.visible import visible
 
-# The text so far may end with part of a secret, so a long run without a blank is held back until it is
-# complete.
+# The text so far may end with a part of a secret, so a long word is held back until it is complete.
 _GROWING = re.compile(r"[A-Za-z0-9_+/=.:~-]{9,}\Z")
 _BEGIN, _END = "-----BEGIN", "-----END"
 _MAX_SHOWN = 1_000_000
@@ -39,7 +38,7 @@ _TAIL_CHARS, _MAX_SESSIONS = 1_200, 500
 
 
 class LiveText:
-    """A growing text, ready for display. Complete lines do not change any more."""
+    """A growing text, ready for display. Complete lines never change again."""
 
     def __init__(self) -> None:
         self._whole: list[str] = []
@@ -58,11 +57,11 @@ class LiveText:
 
     @property
     def size(self) -> int:
-        """The number of characters that will not change any more."""
+        """The number of characters in complete lines."""
         return self._size
 
     def since(self, start_char: int) -> tuple[str, str]:
-        """Return the text completed after the first `start_char` characters, and the incomplete rest."""
+        """Return the complete lines after the first `start_char` characters, and the incomplete last line."""
         parts: list[str] = []
         start = self._size
         for piece in reversed(self._whole):
@@ -154,8 +153,8 @@ def _problem_of(end: TurnEnd, turn: LiveTurn | None) -> str:
 
 
 class LiveTurns:
-    """The turns that run in this process, by session, and what a person must read of the last one of each:
-    why it could not start, or the notices that it must show."""
+    """The turns that run in this process, by session. Also keeps the problem of each session's last turn: why
+    it could not start, or the notices that a person must see."""
 
     def __init__(self) -> None:
         self._by_session: dict[str, LiveTurn] = {}
@@ -167,7 +166,7 @@ class LiveTurns:
             turn = self._by_session.pop(session_id, None)
             self._keep_problem(session_id, _problem_of(event, turn))
             return
-        if not isinstance(event, ReviewQueued | ReviewFinished):  # they come after a turn
+        if not isinstance(event, ReviewQueued | ReviewFinished):  # these come after a turn
             self._by_session.setdefault(session_id, LiveTurn()).apply(event)
 
     def _keep_problem(self, session_id: str, problem: str) -> None:
@@ -182,5 +181,5 @@ class LiveTurns:
         return self._by_session.get(session_id)
 
     def problem(self, session_id: str) -> str:
-        """Return why the last turn could not start, or the notices that it must show, or an empty string."""
+        """Return why the last turn could not start, or the notices that a person must see, or ""."""
         return self._problems.get(session_id, "")

@@ -1,6 +1,6 @@
-"""Split source code and diffs into runs for a template: kinds of code, changed words, line numbers.
+"""Split source code and diffs into runs, which a template turns into elements.
 
-A run is a piece of text with the names of its marks; the template turns it into elements. The marks are those
+A run is a piece of text with its marks: the kind of code, and whether a diff changed it. The marks are those
 of the terminal (`diff_marks.py`).
 """
 
@@ -17,8 +17,8 @@ from whet.question import Row, RowKind
 
 
 class CodeRun(msgspec.Struct, frozen=True, gc=False):
-    """A piece of source code. `kind` is empty if the code has none; `is_changed` marks words of a diff that
-    differ from the other side."""
+    """A piece of source code. `kind` is empty for plain code. `is_changed`: a word of a diff that differs
+    from the other side."""
 
     text: str
     kind: CodeKind | str = ""
@@ -36,7 +36,7 @@ class MarkedRow(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def mark_code(text: str, language: str) -> tuple[CodeRun, ...]:
-    """Return the code of a Markdown block in runs."""
+    """Return the runs of a code block in Markdown."""
     spans = [(first, last, kind) for first, last, kind in find_code(text, language=language)]
     return _split(text, spans, ()) if text else ()
 
@@ -59,7 +59,7 @@ def mark_file(text: str, path: str) -> tuple[tuple[CodeRun, ...], ...]:
 def mark_rows(rows: Sequence[Row], path: str = "") -> tuple[MarkedRow, ...]:
     """Return rows of diffs with their marks. `path` names the file if no row does.
 
-    A hunk's header becomes a gap, because the rows have line numbers.
+    A hunk's header is replaced by a gap, because the rows have line numbers.
     """
     numbers, words, code = number_rows(rows), find_changed_words(rows), find_row_code(rows, path)
     marked: list[MarkedRow] = []
@@ -80,10 +80,10 @@ def mark_rows(rows: Sequence[Row], path: str = "") -> tuple[MarkedRow, ...]:
 def _split(
     text: str, code: Sequence[tuple[int, int, str]], words: Sequence[tuple[int, int]]
 ) -> tuple[CodeRun, ...]:
-    """Split a text where a mark begins or ends. Stretches of code are in order and do not overlap."""
+    """Split a text where a mark begins or ends. The spans in `code` are in order and do not overlap."""
     if not code and not words:
         return (CodeRun(text),)
-    edges = {0, len(text), *(edge for stretch in (*code, *words) for edge in stretch[:2])}
+    edges = {0, len(text), *(edge for span in (*code, *words) for edge in span[:2])}
     runs: list[CodeRun] = []
     at = 0
     for first, last in pairwise(sorted(edges)):

@@ -1,8 +1,8 @@
-"""Slash commands in the box of a session's page: those of the terminal that affect only their own session,
-and `/goal`.
+"""Run slash commands from a session's page: the terminal's commands that affect only their session, and
+`/goal`.
 
-The output is shown on the page and is not part of the conversation. Prompt files of the home and the
-workspace are commands too.
+The page shows the output, which is not part of the conversation. Prompt files of the home and the workspace
+are commands, too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from whet.app.conversations.slash import SlashCommand, announce
 from whet.app.conversations.slash_output import CommandReply, find_command, remote_commands
 
 _COLUMNS = 100
-_PAGES = ("new", "warm", "plan")  # the page has its own ways for these
+_PAGES = ("new", "warm", "plan")  # the page itself offers these
 _GOAL = ("goal", "Have a worker pursue it until a check proves that it is done: TEXT --verify CMD.")
 _PLAN = ("plan", "Have it only read and plan: TEXT, steps, go or off.")
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):
-    """What a command did: its output, and the messages to start turns with (None: the unfinished turn)."""
+    """The output of a command, and the messages to start turns with (None: continue the unfinished turn)."""
 
     output: str
     sends: tuple[str | None, ...] = ()
@@ -45,8 +45,8 @@ class PageCommands:
         return [_GOAL, _PLAN, *((command.name, command.help) for command in self._commands), *own]
 
     async def run(self, session_id: str, typed: tuple[str, str]) -> CommandOutcome:
-        """Run a command on a session between its turns. Raises WhetError, with what was meant if there is no
-        such command."""
+        """Run a command, given as name and argument, between two turns of a session. Raises WhetError; for an
+        unknown command, it suggests similar ones."""
         name, argument = typed
         if name == "goal":
             return await self._run_goal(argument)

@@ -1,4 +1,4 @@
-"""The stored messages of a session as pages show them: its own page, and the page that it is exported as."""
+"""Prepare the stored messages of a session for its page and for its export as a page."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ class PageCall(msgspec.Struct, frozen=True):
 class ShownMessage(msgspec.Struct, frozen=True):
     """A message as the page shows it, with all texts ready for display.
 
-    `attached` was sent with what the person typed. An answer has `blocks`, its `calls` without a result yet,
-    and `did`, the receipt of its turn. A result has the call that it `answers`.
+    - `attached`: text that was sent with the person's typed text
+    - `blocks`: the blocks of an answer; `calls`: its calls without a result
+    - `did`: the receipt of the turn, for a final answer
+    - `answers`: the call of a result
+    - `starts_turn`: the turn, for its first message
     """
 
     entry: ReplayEntry

@@ -1,4 +1,4 @@
-"""Pages for sessions: search by words or title, and read one from the beginning or step by step."""
+"""The pages of sessions: the searchable list, and one session from the beginning or step by step."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from whet.web.sessions import Visit
 
 _PAGE = 40
 _ENTRIES, _MAX_ENTRIES = 200, 1_000
-_MAX_ARGUMENTS, _ABOUT_CHARS = 6_000, 160
 _TOP = 1 << 21
 
 
 class ShownSpan(msgspec.Struct, frozen=True):
-    """The messages that a page shows: `limit` from number `first` on. If `at` is set, they end at that
-    message, for replay."""
+    """The messages that a page shows: `limit` messages from number `first` on. For replay, `at` is the last
+    one."""
 
     first: int
     limit: int
@@ -77,10 +76,10 @@ class HistoryPages:
         output: str = "",
         asks: int | None = None,
     ) -> Response:
-        """Show a session: its newest messages, those from a given one on, or for replay those up to `at`.
+        """Show a session: its newest messages, those after a given one or, for replay, those up to `at`.
 
-        `problem` is the error of a request on the page. `output` is that of a command. `notice` is the
-        outcome of a rewind, or its plan if `asks` is set, which is the turn to go back to.
+        `problem` is the error of a request on the page, `output` the output of a command. `notice` is the
+        outcome of a rewind. If `asks`, a turn, is set, it is the plan to go back to before that turn.
         """
         session_id, params = request.path_params["id"], request.query_params
 
@@ -121,7 +120,7 @@ class HistoryPages:
 
 
 def read_span(params: QueryParams, last: int) -> ShownSpan:
-    """Return the span of messages that a request asks for; `last` is the newest message."""
+    """Return the span of messages that a request asks for. `last` is the number of the newest message."""
     at, first = (min(number_or_zero(params.get(name, "")), _TOP) for name in ("at", "from"))
     limit = min(number_or_zero(params.get("n", "")) or _ENTRIES, _MAX_ENTRIES)
     if at:  # the messages before the one that is replayed
@@ -131,7 +130,7 @@ def read_span(params: QueryParams, last: int) -> ShownSpan:
 
 
 def _read_page(db: apsw.Connection, session_id: str, params: QueryParams) -> dict[str, Any]:
-    """Return what the page of a session shows from the store. Raises NotFound."""
+    """Return the page's values that come from the store. Raises NotFound."""
     row = sessions.get(db, session_id)
     last = replay.read_last_seq(db, session_id)
     span = read_span(params, last)
@@ -151,7 +150,7 @@ def _read_page(db: apsw.Connection, session_id: str, params: QueryParams) -> dic
 
 
 def split_snippet(snippet: str) -> list[tuple[bool, str]]:
-    """Split a snippet at its search marks into (is a hit, text)."""
+    """Split a snippet at its search marks. Returns pairs of whether a piece is a hit, and its text."""
     pieces: list[tuple[bool, str]] = []
     for number, part in enumerate(snippet.split(search.MARK_OPEN)):
         if not number:

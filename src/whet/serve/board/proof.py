@@ -1,4 +1,4 @@
-"""Pages for skills with uses and outcomes, warm templates with uplift, and reviews with cost."""
+"""The pages of skills with uses and outcomes, warm templates with uplift, and reviews with cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Proof:
         self._warm = WarmTemplates(frame.services.home, frame.services.database, frame.services.clock)
 
     async def skills(self, request: Request, visit: Visit) -> Response:
-        """List skills with their number of loads and the outcomes of sessions with them."""
+        """List skills, how often they were loaded, and the outcomes of sessions with them."""
         infos = await asyncio.to_thread(self._desk.library.all)
         uses = await self._frame.services.database.read(lambda db: learned.count_uses(db, ""))
         effects = {

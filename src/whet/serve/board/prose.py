@@ -1,7 +1,7 @@
 """Split an answer's Markdown into blocks and runs of text, which a template escapes and marks up.
 
 No text becomes markup: this module returns plain values, and the template chooses their elements. Only web
-addresses in ASCII become links; images and HTML stay text. The cost is proportional to the text.
+addresses in ASCII become links; images and HTML stay text. The time is proportional to the text's length.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class TextRun(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def host(self) -> str:
-        """The host of a link whose text is not its address, or an empty string."""
+        """The host of a link if its text is not its address, else an empty string."""
         return "" if self.text == self.url else urlsplit(self.url).hostname or ""
 
 
 class ProseBlock(msgspec.Struct, frozen=True):
-    """A block of an answer: `runs` of a text, heading, item or quote; `text` of code; `rows` of a table.
+    """A block of an answer. A text, heading, item or quote has `runs`, code has `text`, a table has `rows`.
 
-    `mark` is the language of code, or the bullet or number of an item. `level` is the nesting depth of an
-    item.
+    `mark` is the language of code, or the bullet or number of an item. `level` is the depth of an item or
+    heading.
     """
 
     kind: BlockKind
@@ -84,7 +84,7 @@ def split_runs(text: str) -> tuple[TextRun, ...]:
 
 
 def _read_run(match: re.Match[str]) -> tuple[TextRun | None, int]:
-    """Return the run of a match and where it ends, or None if an address is not usable as a link."""
+    """Return the run of a match and its end. The run is None if the match is an unusable address."""
     if match["code"]:
         return TextRun(match["code"].strip(), "code"), match.end()
     if match["strong"]:
@@ -104,7 +104,7 @@ def _trim_url(url: str) -> str:
 
 
 def _is_link(url: str) -> bool:
-    """Return whether an address may be a link: a host in ASCII, and no name or password before it."""
+    """Return whether an address may be a link: it has a host, and no user name or password."""
     try:
         parts = urlsplit(url)
         return bool(parts.hostname) and "@" not in parts.netloc and "\\" not in url
@@ -113,37 +113,37 @@ def _is_link(url: str) -> bool:
 
 
 class _BlockReader:
-    """Reads lines. Each method for a kind of block consumes a block at the current line and returns whether
-    it did."""
+    """Reads lines into blocks. The method for a kind of block reads one at the current line and returns True,
+    or returns False if there is none."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
-        self._made: list[ProseBlock] = []
+        self._blocks: list[ProseBlock] = []
         self._plain: list[str] = []
 
     def read(self) -> list[ProseBlock]:
-        takers: tuple[Callable[[str], bool], ...] = (self._code, self._heading, self._rule)
-        takers += (self._item, self._quote, self._table)
+        readers: tuple[Callable[[str], bool], ...] = (self._code, self._heading, self._rule)
+        readers += (self._item, self._quote, self._table)
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if not line.strip():
                 self._flush()
                 self._at += 1
-            elif not any(take(line) for take in takers):
+            elif not any(take(line) for take in readers):
                 self._plain.append(line)
                 self._at += 1
         self._flush()
-        return self._made
+        return self._blocks
 
     def _flush(self) -> None:
         if self._plain:
-            self._made.append(ProseBlock("text", split_runs("\n".join(self._plain))))
+            self._blocks.append(ProseBlock("text", split_runs("\n".join(self._plain))))
             self._plain = []
 
     def _add(self, block: ProseBlock, lines: int) -> bool:
         self._flush()
-        self._made.append(block)
+        self._blocks.append(block)
         self._at += lines
         return True
 
@@ -171,9 +171,11 @@ class _BlockReader:
         if match is None:
             return False
         text, count = [match[3]], 1
-        deep = len(match[1]) + 2
-        while (more := self._line(self._at + count)).startswith(" " * deep) and not _ITEM.fullmatch(more):
-            text.append(more.strip())
+        indent = " " * (len(match[1]) + 2)
+        while (following := self._line(self._at + count)).startswith(indent):
+            if _ITEM.fullmatch(following):
+                break
+            text.append(following.strip())
             count += 1
         mark = match[2] if match[2][0].isdigit() else "•"
         level = min(len(match[1]) // 2, 4)

@@ -1,7 +1,8 @@
-"""Work in a session from its page: send a message, stop the turn, follow it while it runs.
+"""The forms of a session's page that run turns (send, stop, fork, rewind, plan), and the stream of its
+changes.
 
-The turns are those of the API (`serve/turns.py`), with the same questions, gate and store. Forms work
-without a script; with one, the answer is shown while it is written.
+The turns are those of the API (`serve/turns.py`), with the same questions, gate and store. The forms work
+without a script; with one, the page shows the answer while it is written.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from whet.web.uploads import Upload
 MAX_UPLOAD_BYTES = 30_000_000
 _MAX_FILES, _MAX_CHARS = 10, 400_000
 _MAX_FOLLOWERS = 100
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _QUIET = (TextDelta, ReasoningDelta, ToolProgress)
 _encode = msgspec.json.Encoder().encode
 
 
 class ComposedMessage(msgspec.Struct, frozen=True):
-    """The content of a composer's form."""
+    """A message from the page's form, with its images."""
 
     text: str
     images: tuple[ImagePart, ...]
@@ -61,9 +62,9 @@ class SessionChat:
         self, frame: Frame, history: HistoryPages, live: LiveTurns, logins: Sessions, beat_s: float
     ) -> None:
         self._frame = frame
-        self._past = history
+        self._history = history
         self._live = live
-        self._signed_in = logins
+        self._logins = logins
         self._beat_s = beat_s
         self._followers = 0
 
@@ -73,15 +74,15 @@ class SessionChat:
         text = read_form_text(form.get("text", ""))
         if not text and not request.state.files:
             raise ApiError(400, "Write what you want done first.")
-        name, planned = parse(text) or ("", "")
-        plans = name == "plan"
-        if plans and (not planned or planned.split("\n")[0] in ("go", "off", "steps")):
+        name, argument = parse(text) or ("", "")
+        is_plan = name == "plan"
+        if is_plan and (not argument or argument.split("\n")[0] in ("go", "off", "steps")):
             raise ApiError(400, "Nothing is planned yet: write /plan and what you want done.")
-        if name and not plans:
+        if name and not is_plan:
             raise ApiError(400, f"/{name} works in a session: open one, or begin one with a message.")
-        text = planned if plans else text
+        text = argument if is_plan else text
         session_id, folder = await self._create(text, form)
-        if plans:
+        if is_plan:
             await self._run_plan_command(session_id, text)
         message = await compose_message(text, request.state.files, folder)
         await frame.turns.begin(session_id, TurnInput(message.text, message.images))
@@ -97,14 +98,14 @@ class SessionChat:
             )
             if (model := form.get("model", "")) != form.get("model_was", ""):
                 await set_model(self._frame.turns, session_id, model)
-            if (mode := form.get("mode", "")) != form.get("mode_was", ""):  # the page may be older than it
+            if (mode := form.get("mode", "")) != form.get("mode_was", ""):  # the page may show an old mode
                 await set_mode(services, session_id, mode)
         except ConfigError as error:
             raise ApiError(400, f"{error.message}. {error.hint}".rstrip(". ") + ".") from error
         return session_id, folder or services.workspace
 
     async def say(self, request: Request, visit: Visit) -> Response:
-        """Send a message: it starts a turn, or the running turn reads it before its next step."""
+        """Send a message. It starts a turn, or the running turn reads it before its next step."""
         session_id, turns = request.path_params["id"], self._frame.turns
         text = read_form_text(request.state.form.get("text", ""))
         row = await self._row(session_id)
@@ -117,12 +118,12 @@ class SessionChat:
             return await self._run_command(request, visit, command)
         if command is not None:
             try:
-                done = await self._run_plan_command(session_id, command[1])
+                reply = await self._run_plan_command(session_id, command[1])
             except ConfigError as error:
                 return await self._refuse(request, visit, ApiError(400, error.message))
-            if not done.sends:
+            if not reply.sends:
                 return _redirect_to(request, session_id)
-            text = done.sends
+            text = reply.sends
         message = await compose_message(
             text, request.state.files, Path(row.workspace or self._frame.services.workspace)
         )
@@ -143,7 +144,7 @@ class SessionChat:
             await frame.turns.begin(session_id, TurnInput(text, (), "steer"))
         if outcome.sends and not outcome.output:
             return _redirect_to(request, session_id)
-        return await self._past.session(request, visit, output=outcome.output or "Done.")
+        return await self._history.session(request, visit, output=outcome.output or "Done.")
 
     async def _run_plan_command(self, session_id: str, argument: str) -> planning.PlanReply:
         hosted = self._frame.turns.hosted
@@ -154,26 +155,25 @@ class SessionChat:
     async def plan(self, request: Request, visit: Visit) -> Response:
         """Approve a plan with the steps from the form, or end the planning."""
         session_id, form = request.path_params["id"], request.state.form
-        row, steps = await self._row(session_id), form.get("steps", "").split("\n")
-        now = await planning.read_plan(self._frame.services, session_id)
+        row, lines = await self._row(session_id), form.get("steps", "").split("\n")
+        plan = await planning.read_plan(self._frame.services, session_id)
         action = "off" if form.get("do") == "off" else "go"
         try:
             if row.kind != "chat":
                 raise ConfigError(f"a {row.kind} has no plan of a person's")
-            is_changed = [step for line in steps if (step := line.strip())] != [
-                shown.line(step.text, 300) for step in now.steps
-            ]
-            if action == "go" and now.steps and is_changed:
-                await self._run_plan_command(session_id, "\n".join(["steps", *steps]))
-            done = await self._run_plan_command(session_id, action)
+            shown_steps = [shown.line(step.text, 300) for step in plan.steps]
+            is_changed = [line.strip() for line in lines if line.strip()] != shown_steps
+            if action == "go" and plan.steps and is_changed:
+                await self._run_plan_command(session_id, "\n".join(["steps", *lines]))
+            reply = await self._run_plan_command(session_id, action)
         except (ConfigError, BadInput) as error:
             return await self._refuse(request, visit, ApiError(400, error.message))
-        if done.sends:
-            await self._frame.turns.begin(session_id, TurnInput(done.sends, (), "steer"))
+        if reply.sends:
+            await self._frame.turns.begin(session_id, TurnInput(reply.sends, (), "steer"))
         return _redirect_to(request, session_id)
 
     async def fork(self, request: Request, visit: Visit) -> Response:
-        """Fork the session at a turn and go to the fork's page; the original stays unchanged."""
+        """Fork the session at a turn and go to the fork's page. The original is not changed."""
         session_id, services = request.path_params["id"], self._frame.services
         row = await self._row(session_id)
         if row.kind != "chat":
@@ -187,9 +187,9 @@ class SessionChat:
         return _redirect_to(request, new_id)
 
     async def rewind(self, request: Request, visit: Visit) -> Response:
-        """Go back to before a turn, files and conversation (turn 0: undo the last rewind).
+        """Go back to before a turn, both files and conversation. Turn 0 undoes the last rewind.
 
-        The page lists the outcome for each file, or asks first about files that others changed since.
+        The page lists the outcome for each file, or asks first if others have changed files since.
         """
         session_id, frame, form = request.path_params["id"], self._frame, request.state.form
         row, turn = await self._row(session_id), number_or_zero(form.get("turn", ""))
@@ -201,20 +201,18 @@ class SessionChat:
         try:
             async with frame.turns.hosted.using(session_id) as session:
                 rewinding = Rewinding(frame.services.recordings.get(), session.log, frame.services.workspace)
-                if (
-                    not own_edits
-                    and (plan := await rewinding.preview(point, "both", force=False)).forceable_conflicts
-                ):
-                    return await self._past.session(
-                        request, visit, notice=format_outcome(plan, is_plan=True), asks=turn
-                    )
+                if not own_edits:
+                    plan = await rewinding.preview(point, "both", force=False)
+                    if plan.forceable_conflicts:
+                        notice = format_outcome(plan, is_plan=True)
+                        return await self._history.session(request, visit, notice=notice, asks=turn)
                 outcome = await rewinding.rewind(point, "both", force=own_edits == "replace")
         except (NotFound, StoreError) as error:
             return await self._refuse(request, visit, ApiError(409, error.message))
-        return await self._past.session(request, visit, notice=format_outcome(outcome, is_plan=False))
+        return await self._history.session(request, visit, notice=format_outcome(outcome, is_plan=False))
 
     async def stop(self, request: Request, visit: Visit) -> Response:
-        """Stop the running turn; its stored effects stay."""
+        """Stop the running turn. Its stored effects stay."""
         session_id = request.path_params["id"]
         if not await self._frame.turns.cancel(session_id):
             error = ApiError(409, "Nothing of this session runs in this server.")
@@ -222,8 +220,8 @@ class SessionChat:
         return _redirect_to(request, session_id)
 
     async def follow(self, request: Request) -> Response:
-        """Stream a session's changes: the text as it is written, and a note whenever something was stored."""
-        visit = await self._signed_in.find_visit(request)
+        """Stream a session's changes: text as it is written, and an event whenever something was stored."""
+        visit = await self._logins.find_visit(request)
         if visit is None:
             return Response(status_code=403)
         if self._followers >= _MAX_FOLLOWERS:
@@ -242,7 +240,7 @@ class SessionChat:
                         yield piece
                     if await follower.wait(gone, self._beat_s):
                         continue
-                    if await self._signed_in.find_visit(request) is None:
+                    if await self._logins.find_visit(request) is None:
                         return  # the login has ended meanwhile
                     yield b": still here\n\n"
             finally:
@@ -257,12 +255,12 @@ class SessionChat:
     async def _refuse(self, request: Request, visit: Visit, error: ApiError) -> Response:
         if _is_script(request):
             return JsonAnswer({"problem": error.message}, error.status)
-        return await self._past.session(request, visit, problem=error)
+        return await self._history.session(request, visit, problem=error)
 
 
 async def compose_message(text: str, files: Sequence[Upload], workspace: Path) -> ComposedMessage:
-    """Return a message with its images and a line for each file, which is saved in the session's
-    workspace."""
+    """Return a message with its images. Other files are saved in the workspace, and the text gets a line for
+    each of them."""
     lines: list[str] = []
     images: list[ImagePart] = []
     for file in files[:_MAX_FILES]:
@@ -291,10 +289,10 @@ class Follower:
         self._session_id = session_id
         self._turn: LiveTurn | None = None
         self._step = -1
-        self._known, self._at, self._sent = 0, 0, ""
-        self._is_loud = True
-        self._told: tuple[object, ...] = ()
-        self._news = asyncio.Event()
+        self._complete_chars, self._complete_units, self._sent = 0, 0, ""
+        self._may_be_stored = True
+        self._sent_calls: tuple[object, ...] = ()
+        self._changed = asyncio.Event()
         self._marks: tuple[object, ...] | None = None
         frame.turns.questions.listeners.append(self._wake)
         frame.turns.feeds.listeners.append(self._handle_event)
@@ -305,12 +303,12 @@ class Follower:
         self._frame.turns.feeds.listeners.remove(self._handle_event)
 
     def take_events(self) -> bytes:
-        """Return the events that this page has not received, or empty bytes."""
-        self._news.clear()
+        """Return the events that this page has not received yet, or empty bytes."""
+        self._changed.clear()
         turn = self._live.turn_of(self._session_id)
         pieces: list[bytes] = []
-        if self._is_loud:
-            self._is_loud = False
+        if self._may_be_stored:
+            self._may_be_stored = False
             marks = self._read_marks()
             if marks != self._marks:
                 self._marks = marks
@@ -321,44 +319,53 @@ class Follower:
         return b"".join(pieces)
 
     async def wait(self, gone: asyncio.Future[None], beat_s: float) -> bool:
-        """Wait for changes, including those of another process. Returns False if a beat is due first."""
+        """Wait for changes, also by another process. Returns False if there were none for `beat_s`."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + beat_s
-        while (remaining_s := until - loop.time()) > 0:
-            news = asyncio.ensure_future(self._news.wait())
+        until_s = loop.time() + beat_s
+        while (remaining_s := until_s - loop.time()) > 0:
+            changed = asyncio.ensure_future(self._changed.wait())
             try:
                 done, _ = await asyncio.wait(
-                    (news, gone), timeout=min(remaining_s, _LOOK_S), return_when=asyncio.FIRST_COMPLETED
+                    (changed, gone), timeout=min(remaining_s, _POLL_S), return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
-                news.cancel()
+                changed.cancel()
             if done:
                 return True
             if self._read_marks() != self._marks:  # another process wrote it
-                self._is_loud = True
+                self._may_be_stored = True
                 return True
         return False
 
     def _new_text(self, turn: LiveTurn) -> bytes:
         """Return the new text for the page. `at` counts UTF-16 units, as the page's script does."""
         if turn is not self._turn or turn.step != self._step:
-            self._turn, self._step, self._known, self._at, self._sent = turn, turn.step, 0, 0, ""
-        complete, after = turn.text.since(self._known)
+            self._turn, self._step, self._complete_chars, self._complete_units, self._sent = (
+                turn,
+                turn.step,
+                0,
+                0,
+                "",
+            )
+        complete, after = turn.text.since(self._complete_chars)
         fresh = complete + after
         if fresh == self._sent:
             return b""
-        at, news = self._at, fresh
+        at, new_text = self._complete_units, fresh
         if self._sent and fresh.startswith(self._sent):
-            at, news = at + count_units(self._sent), fresh[len(self._sent) :]
-        self._known, self._at = self._known + len(complete), self._at + count_units(complete)
+            at, new_text = at + count_units(self._sent), fresh[len(self._sent) :]
+        self._complete_chars, self._complete_units = (
+            self._complete_chars + len(complete),
+            self._complete_units + count_units(complete),
+        )
         self._sent = after
-        return b"event: text\ndata: %s\n\n" % _encode({"step": turn.step, "at": at, "text": news})
+        return b"event: text\ndata: %s\n\n" % _encode({"step": turn.step, "at": at, "text": new_text})
 
     def _new_calls(self, turn: LiveTurn) -> bytes:
         state = (turn, turn.version)
-        if state == self._told:
+        if state == self._sent_calls:
             return b""
-        self._told = state
+        self._sent_calls = state
         calls = [
             {"name": call.name, "about": call.about, "tail": visible(call.tail, 2_000)}
             for call in turn.calls.values()
@@ -367,8 +374,8 @@ class Follower:
         return b"event: calls\ndata: %s\n\n" % _encode(facts)
 
     def _read_marks(self) -> tuple[object, ...]:
-        """Return a value that changes when the page must be fetched again: the last message, the state of the
-        last turn, the waiting questions. Takes two index lookups."""
+        """Return a value that changes whenever the page must be fetched again. It consists of the last
+        message, the state of the last turn and the waiting questions."""
         session_id = self._session_id
 
         def read(db: apsw.Connection) -> tuple[object, ...]:
@@ -390,12 +397,12 @@ class Follower:
 
     def _handle_event(self, session_id: str, event: Event) -> None:
         if session_id == self._session_id:
-            self._is_loud = self._is_loud or not isinstance(event, _QUIET)
-            self._news.set()
+            self._may_be_stored = self._may_be_stored or not isinstance(event, _QUIET)
+            self._changed.set()
 
     def _wake(self) -> None:
-        self._is_loud = True
-        self._news.set()
+        self._may_be_stored = True
+        self._changed.set()
 
 
 def count_units(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What a person sets about a session from any page: its title, pin, archive, model and mode."""
+"""The forms that set a session's title, pin, archive, model and mode from any page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_TITLE = 200
 
 
 class SessionForms:
-    """Handles the forms that set something about a session."""
+    """Handles the forms."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -36,18 +36,18 @@ class SessionForms:
         return _go_back(request)
 
     async def pin(self, request: Request, visit: Visit) -> Response:
-        """Pin the session, or no longer."""
+        """Pin or unpin the session."""
         await self._set_time(request, pins.set_pin_time)
         return _go_back(request)
 
     async def archive(self, request: Request, visit: Visit) -> Response:
-        """Archive the session and leave its page, or bring it back."""
+        """Archive the session and leave its page, or unarchive it."""
         row, at = await self._set_time(request, sessions.set_archive_time)
         is_left = bool(at) and request.state.form.get("back") == row.id
         return RedirectResponse("/", 303) if is_left else _go_back(request)
 
     async def set(self, request: Request, visit: Visit) -> Response:
-        """Set the model that answers or the mode, from the next request on."""
+        """Set the model or the mode, from the next request on."""
         row, form = await self._chat(request), request.state.form
         if self._frame.turns.is_busy(row.id):
             raise ApiError(409, "A turn is running; stop it first.")
@@ -70,7 +70,8 @@ class SessionForms:
     async def _set_time(
         self, request: Request, set_time: Callable[[apsw.Connection, str, str], None]
     ) -> tuple[sessions.SessionRow, str]:
-        """Set one of a session's times to the present, or clear it if the form switches off. Returns both."""
+        """Set one of a session's times to now, or clear it if the form's `on` is not 1. Returns the session
+        and the time, empty if cleared."""
         row = await self._chat(request)
         is_on = request.state.form.get("on", "1") == "1"
         at = iso(self._frame.services.clock.now()) if is_on else ""
@@ -79,6 +80,6 @@ class SessionForms:
 
 
 def _go_back(request: Request) -> Response:
-    """Return to the page of the session that the form was on, or to the first page."""
+    """Redirect to the session's page that the form was on, or to the first page."""
     session_id = request.state.form.get("back", "")
     return RedirectResponse(f"/sessions/{quote(session_id, safe='')}" if session_id else "/", 303)

@@ -1,6 +1,6 @@
 """Format numbers, times and texts for the pages.
 
-Every foreign text passes through one of `text`, `whole`, `line` and `diff`.
+Every untrusted text on a page passes through `text`, `whole`, `line` or `diff`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _MAX_DIFF_LINES = 400
 
 
 def text(value: str, limit: int = MAX_CHARS) -> str:
-    """Return a text up to a limit, with secrets masked and hidden characters spelled out."""
+    """Return a text cut to `limit` characters, with secrets masked and hidden characters spelled out."""
     return visible(value, limit)
 
 
 def whole(value: str) -> str:
-    """Return all of a text that a person decides on, with secrets masked and hidden characters spelled
+    """Return a text uncut, for a person who decides on it, with secrets masked and hidden characters spelled
     out."""
     return visible(value, WHOLE)
 
 
 def line(value: str, limit: int = 120) -> str:
-    """Return the beginning of a text on one line."""
+    """Return a text on one line, cut to `limit` characters."""
     joined = " ".join(visible(value[: 4 * limit], 4 * limit).split())
     return joined if len(joined) <= limit else f"{joined[: limit - 1]}…"
 
@@ -56,14 +56,14 @@ def cost(usd: float | None, *, is_estimate: bool = False) -> str:
 
 
 def usage_cost(usage: Usage) -> str:
-    """Format the cost of some usage; a dash if nothing was used."""
+    """Format the cost of usage, with a dash for no usage."""
     if not usage.total_tokens and not usage.cost_usd:
         return "–"
     return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
 
 
 def spending_cost(spending: Spending | None) -> str:
-    """Format the cost of some turns, as far as prices are known."""
+    """Format the cost of turns, with "unknown" for those without a known price."""
     if spending is None or not spending.turns:
         return "–"
     if spending.unpriced >= spending.turns:
@@ -73,7 +73,7 @@ def spending_cost(spending: Spending | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share."""
+    """Format a share as a percentage."""
     return f"{share:.0%}"
 
 

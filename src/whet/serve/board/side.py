@@ -1,4 +1,4 @@
-"""Read the list of sessions at the side of a page: pinned ones first, the others grouped by folder."""
+"""Read the list of sessions at the side of a page: pinned sessions first, then the others by folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _MAX_LISTED, _MAX_PINNED = 60, 20
 
 
 class SideGroup(msgspec.Struct, frozen=True):
-    """The sessions of one folder. `name` is the folder's, with its parent's if two folders have the same
-    name."""
+    """The sessions of one folder. `name` is the folder's name, after its parent's if two folders have the
+    same name."""
 
     name: str
     folder: str
@@ -22,7 +22,7 @@ class SideGroup(msgspec.Struct, frozen=True):
 
 
 class SideList(msgspec.Struct, frozen=True):
-    """The pinned sessions, and the newest others by folder. `has_more` says whether there are older ones."""
+    """The pinned sessions, and the newest others by folder. `has_more`: there are older sessions."""
 
     pinned: tuple[sessions.SessionRow, ...] = ()
     groups: tuple[SideGroup, ...] = ()
@@ -30,20 +30,20 @@ class SideList(msgspec.Struct, frozen=True):
 
 
 def read_side(connection: apsw.Connection) -> SideList:
-    """Return the list, folders in the order of their newest session."""
+    """Return the list. The folder with the newest session comes first."""
     pinned = pins.list_pinned(connection, _MAX_PINNED)
     pinned_ids = {row.id for row in pinned}
-    listed = sessions.list_sessions(connection, _MAX_LISTED + 1)
+    rows = sessions.list_sessions(connection, _MAX_LISTED + 1)
     by_folder: dict[str, list[sessions.SessionRow]] = {}
-    for row in listed[:_MAX_LISTED]:
+    for row in rows[:_MAX_LISTED]:
         if row.id not in pinned_ids:
             by_folder.setdefault(row.workspace, []).append(row)
     names = [PurePath(folder).name for folder in by_folder]
     groups = [
-        SideGroup(_name_of(folder, is_unique=names.count(PurePath(folder).name) == 1), folder, tuple(rows))
-        for folder, rows in by_folder.items()
+        SideGroup(_name_of(folder, is_unique=names.count(PurePath(folder).name) == 1), folder, tuple(members))
+        for folder, members in by_folder.items()
     ]
-    return SideList(tuple(pinned), tuple(groups), len(listed) > _MAX_LISTED)
+    return SideList(tuple(pinned), tuple(groups), len(rows) > _MAX_LISTED)
 
 
 def _name_of(folder: str, *, is_unique: bool) -> str:

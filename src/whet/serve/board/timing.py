@@ -1,7 +1,6 @@
-"""Where the time of a session went: a waterfall of each turn, and the fill level of the context window.
+"""The page of where a session's time went: a waterfall of each turn, and the use of the context window.
 
-Bars are SVG geometry in rows of a table, so that screen readers read all their values. Colours are
-classes.
+Bars are SVG in rows of a table, so that screen readers read all values.
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ class WaterfallRow(msgspec.Struct, frozen=True):
 
 
 class Waterfall(msgspec.Struct, frozen=True):
-    """A turn as it is drawn. `sums` are the times spent on the model, on tools and waiting for a person."""
+    """A turn as it is drawn. `sums` are pairs of a label and the time spent on it: the model, tools, waiting
+    for a person. `left_out` is the number of spans that are not drawn."""
 
     turn: TurnSpans
     took: str
@@ -100,17 +100,18 @@ def waterfall(turn: TurnSpans) -> Waterfall:
                 round(share * 100),
             )
         )
-    sums = tuple(
-        (word, shown.duration(seconds))
-        for kind, word in (("model", "model"), ("tool", "tools"), ("wait", "waiting for you"))
-        if (seconds := turn.spent_s(kind))  # type: ignore[arg-type]
+    spent = (
+        ("model", turn.spent_s("model")),
+        ("tools", turn.spent_s("tool")),
+        ("waiting for you", turn.spent_s("wait")),
     )
+    sums = tuple((label, shown.duration(seconds)) for label, seconds in spent if seconds)
     omitted = max(0, len(turn.spans) - _MAX_ROWS)
     return Waterfall(turn, shown.duration(whole_ms / 1000), tuple(rows), omitted, sums)
 
 
 def window_chart(marks: list[WindowMark], window_tokens: int) -> charts.Chart | None:
-    """Draw the tokens of each request and those left after each compaction. Returns None without data."""
+    """Draw the tokens of each request, and the tokens after each compaction. Returns None without data."""
     if not marks:
         return None
     cached = [float(mark.cached) if mark.after is None else 0.0 for mark in marks]

@@ -1,7 +1,7 @@
-"""The schema's history: numbered steps, each applied once, in order, in one transaction.
+"""The numbered steps that build the database's schema. Each is applied once, in order, in one transaction.
 
-The file's `user_version` is the number of the last step; its table `migrations` records which step was
-applied when.
+The file's `user_version` is the number of applied steps; its table `migrations` records when each was
+applied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The schema's first steps, in order: sessions, learned changes, reviews, imports, warm starts, outcomes.
+"""Schema steps 1 to 6: sessions, learned changes, reviews, imports, warm starts, outcomes.
 
 A released step is never changed.
 """

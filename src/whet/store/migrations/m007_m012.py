@@ -1,4 +1,4 @@
-"""The schema's later steps, in order: people, schedules, the API, the gateway, imported homes, chosen models.
+"""Schema steps 7 to 12: people, schedules, the API, the gateway, imported homes, chosen models.
 
 A released step is never changed.
 """

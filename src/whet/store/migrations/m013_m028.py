@@ -1,4 +1,7 @@
-"""The schema's newest steps, in order: rewinds, search, goals, engines, schedules, helpers, plans, titles."""
+"""Schema steps 13 to 28: rewinds, search, goals, engines, schedules, helpers, plans, titles.
+
+A released step is never changed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Schema steps 29 to 33."""
+"""Schema steps 29 to 33: estimated tokens, accepted messages, indexes of lists, pinned sessions, model calls.
+
+A released step is never changed.
+"""
 
 from __future__ import annotations
 
