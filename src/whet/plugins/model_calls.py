@@ -1,8 +1,8 @@
-"""Hooks around model requests, both of a session and beside its turns: at the start, for streamed text, and
-at the end.
+"""Call plugins' hooks around model requests: at the start, for each piece of streamed text, and at the end.
 
-transform_llm_output may change an answer before it is stored; text that was streamed before stays as
-shown. The stream hooks receive text in pieces as it arrives. This module is independent of wire formats.
+`ModelCallHooks` serves the requests of a session's turns, `SideCallHooks` those beside them.
+transform_llm_output may change an answer before it is stored; text that was streamed before stays as shown.
+This module is independent of wire formats.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ class SideCallHooks:
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._count = 0
-        self._is_telling = False
+        self._is_calling = False
 
     async def stream(
         self, task: str, link: ModelLink, messages: Sequence[Message]
     ) -> AsyncIterator[StreamItem]:
-        """Stream over `link` and call the hooks; `task` names the request's purpose."""
+        """Stream over `link` and call the hooks. `task` names the request's purpose."""
         self._count += 1
         rows = _rows(messages)
         facts: dict[str, Any] = {
@@ -144,14 +144,14 @@ class SideCallHooks:
             await self._call_hooks("post_auxiliary_call", **facts, **_duration_facts(began_s))
 
     async def _call_hooks(self, hook: str, **facts: Any) -> None:
-        """Call a hook, but not for requests that the hooks make themselves, which would never end."""
-        if self._is_telling:
+        """Call a hook, unless a hook is running: its own requests would call it again without end."""
+        if self._is_calling:
             return
-        self._is_telling = True
+        self._is_calling = True
         try:
             await self._hooks.call_all(hook, **facts)
         finally:
-            self._is_telling = False
+            self._is_calling = False
 
 
 def _finish_reason(reply: ModelReply) -> str:
