@@ -1,8 +1,4 @@
-"""`whet hooks`: list the shell hooks that run in this folder, and accept or refuse the repository's own
-hooks.
-
-It runs no hook.
-"""
+"""`whet hooks`: list the shell hooks of this folder, and accept or refuse those of the repository."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from whet.terminal.output import emit, json_option, size
 from whet.terminal.wording import exact, printable
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _HookRow(msgspec.Struct, frozen=True):
     name: str
     event: str
     tools: str
@@ -50,7 +46,7 @@ def hooks(context: click.Context, as_json: bool) -> None:
     emit([msgspec.to_builtins(row) for row in rows], _text(rows), as_json=as_json)
 
 
-def _text(rows: list[_Listed]) -> str:
+def _text(rows: list[_HookRow]) -> str:
     lines: list[str] = []
     for row in rows:
         state = "" if row.runs else "  (not accepted: it does not run)"
@@ -75,7 +71,7 @@ def accept_command(home: Home, yes: bool) -> None:
     for row in _rows(repository.hooks, "repository", runs=False):
         writes = "  (may write this folder)" if repository.hooks[row.name].writes else ""
         click.echo(exact(f"{row.name}  {row.event} {row.tools}".rstrip() + f"{writes}\n    {row.command}"))
-    for file in repository.files:  # as they are accepted, whatever they become during the question
+    for file in repository.files:  # this content is accepted, even if a file changes during the question
         click.echo(_show_file(file))
     if not yes:
         if not sys.stdin.isatty():
@@ -101,9 +97,9 @@ def refuse_command(home: Home) -> None:
     click.echo("taken back" if refuse(home, _workspace(home)) else "nothing was accepted here")
 
 
-def _rows(commands: Mapping[str, HookSettings], origin: str, *, runs: bool) -> list[_Listed]:
+def _rows(commands: Mapping[str, HookSettings], origin: str, *, runs: bool) -> list[_HookRow]:
     return [
-        _Listed(name, hook.event, hook.tools, hook.command, hook.timeout_s, origin, runs)
+        _HookRow(name, hook.event, hook.tools, hook.command, hook.timeout_s, origin, runs)
         for name, hook in commands.items()
     ]
 

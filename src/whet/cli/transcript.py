@@ -1,4 +1,4 @@
-"""A stored conversation as text for a person, as the chat shows it."""
+"""Render a stored conversation as text, as the chat shows it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ _UNSTYLED = {"TERM": "dumb"}
 
 
 def load_ui(home: Home) -> UiSettings:
-    """Return the settings of the display, or the defaults if the settings can't be read."""
+    """Return the settings of the terminal's display, or the defaults if the settings can't be read."""
     with suppress(WhetError):
         return load(home, environ=os.environ).settings.ui
     return UiSettings()
 
 
 def render(connection: apsw.Connection, row: SessionRow, ui: UiSettings, *, full: bool = False) -> str:
-    """Return the whole text of a session. `full` shows pastes, arguments and results of calls unabridged."""
+    """Return the whole text of a session. With `full`, pastes and the arguments and results of calls are not
+    shortened."""
     past = begin_text(ui, full=full)
     key = sessions.key_of(connection, row.id)
     turns = replay.list_turns(connection, row.id, 0, SEQ_LIMIT)
@@ -52,7 +53,8 @@ def render(connection: apsw.Connection, row: SessionRow, ui: UiSettings, *, full
 
 
 def begin_text(ui: UiSettings, *, full: bool = False) -> PastTurns:
-    """Return an empty text for parts of a conversation; it has no colours if stdout is not a terminal."""
+    """Return an empty text to which parts of a conversation are added. It has no colours if stdout is not a
+    terminal."""
     if output.has_colour():
         painter = Painter(markdown=ui.markdown, theme=ui.theme)
     else:
