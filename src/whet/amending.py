@@ -11,11 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from whet.contract.changes import TextChange
+from whet.contract.changes import TextChange, split_lines
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import NOT_JSON, from_json
-from whet.question import split_lines
 
 
 class Editable(msgspec.Struct, frozen=True):

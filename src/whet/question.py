@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from whet.contract.changes import REPLACES, FileEdit, TextChange
+from whet.contract.changes import REPLACES, FileEdit, TextChange, split_lines
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.contract.tags import BUILT_IN
 from whet.contract.texts import plural
@@ -366,13 +366,3 @@ def _fold_text(row: Row) -> Row:
         return row
     head, end = row.text[: _FOLDED_CHARS - _END_CHARS], row.text[-_END_CHARS:]
     return Row(row.kind, f"{head} [… {omitted:,} more characters …] {end}")
-
-
-def split_lines(text: str | None) -> list[str]:
-    """Split a text into lines with their line feeds. A carriage return is part of its line, so it is
-    shown."""
-    if not text:
-        return []
-    parts = text.split("\n")
-    lines = [f"{part}\n" for part in parts[:-1]]
-    return [*lines, parts[-1]] if parts[-1] else lines

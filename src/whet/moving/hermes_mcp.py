@@ -91,7 +91,7 @@ def _import_server(home: Home, server: HermesMcpServer, dry: bool) -> ImportOutc
             for name, value in server.keys.items():
                 if name not in have:
                     secrets.set_secret(home, name, value)
-            edit.set_part(home, _KEY, server.name, server.part)
+            edit.set_table_entry(home, _KEY, server.name, server.part)
     except WhetError as error:
         return ImportOutcome(server.name, "left", error.message)
     notes = [*([f"keys in .env: {', '.join(sorted(server.keys))}"] if server.keys else []), *server.notes]

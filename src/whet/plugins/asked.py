@@ -8,7 +8,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whet.config.edit import set_part
+from whet.config.edit import set_table_entry
 from whet.config.paths import Home
 from whet.contract.errors import PluginError
 from whet.contract.texts import NOT_JSON, as_object, from_foreign_json
@@ -88,7 +88,7 @@ class HostAnswers:
         for part in path[:-1]:
             settings = settings.setdefault(part, {})
         settings[path[-1]] = value
-        set_part(Home(self.home), "plugins.entries", self.name, entry)
+        set_table_entry(Home(self.home), "plugins.entries", self.name, entry)
 
     @property
     def state(self) -> PersistentValues:

@@ -15,7 +15,7 @@ import click
 
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_servers.report import end_if_failed, reach_all, show_briefly
-from whet.config.edit import set_part
+from whet.config.edit import set_table_entry
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import ConfigError, WhetError
@@ -45,7 +45,7 @@ def add_browser(
     browser = program or _find_browser() or _fetch_browser(folder)
     part = server_part(command, browser, hosts)
     server = from_values(part, McpServerSettings)
-    replaced = set_part(home, "mcp.servers", name, part)
+    replaced = set_table_entry(home, "mcp.servers", name, part)
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:
         test = reports[0] if reports else None

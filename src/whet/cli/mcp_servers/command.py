@@ -21,7 +21,7 @@ from whet.cli.main import run_on_loop
 from whet.cli.mcp_servers.browser import add_browser
 from whet.cli.mcp_servers.report import end_if_failed, reach_all, show, show_briefly
 from whet.clock import SystemClock, iso
-from whet.config.edit import change_list, remove_part, set_part
+from whet.config.edit import change_list, remove_table_entry, set_table_entry
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings
@@ -194,7 +194,7 @@ def add(
     _check_settings(name, server)
     _warn_of_secrets(server)
     before = _servers(home).get(name)
-    replaced = set_part(home, _KEY, name, part)
+    replaced = set_table_entry(home, _KEY, name, part)
     if before is None or before.url != server.url:
         delete_stored(home, name)
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
@@ -270,7 +270,7 @@ def remove(home: Home, name: str, as_json: bool) -> None:
     """Remove a server from config.yaml, its login, and the rules that let its tools run without a
     question."""
     _find_server(home, name)
-    if not remove_part(home, _KEY, name):
+    if not remove_table_entry(home, _KEY, name):
         raise NotFound(f"{name} is not in {home.config}", hint="is it set in WHET_MCP_SERVERS?")
     delete_stored(home, name)
     remove_folder(home, name)
