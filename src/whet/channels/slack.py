@@ -1,8 +1,8 @@
-"""Slack: an app that receives in Socket Mode and sends over the Web API.
+"""Connect a Slack app, which receives in Socket Mode and sends over the Web API.
 
 Slack repeats an event until it is acknowledged, so an event is stored first. A message that begins with ! is
-a command, because Slack reserves /; so is the text of the app's slash command. In a card, text of other
-people goes into `rich_text_preformatted` elements, in which Slack parses no links, mentions or markup.
+a command, because Slack reserves /. The text of the app's slash command is a command, too. A card has other
+people's text in `rich_text_preformatted` elements, in which Slack parses no links, mentions or markup.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorHttp, read, refused
 from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress, user_from
 
-# The subtypes of messages that a person wrote, including replies also sent to the channel, and `/me`.
+# The subtypes of messages that a person wrote. thread_broadcast is a reply that is also in the channel.
 _MESSAGE_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
-# Slack's limit for a section, the length at which a text is split, and the length below which a smaller
-# split is not tried.
+# Slack's limit for a section, the first length at which a text is split, and the last one that is tried.
 _MAX_SECTION_CHARS, _SPLIT_CHARS, _MIN_SPLIT_CHARS = 3_000, 2_900, 500
 
 
@@ -108,7 +107,7 @@ class _Slash(msgspec.Struct):
 
 
 class Slack:
-    """One app: a bot token (xoxb-) for sending, an app token (xapp-) for receiving."""
+    """One app, with a bot token (xoxb-) for sending and an app token (xapp-) for receiving."""
 
     limits: PlatformLimits = PlatformLimits(
         _SPLIT_CHARS,
@@ -158,7 +157,7 @@ class Slack:
         await self._api.receive_envelopes(handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Post a message or share a file. If the thread was deleted, it is posted in the channel."""
+        """Post a message or share its files. If the thread was deleted, post it in the channel."""
         try:
             return await self._send(place, message)
         except SendFailed as error:
