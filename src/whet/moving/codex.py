@@ -1,10 +1,10 @@
-"""Reads Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
+"""Read Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
 
-One JSON object per line: first `session_meta` (a fork repeats its parent's later), then `response_item`
-with messages, calls and their outputs; other lines are skipped. Messages that the program adds itself
-(environment, instructions) are left out. After a compaction (`compacted`) the model saw the summary and
-the messages after it; all messages are imported. Source: rollout files of version 0.40 and later, and the
-older ones, whose lines are the items themselves.
+Each line is a JSON object: first `session_meta` (a fork repeats its parent's later), then `response_item`
+with messages, calls and their outputs. Other lines are skipped, and so are messages that the program added
+(environment, instructions). All messages are imported, although after a compaction (`compacted`) the model
+saw only the summary and later ones. Source: rollout files of version 0.40 and later, and older ones, whose
+lines are the items themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADDED = re.compile(
     r"|subagent_notification|recommended_plugins)(?:\s[^>]*)?>.*</\1>)+",
     re.DOTALL,
 )
-"""The elements with which the program begins a text of the user's role, the instructions below a heading."""
+"""The elements that the program puts in front of a text of the user's role."""
 
 
 class _Payload(msgspec.Struct):
@@ -142,7 +142,7 @@ def _add_message(messages: list[PastMessage], item: _Payload, at_ms: int, model:
 
 
 def _find_typed(text: str) -> str:
-    """Return the part of a user text that the person wrote, or an empty string."""
+    """Return the part of a user text that the person wrote, or ""."""
     added = _ADDED.match(text)
     return text[added.end() :].strip() if added else text
 
@@ -150,7 +150,10 @@ def _find_typed(text: str) -> str:
 def _add_call(
     messages: list[PastMessage], item: _Payload, raw_arguments: Any, at_ms: int, model: str
 ) -> None:
-    """Add a call to the current answer: the calls of one step follow each other."""
+    """Add a call to the last message if that is an answer, else as a new answer.
+
+    The calls of one step follow each other.
+    """
     arguments = (
         raw_arguments if isinstance(raw_arguments, str) else msgspec.json.encode(raw_arguments or {}).decode()
     )

@@ -1,8 +1,8 @@
-"""Reads Gemini CLI's chats, `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
+"""Read Gemini CLI's chats, `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
 
-One JSON object per line: a header; messages by id (a later one replaces an earlier one); `$set` with a new
-list of messages; and `$rewindTo` with the id of the first message to remove. A resumed chat has its results
-twice, in the API's form and in its own; each is read once. Based on files of version 0.61.
+Each line is a JSON object: a header, a message (which replaces an earlier one of the same id), `$set` with a
+new list of messages, or `$rewindTo` with the id of the first message to remove. A resumed chat has its
+results twice, in the API's form and in its own; each is read once. Source: files of version 0.61.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ def read(path: Path) -> tuple[PastSession | None, int]:
 
 
 def _rewind(messages: dict[str, _Line], message_id: str) -> None:
-    """Remove a message and all later ones; all messages if the id is unknown."""
+    """Remove a message and all later ones, or all messages if the id is unknown."""
     ids = list(messages)
     for later_id in ids[ids.index(message_id) :] if message_id in messages else ids:
         del messages[later_id]
 
 
 def _replace_all(messages: dict[str, _Line], rows: list[dict[str, Any]]) -> None:
-    """Replace all messages; those that stay keep their known form, which has the time, tokens and calls."""
+    """Replace all messages. Those that stay keep their earlier form, which has the time, tokens and calls."""
     if not rows:
         return
     known = dict(messages)
@@ -100,7 +100,7 @@ def _replace_all(messages: dict[str, _Line], rows: list[dict[str, Any]]) -> None
 
 
 def _workspace(path: Path) -> str:
-    """Return the folder that a chat's project stands for, or an empty string."""
+    """Return the folder of a chat's project, or "" if unknown."""
     try:
         with (path.parents[1] / ".project_root").open("rb") as file:
             return file.read(_MAX_ROOT_BYTES).decode().strip()

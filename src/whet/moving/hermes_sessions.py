@@ -1,8 +1,9 @@
-"""Reads the sessions in Hermes Agent's `state.db`.
+"""Read the sessions in Hermes Agent's `state.db`.
 
-Schema version 22, and earlier ones with the same columns: `sessions`, and `messages`, in which compacted
-rows have `active` 0 and `compacted` 1. Rewound rows are skipped. A session that was continued in another
-one after a compaction is that one's parent. Source: the table definitions of hermes-agent 0.19.0.
+The tables are `sessions` and `messages` of schema version 22, or of earlier ones with the same columns. A
+compacted message has `active` 0 and `compacted` 1. Rewound messages are skipped. If a compaction continued a
+session in another one, the first is the parent of the other. Source: the table definitions of hermes-agent
+0.19.0.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from whet.store.sessions import NewSession, SessionKind, make_title
 
 ORIGIN = "hermes"
 KNOWN_SCHEMA = 22
-_MAX = 250_000_000_000.0  # seconds since 1970, in the year 9892
+_MAX_NUMBER = 250_000_000_000.0  # as seconds since 1970, in the year 9892
 _JSON_MARK = "\0json:"
-_NEEDED = {
+_REQUIRED_COLUMNS = {
     "sessions": ("id", "source", "started_at"),
     "messages": ("id", "session_id", "role", "content", "tool_calls", "tool_call_id", "timestamp"),
 }
@@ -38,7 +39,7 @@ _ENDINGS = {
     "cron_complete": "completed",
     "orphaned_compression": "compression",
 }
-_GOES_ON = ("compression", "branched")
+_CONTINUED = ("compression", "branched")
 
 
 class _Function(msgspec.Struct):
@@ -55,7 +56,7 @@ class _Call(msgspec.Struct):
 
 
 class _Row(msgspec.Struct):
-    """A row of `sessions`; missing columns have their defaults."""
+    """A row of `sessions`. Missing columns have their defaults."""
 
     id: str
     source: str = ""
@@ -86,7 +87,7 @@ def _text(value: Any) -> str | None:
 
 def _number(value: Any) -> float | None:
     """Return a number that can be a time or an amount, or None for any other value."""
-    return value if isinstance(value, int | float) and 0 <= value <= _MAX else None
+    return value if isinstance(value, int | float) and 0 <= value <= _MAX_NUMBER else None
 
 
 def _count(value: Any) -> int | None:
@@ -105,18 +106,18 @@ class HermesSessions:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
-        have = {table: _columns(connection, table) for table in _NEEDED}
-        for table, needed in _NEEDED.items():
-            if missing := [column for column in needed if column not in have[table]]:
+        columns = {table: _columns(connection, table) for table in _REQUIRED_COLUMNS}
+        for table, required in _REQUIRED_COLUMNS.items():
+            if missing := [column for column in required if column not in columns[table]]:
                 raise ConfigError(
                     f"this state.db is not one of Hermes Agent: {table} has no {', '.join(missing)}",
                     hint="name the folder that Hermes Agent uses, ~/.hermes by default",
                 )
-        self._session_columns = [name for name in _Row.__struct_fields__ if name in have["sessions"]]
+        self._session_columns = [name for name in _Row.__struct_fields__ if name in columns["sessions"]]
         optional = ("tool_name", "finish_reason", "reasoning", "reasoning_content", "active", "compacted")
-        self._message_columns = [name for name in optional if name in have["messages"]]
+        self._message_columns = [name for name in optional if name in columns["messages"]]
         self._endings: dict[Any, Any] = {}
-        if "end_reason" in have["sessions"]:
+        if "end_reason" in columns["sessions"]:
             cells = ("id", "end_reason")
             self._endings = {row["id"]: row["end_reason"] for row in _rows(connection, "sessions", cells)}
 
@@ -138,19 +139,18 @@ class HermesSessions:
 
     def sessions(self) -> Iterator[PastSession]:
         """Yield every session that has messages, one at a time, parents first."""
-        done: set[str] = set()
-        # Ids begin with their time, and a child starts after its parent; rows out of order wait for another
-        # round.
+        yielded: set[str] = set()
+        # A child usually starts after its parent. Rows that come before their parent wait for another round.
         pending = list(_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
         while pending:
             later: list[dict[str, Any]] = []
             for cells in pending:
                 row = _row(cells)
                 parent = row.parent_session_id or ""
-                if parent and parent not in done and parent in self._endings:
+                if parent and parent not in yielded and parent in self._endings:
                     later.append(cells)
                     continue
-                done.add(row.id)
+                yielded.add(row.id)
                 if past := self._session(row):
                     yield past
             if len(later) == len(pending):  # parents in a circle: take the rows as they are
@@ -191,25 +191,25 @@ class HermesSessions:
     def _kind(self, row: _Row) -> SessionKind:
         if not row.parent_session_id:
             return "chat"
-        return "chat" if self._endings.get(row.parent_session_id) in _GOES_ON else "child"
+        return "chat" if self._endings.get(row.parent_session_id) in _CONTINUED else "child"
 
     def _messages(self, session_id: str) -> tuple[list[PastMessage], list[int]]:
-        """Return the messages, and the indices of those the model still saw, in its order.
+        """Return the messages, and the indices of those that the model still saw, in its order.
 
-        A row that a compaction wrote again appears once.
+        A message that a compaction has written again is returned once.
         """
         names = ["role", "content", "tool_calls", "tool_call_id", "timestamp", *self._message_columns]
         messages, live_indices, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
         for row in _rows(self._db, "messages", names, "WHERE session_id = ? ORDER BY id", (session_id,)):
-            active = row.get("active") in (None, 1)
-            if row["role"] not in ("user", "assistant", "tool") or not (active or row.get("compacted")):
+            is_active = row.get("active") in (None, 1)
+            if row["role"] not in ("user", "assistant", "tool") or not (is_active or row.get("compacted")):
                 continue
             message = _message(row)
             key = (str(row["role"]), message.message.text, str(row["tool_calls"]), str(row["tool_call_id"]))
-            if active and key in archived:
+            if is_active and key in archived:
                 live_indices.append(archived.pop(key))
                 continue
-            if active:
+            if is_active:
                 live_indices.append(len(messages))
             else:
                 archived[key] = len(messages)
@@ -221,16 +221,16 @@ def _rows(
     connection: apsw.Connection, table: str, names: Sequence[str], which: str = "", values: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
     """Yield rows as dicts by column. Text is read as bytes, because apsw fails on invalid UTF-8."""
-    cells = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
-    for cells_found in connection.execute(f"SELECT {', '.join(cells)} FROM {table} {which}", values):
+    columns = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
+    for cells in connection.execute(f"SELECT {', '.join(columns)} FROM {table} {which}", values):
         yield {
             name: value.decode("utf-8", "replace") if type(value) is bytes else value
-            for name, value in zip(names, cells_found, strict=True)
+            for name, value in zip(names, cells, strict=True)
         }
 
 
 def _row(cells: dict[str, Any]) -> _Row:
-    """Convert a row. SQLite columns hold any type, and one odd cell must not lose the session."""
+    """Convert a row. A cell of the wrong type, which SQLite allows, must not lose the session."""
     values: dict[str, Any] = {name: _READ.get(name, _text)(value) for name, value in cells.items()}
     values["id"] = values["id"] or ""
     return _Row(**values)
@@ -295,7 +295,7 @@ def _arguments(function: _Function) -> str:
 
 
 def _set_usage(row: _Row, messages: list[PastMessage]) -> None:
-    """Store the session's usage on its last answer, so that sums agree: Hermes counts tokens per session."""
+    """Store the usage of the session, for which Hermes counts tokens, with its last answer."""
     for number in range(len(messages) - 1, -1, -1):
         if messages[number].message.role == "assistant":
             cache_read_tokens, cache_write_tokens = row.cache_read_tokens or 0, row.cache_write_tokens or 0
@@ -313,14 +313,13 @@ def _set_usage(row: _Row, messages: list[PastMessage]) -> None:
 
 
 def _cost_usd(row: _Row) -> float | None:
-    """Return the session's cost, or None if Hermes wrote 0 for an unknown price."""
+    """Return the session's cost, or None if it is unknown, for which Hermes may write 0."""
     cost = row.actual_cost_usd if row.actual_cost_usd is not None else row.estimated_cost_usd
     return cost if cost or row.cost_status not in (None, "", "unknown") else None
 
 
 def _complete_pairs(live: Sequence[int], messages: Sequence[PastMessage]) -> tuple[int, ...]:
-    """Return the live indices with each answer followed by all its results, and no result without its
-    call."""
+    """Return the live indices, with all results of each answer and no result without its answer."""
     indices: dict[int, None] = {}
     for index in live:
         message = messages[index].message

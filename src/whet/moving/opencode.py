@@ -1,9 +1,9 @@
-"""Reads opencode's sessions, `~/.local/share/opencode/opencode.db`.
+"""Read opencode's sessions, `~/.local/share/opencode/opencode.db`.
 
-A message's row holds its role and usage; the rows of its parts hold text, tool calls and results. Reverted
-messages are skipped. After a compaction the model saw the summary (an answer marked as one) and the
-messages after it; all messages are imported. A child session names its parent. Source: databases written
-by version 1.18.
+A message's row has its role and usage. Its text, tool calls and results are in the rows of its parts.
+Reverted messages are skipped. All others are imported, although after a compaction the model saw only the
+summary (an answer that is marked as one) and later messages. A child session names its parent. Source:
+databases of version 1.18.
 """
 
 from __future__ import annotations
@@ -100,36 +100,38 @@ def _read_user_content(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
 def _answers(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
     """Return an answer with its calls, followed by their results."""
     texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
-    ran = [part for part in parts if part.get("type") == "tool" and isinstance(part.get("state"), dict)]
+    tool_parts = [
+        part for part in parts if part.get("type") == "tool" and isinstance(part.get("state"), dict)
+    ]
     calls = tuple(
         ToolCall(
             text_in(part.get("callID")),
             text_in(part.get("tool")) or "unknown",
             msgspec.json.encode(part["state"].get("input") or {}).decode(),
         )
-        for part in ran
+        for part in tool_parts
     )
     text = "\n".join(filter(None, texts))
     answer = Message(role="assistant", content=text, tool_calls=calls)
     model = text_in(message.get("modelID"))
     return [
         PastMessage(answer, at_ms, _usage(message.get("tokens")), model),
-        *(_result(part, at_ms) for part in ran),
+        *(_result(part, at_ms) for part in tool_parts),
     ]
 
 
 def _result(part: dict[str, Any], at_ms: int) -> PastMessage:
     state = part["state"]
-    failed = state.get("status") == "error"
-    text = text_in(state.get("error" if failed else "output"))
+    is_error = state.get("status") == "error"
+    text = text_in(state.get("error" if is_error else "output"))
     result = Message(role="tool", content=text, tool_call_id=text_in(part.get("callID")))
-    past = build_result(result, at_ms, is_error=failed)
+    past = build_result(result, at_ms, is_error=is_error)
     metadata = state.get("metadata")
     code = metadata.get("exit") if isinstance(metadata, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(code, int) or isinstance(code, bool) or failed:
+    if not isinstance(code, int) or isinstance(code, bool) or is_error:
         return past
-    failing = msgspec.structs.replace(past.message, is_error=code != 0)
-    return msgspec.structs.replace(past, message=failing, exit_code=code, error_kind="exit" if code else "")
+    message = msgspec.structs.replace(past.message, is_error=code != 0)
+    return msgspec.structs.replace(past, message=message, exit_code=code, error_kind="exit" if code else "")
 
 
 def _usage(tokens: Any) -> Usage | None:

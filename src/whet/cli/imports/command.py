@@ -24,9 +24,9 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import plural
 from whet.moving import claude_code, codex, gemini, hermes_sessions, openclaw, opencode, pi
-from whet.moving.carry import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
 from whet.moving.copies import check_tables, open_copy
 from whet.moving.hermes_home import HermesHome
+from whet.moving.importing import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
 from whet.store.bulk import PastSession
 from whet.store.database import has_store
 from whet.terminal.output import ProgressLine, emit_json, home_and_json, style_text, wrap_text
@@ -300,12 +300,12 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
 
 
 def _describe_outcome(noun: str, row: ImportOutcome, would: str) -> str:
-    why = f": {printable(row.why)}" if row.why else ""
-    result = f"{would}{row.how}" if row.how in _DONE else row.how
-    text = f"  {noun} {printable(row.what)} {result}{why}"
+    why = f": {printable(row.detail)}" if row.detail else ""
+    result = f"{would}{row.result}" if row.result in _DONE else row.result
+    text = f"  {noun} {printable(row.item)} {result}{why}"
     if sys.stdout.isatty():  # a file gets one line per item
         text = wrap_text(text, indent=4)[2:]
-    return style_text(text, _COLOURS[row.how]) if row.how in _COLOURS else text
+    return style_text(text, _COLOURS[row.result]) if row.result in _COLOURS else text
 
 
 def _describe_counts(counts: ImportCounts, would: str) -> str:

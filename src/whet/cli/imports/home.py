@@ -17,9 +17,9 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.gateway.settings import parse_gateway
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_persona, hermes_plugins, hermes_settings
-from whet.moving.carry import Consent, ImportOutcome
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_memory import import_memory
+from whet.moving.importing import Consent, ImportOutcome
 from whet.schedules import timing
 from whet.store import imported_items, paired, schedules
 from whet.store.database import StateDatabase, has_store, open_store
@@ -116,7 +116,7 @@ def _import_persona(
         home, words, records.consent, was_imported=bool(records.imported_names(part)), dry=dry
     )
     if not dry:
-        records.keep(part, [result.what for result in results if result.how == "set"])
+        records.keep(part, [result.item for result in results if result.result == "set"])
     return results
 
 
@@ -126,7 +126,7 @@ def _import_mcp(
     servers, skipped = hermes_mcp.read(settings, theirs.env())
     results = hermes_mcp.import_servers(home, servers, records.imported_names(hermes_mcp.PART), dry=dry)
     if not dry:
-        records.keep(hermes_mcp.PART, [result.what for result in results if result.how in ("set", "kept")])
+        records.keep(hermes_mcp.PART, [result.item for result in results if result.result in ("set", "kept")])
     return results + skipped
 
 
@@ -138,7 +138,7 @@ def _import_chats(
     results = hermes_chats.import_channels(
         home, channels, records.imported_names(part), dry=dry, check=parse_gateway
     )
-    if not dry and any(result.how == "set" for result in results):
+    if not dry and any(result.result == "set" for result in results):
         records.keep(part, [part])
     try:
         people = theirs.read_paired_people()

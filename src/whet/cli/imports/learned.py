@@ -19,8 +19,8 @@ from whet.memory.desk import LearningService
 from whet.memory.library import Library
 from whet.memory.requests import Target
 from whet.moving import notes, skills
-from whet.moving.carry import Consent, ImportOutcome
 from whet.moving.hermes_home import HermesHome
+from whet.moving.importing import Consent, ImportOutcome
 from whet.store.database import has_store
 
 PROGRAM = "Hermes Agent"
