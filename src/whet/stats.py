@@ -48,7 +48,7 @@ def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
         raise ValueError(f"{hits} of {total} is not a rate")
     if total == 0:
         return Interval(0.0, 0.0, 1.0)
-    z = _z(confidence)
+    z = _normal_quantile(confidence)
     rate = hits / total
     spread = 1.0 + z * z / total
     centre = (rate + z * z / (2 * total)) / spread
@@ -129,7 +129,7 @@ def student_t(freedom: int, confidence: float = 0.95) -> float:
         return math.tan(math.pi * confidence / 2)
     if freedom == 2:
         return confidence * math.sqrt(2 / (1 - confidence * confidence))
-    z, n = _z(confidence), float(freedom)
+    z, n = _normal_quantile(confidence), float(freedom)
     # The expansion of Fisher and Cornish in 1/n, four terms.
     terms = (
         (z**3 + z) / 4,
@@ -194,7 +194,7 @@ def sum_evidence(gaps: Iterable[float]) -> float:
     return best
 
 
-def _z(confidence: float) -> float:
+def _normal_quantile(confidence: float) -> float:
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
     if confidence == 0.95:

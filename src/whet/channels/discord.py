@@ -127,7 +127,7 @@ class Discord:
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
         """Post a message, with its files if it has any. The key is Discord's nonce."""
         path = f"/channels/{place.chat}/messages"
-        body = {**_body(message), "nonce": key[:25], "enforce_nonce": True}
+        body = {**_message_fields(message), "nonce": key[:25], "enforce_nonce": True}
         if not message.file:
             answer = await self._api.call("POST", path, body)
         else:
@@ -139,7 +139,7 @@ class Discord:
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
-        await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _body(message))
+        await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _message_fields(message))
 
     async def typing(self, place: ChatPlace) -> None:
         """Show the typing indicator for ten seconds."""
@@ -374,10 +374,10 @@ def _sent_at_s(message_id: str) -> float:
     return ((int(message_id) >> 22) + _EPOCH_MS) / 1000 if message_id.isdecimal() else 0.0
 
 
-def _body(message: Outgoing) -> dict[str, Any]:
+def _message_fields(message: Outgoing) -> dict[str, Any]:
     if message.card is not None and len(_describe_card(message.card)) > _MAX_EMBED_CHARS:
         message = message.without_approval()
-    buttons = [_component(button) for button in message.buttons]
+    buttons = [_button_fields(button) for button in message.buttons]
     if message.card is not None:
         content: dict[str, Any] = {"content": "", "embeds": [_embed_fields(message.card)]}
     else:
@@ -393,7 +393,7 @@ def _body(message: Outgoing) -> dict[str, Any]:
     }
 
 
-def _component(button: MessageButton) -> dict[str, Any]:
+def _button_fields(button: MessageButton) -> dict[str, Any]:
     fields = {"type": 2, "label": button.label[:80]}
     if button.url:
         return {**fields, "style": _LINK, "url": button.url}

@@ -50,8 +50,8 @@ def telegram_html(text: str) -> str:
     """Convert Markdown to the HTML that Telegram accepts."""
     return _convert_blocks(
         text,
-        lambda code, language: f"<pre>{_html(code)}</pre>",
-        lambda line: _convert_line(line, _html, _HTML_MARKS),
+        lambda code, language: f"<pre>{_escape_html(code)}</pre>",
+        lambda line: _convert_line(line, _escape_html, _HTML_MARKS),
         lambda title: f"<b>{title}</b>",
     )
 
@@ -60,8 +60,8 @@ def slack_mrkdwn(text: str) -> str:
     """Convert Markdown to Slack's mrkdwn."""
     return _convert_blocks(
         text,
-        lambda code, language: f"```\n{escape_fences(_slack(code))}\n```",
-        lambda line: _convert_line(line, _slack, _SLACK_MARKS),
+        lambda code, language: f"```\n{escape_fences(_escape_slack(code))}\n```",
+        lambda line: _convert_line(line, _escape_slack, _SLACK_MARKS),
         lambda title: f"*{title}*",
     )
 
@@ -76,11 +76,11 @@ class _Marks(msgspec.Struct, frozen=True):
     link: Callable[[str, str], str]
 
 
-def _html(text: str) -> str:
+def _escape_html(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _slack(text: str) -> str:
+def _escape_slack(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -169,14 +169,18 @@ class Slack:
         if message.file:
             return await self._share(place, message)
         thread = {"thread_ts": place.thread} if place.thread else {}
-        result = await self._api.call("chat.postMessage", {"channel": place.chat, **thread, **_body(message)})
+        result = await self._api.call(
+            "chat.postMessage", {"channel": place.chat, **thread, **_message_fields(message)}
+        )
         # Slack accepts a channel's name for posting, but needs its id for editing.
         return result.ts if result.channel in ("", place.chat) else f"{result.channel}/{result.ts}"
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Edit a message, buttons included."""
         chat, _, stamp = ref.rpartition("/")
-        await self._api.call("chat.update", {"channel": chat or place.chat, "ts": stamp, **_body(message)})
+        await self._api.call(
+            "chat.update", {"channel": chat or place.chat, "ts": stamp, **_message_fields(message)}
+        )
 
     async def typing(self, place: ChatPlace) -> None:
         """Do nothing: apps can't show a typing indicator."""
@@ -294,7 +298,7 @@ class Slack:
             files,
             mentions_us=is_named,
             ref=message.ts,
-            at_s=_seconds(message.ts) if verb == "message" else 0.0,
+            at_s=_parse_time_s(message.ts) if verb == "message" else 0.0,
         )
 
     async def _share(self, place: ChatPlace, message: Outgoing) -> str:
@@ -336,7 +340,7 @@ def _list_shared_texts(message: _Event) -> list[str]:
     ]
 
 
-def _seconds(stamp: str) -> float:
+def _parse_time_s(stamp: str) -> float:
     try:
         return float(stamp)
     except ValueError:
@@ -347,7 +351,7 @@ def _is_group(chat: str) -> bool:
     return not chat.startswith("D")
 
 
-def _body(message: Outgoing) -> dict[str, Any]:
+def _message_fields(message: Outgoing) -> dict[str, Any]:
     if message.card is not None:
         if len(_card_text(message.card)) > _MAX_SECTION_CHARS:
             message = message.without_approval()
@@ -396,10 +400,10 @@ def _card_blocks(card: MessageCard) -> list[dict[str, Any]]:
     alarm = f"  :warning: {card.alarm}" if card.alarm else ""
     return [
         {"type": "header", "text": _plain_text(f"{card.title}{alarm}"[:150])},
-        {"type": "rich_text", "elements": [_verbatim(card.subject)]},
+        {"type": "rich_text", "elements": [_preformatted_block(card.subject)]},
         _section_block(_card_text(card)[:_MAX_SECTION_CHARS]),
         {"type": "context", "elements": [_plain_text(card.mark)]},
-        {"type": "rich_text", "elements": list(map(_verbatim, card.quoted))},
+        {"type": "rich_text", "elements": list(map(_preformatted_block, card.quoted))},
         {"type": "context", "elements": [{"type": "mrkdwn", "text": footer, "verbatim": True}]},
     ]
 
@@ -412,7 +416,7 @@ def _plain_text(text: str) -> dict[str, str]:
     return {"type": "plain_text", "text": text}
 
 
-def _verbatim(text: str) -> dict[str, Any]:
+def _preformatted_block(text: str) -> dict[str, Any]:
     return {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}
 
 

@@ -63,7 +63,7 @@ class SlackHistory:
             self._refused.add(key)
             _LOG.warning("channel %s: %s can't be read: %s", self._name, chat, error.reason)
             return
-        messages = sorted((_stamp(bytes(raw)), bytes(raw)) for raw in pages)
+        messages = sorted((_read_time_stamp(bytes(raw)), bytes(raw)) for raw in pages)
         for stamp, body in messages:
             if stamp <= self._read[key]:
                 continue
@@ -79,6 +79,6 @@ class SlackHistory:
             await memo.set(stamp, key)
 
 
-def _stamp(body: bytes) -> str:
+def _read_time_stamp(body: bytes) -> str:
     """Return a message's time stamp. All have the same length, so they sort as texts."""
     return (read(body, SlackMessage) or SlackMessage()).ts

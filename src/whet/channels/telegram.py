@@ -322,7 +322,7 @@ class Telegram:
         """Send text as HTML, or as plain text if Telegram can't parse it."""
         if message.card is not None and _count_units(card_html(message.card)) > _MAX_SHOWN_UNITS:
             message = message.without_approval()
-        body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard(message)}
+        body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard_fields(message)}
         text = telegram_html(message.text) if message.card is None else card_html(message.card)
         try:
             return await self._api.call(method, {**body, "text": text or "…", "parse_mode": "HTML"})
@@ -367,7 +367,7 @@ def _join_text(message: _Message, typed: str, described: str) -> str:
     return wrap_in_tag("forwarded", text) if message.forward_origin and text else text
 
 
-def _keyboard(message: Outgoing) -> dict[str, Any]:
+def _keyboard_fields(message: Outgoing) -> dict[str, Any]:
     """Return the message's buttons, two in a row. Under a card, only approve and deny share a row."""
     buttons = message.buttons
     if not buttons:
@@ -386,18 +386,18 @@ def _button_field(button: MessageButton) -> dict[str, str]:
 
 def card_html(card: MessageCard) -> str:
     """Write a card as Telegram's HTML."""
-    alarm = f"  ⚠️ {_e(card.alarm)}" if card.alarm else ""
-    lines = [f"<b>{_e(card.title)}</b>{alarm}", f"<code>{_e(card.subject)}</code>"]
+    alarm = f"  ⚠️ {_escape(card.alarm)}" if card.alarm else ""
+    lines = [f"<b>{_escape(card.title)}</b>{alarm}", f"<code>{_escape(card.subject)}</code>"]
     if card.deadline:
-        lines.append(_e(card.deadline).format(f"<b>{_e(card.at)}</b>"))
-    lines += map(_e, card.lines)
-    ids = " ".join(f"{_e(name)} <code>{_e(value)}</code>" for name, value in card.ids)
+        lines.append(_escape(card.deadline).format(f"<b>{_escape(card.at)}</b>"))
+    lines += map(_escape, card.lines)
+    ids = " ".join(f"{_escape(name)} <code>{_escape(value)}</code>" for name, value in card.ids)
     lines.append(f"{ids[:1].upper()}{ids[1:]}")
     if card.warning:
-        lines.append(f"<b>{_e(card.warning)}</b>")
+        lines.append(f"<b>{_escape(card.warning)}</b>")
     if card.address:
-        lines.append(_e(card.address))
-    lines += ["", f"<i>{_e(card.mark)}</i>", *(f"<pre>{_e(part)}</pre>" for part in card.quoted)]
+        lines.append(_escape(card.address))
+    lines += ["", f"<i>{_escape(card.mark)}</i>", *(f"<pre>{_escape(part)}</pre>" for part in card.quoted)]
     return "\n".join(lines)
 
 
@@ -406,7 +406,7 @@ def _count_units(markup: str) -> int:
     return len(html.unescape(re.sub(r"<[^>]*>", "", markup)).encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _e(part: str) -> str:
+def _escape(part: str) -> str:
     return html.escape(part, quote=False)
 
 

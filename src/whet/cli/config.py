@@ -212,20 +212,20 @@ def why(home: Home, key: str, as_json: bool) -> None:
         }
         return emit_json(facts)
     click.echo(f"{style_text(key, 'bold')} = {printable(format_value(value)) or '(empty)'}")
-    _row("from", origin)
+    _print_row("from", origin)
     for setting in overridden:
-        _row(
+        _print_row(
             "overrides",
             f"{printable(format_value(_redact(key, setting.value))) or '(empty)'}, {setting.origin}",
         )
-    _row("allowed", field.allowed_text)
-    _row("variable", field.variable)
-    _row("meaning", help_texts()[key])
+    _print_row("allowed", field.allowed_text)
+    _print_row("variable", field.variable)
+    _print_row("meaning", help_texts()[key])
     if broken:
-        _row("wrong now", broken)
+        _print_row("wrong now", broken)
 
 
-def _row(label: str, text: str) -> None:
+def _print_row(label: str, text: str) -> None:
     click.echo(f"  {label:<11}" + wrap_text(text, indent=13)[13:])
 
 

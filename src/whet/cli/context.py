@@ -53,7 +53,9 @@ context: click.Group = click.Group(
 @home_and_json
 def engines(home: Home, as_json: bool) -> None:
     """List the engines that `context.engine` can name; * is the one in use."""
-    rows, warning = _with_app(home, _list_engines, flags=_NO_MODEL if needs_model(_settings(home)) else None)
+    rows, warning = _with_app(
+        home, _list_engines, flags=_NO_MODEL if needs_model(_load_settings(home)) else None
+    )
     if as_json:
         return emit_json({"engines": rows, "warning": warning})
     columns: list[Column[dict[str, Any]]] = [
@@ -72,7 +74,7 @@ def engines(home: Home, as_json: bool) -> None:
 @home_and_json
 def status(home: Home, session_id: str, as_json: bool) -> None:
     """Show how full a session's window is and what compactions saved."""
-    flags = _NO_MODEL if needs_model(_settings(home)) else None
+    flags = _NO_MODEL if needs_model(_load_settings(home)) else None
     row, lines = _with_app(home, lambda app: _read_status(app, session_id), flags=flags)
     emit(row, "\n".join(lines), as_json=as_json)
 
@@ -131,7 +133,7 @@ async def _find_session(app: App, session_id: str) -> SessionRow:
     return await app.database.read(lambda db: stored.find_session(db, session_id))
 
 
-def _settings(home: Home) -> Settings:
+def _load_settings(home: Home) -> Settings:
     return load(home, environ=os.environ).settings
 
 

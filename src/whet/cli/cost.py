@@ -76,8 +76,8 @@ def cost(home: Home, days: int, as_json: bool) -> None:
     cost_report = stored.read(home, lambda db: build_report(db, settings.wallet, now, days))
     if as_json:
         return emit_json(cost_report)
-    click.echo(table(cost_report.days, _shape("day")))
-    click.echo(table(cost_report.models, _shape("model")))
+    click.echo(table(cost_report.days, _make_columns("day")))
+    click.echo(table(cost_report.models, _make_columns("model")))
     click.echo(f"today {as_usd(cost_report.today_usd)}, by its end about {as_usd(cost_report.forecast_usd)}")
     if cost_report.unsettled:
         sums = f"{as_usd(cost_report.unsettled_usd)}, {cost_report.unsettled_tokens:,} tokens"
@@ -163,7 +163,7 @@ def _read_caps(connection: apsw.Connection, settings: WalletSettings, midnight: 
     return [CapUse(name, used, cap, used >= cap * settings.near) for name, used, cap in rows if cap]
 
 
-def _shape(title: str) -> list[Column[Spending]]:
+def _make_columns(title: str) -> list[Column[Spending]]:
     return [
         Column(title, lambda row: row.label, grows=True),
         Column("turns", lambda row: str(row.turns), right=True, rank=2),

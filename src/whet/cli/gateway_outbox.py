@@ -41,7 +41,7 @@ def outbox(context: click.Context, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    rows = [_facts(*entry) for entry in _read_messages(context.obj, _OPEN)]
+    rows = [_list_facts(*entry) for entry in _read_messages(context.obj, _OPEN)]
     if as_json:
         emit_json({"messages": rows})
     elif not rows:
@@ -59,7 +59,7 @@ def outbox(context: click.Context, as_json: bool) -> None:
 @home_and_json
 def show(home: Home, number: int, as_json: bool) -> None:
     """Show one message with its whole text."""
-    row = next((_facts(*entry) for entry in _read_messages(home, _OPEN) if entry[0].id == number), None)
+    row = next((_list_facts(*entry) for entry in _read_messages(home, _OPEN) if entry[0].id == number), None)
     if row is None:
         raise NotFound(f"no message {number} waits", hint="whet gateway outbox")
     head = f"{row['id']}  {row['state']}  {row['channel']}  {row['at']}  {row['error']}"
@@ -134,7 +134,7 @@ def _read_messages(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow,
         )
 
 
-def _facts(row: OutRow, channel: str, error: str) -> dict[str, Any]:
+def _list_facts(row: OutRow, channel: str, error: str) -> dict[str, Any]:
     text = from_json(row.body, Outgoing).text
     at = datetime.fromtimestamp(row.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return {

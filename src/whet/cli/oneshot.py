@@ -339,7 +339,7 @@ class OneShotReport(msgspec.Struct):
             _say(f"hint: {mask(wording.printable(end.hint))}")
         if self._shows_calls:
             if end.receipt is not None:
-                _say(wording.receipt(end.receipt, _columns()))
+                _say(wording.receipt(end.receipt, _count_columns()))
             _say(wording.footer(end))
         return code or int(end.reason != "answered" or not end.text.strip())
 
@@ -398,7 +398,7 @@ class OneShotReport(msgspec.Struct):
             self._unanswered[event.call_id] = subject or event.name
         if self._shows_calls:
             mark = "+" if event.ok else "x"
-            width = _columns()
+            width = _count_columns()
             _say(wording.call_line(event.name, subject, width, mark=mark, tail=wording.outcome(event)))
             if reason := wording.failure(event):
                 _say("  " + wording.clip(reason, width - 2))
@@ -430,7 +430,7 @@ def _say_edits(event: ToolFinished, width: int, theme_name: str) -> None:
             _say(row.to_line())
 
 
-def _columns() -> int:
+def _count_columns() -> int:
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except OSError:

@@ -73,7 +73,7 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def list_plugins(home: Home, as_json: bool) -> None:
     """List plugins with their versions, contents and problems. Enabled ones are loaded, but not called."""
     settings = _settings(home)
-    rows, problems = _rows(home, settings, _discover(home, settings))
+    rows, problems = _list_rows(home, settings, _discover(home, settings))
     if as_json:
         emit_json({"plugins": rows, "problems": [{"plugin": p.plugin, "reason": p.reason} for p in problems]})
         return
@@ -93,7 +93,9 @@ def list_plugins(home: Home, as_json: bool) -> None:
         click.echo(wrap_text(printable(problem.line)))
 
 
-def _rows(home: Home, settings: PluginSettings, discovery: Discovery) -> tuple[list[_Row], list[Problem]]:
+def _list_rows(
+    home: Home, settings: PluginSettings, discovery: Discovery
+) -> tuple[list[_Row], list[Problem]]:
     problems: list[Problem] = list(discovery.problems)
     missing: list[Problem] = []
     names = [plugin.name for plugin in select_plugins(discovery, settings, missing)]

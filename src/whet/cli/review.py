@@ -101,7 +101,7 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
     else:
         rows, spent, day = [], DaySpending(0, 0, 0.0), DayUsage(Usage(), Usage())
     if as_json:
-        return emit_json({"reviews": [_facts(row) for row in rows], "today": spent})
+        return emit_json({"reviews": [_list_facts(row) for row in rows], "today": spent})
     if not rows:
         return click.echo(_NONE_YET)
     click.echo(_table(rows))
@@ -124,7 +124,7 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
     written, transcript = stored.read(home, read)
     if as_json:
         messages = [{"seq": seq, **msgspec.to_builtins(message)} for seq, message in transcript]
-        return emit_json({**_facts(row), "writes": written, "messages": messages})
+        return emit_json({**_list_facts(row), "writes": written, "messages": messages})
     lines = [*_describe_review(row), *(_describe_change(change) for change in written), ""]
     if child := row.review_session_id:
         lines.append(
@@ -224,7 +224,7 @@ def _find_review(home: Home, name: str) -> ReviewRow:
     return rows[0]
 
 
-def _facts(row: ReviewRow) -> dict[str, Any]:
+def _list_facts(row: ReviewRow) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.to_builtins(row)
     payload = facts.pop("payload")
     try:
@@ -270,7 +270,7 @@ def _describe_today(home: Home, spent: DaySpending, day: DayUsage) -> str:
 
 
 def _describe_review(row: ReviewRow) -> list[str]:
-    facts, usage = _facts(row), row.usage
+    facts, usage = _list_facts(row), row.usage
     lines = [
         f"review {row.id} of session {row.session_id or '(deleted)'}: {row.state}",
         f"for {' and '.join(facts.get('kinds', ()))}, because of: {', '.join(facts.get('reasons', ()))}",

@@ -49,7 +49,7 @@ def render(connection: apsw.Connection, row: SessionRow, ui: UiSettings, *, full
         past.add(list_entry_parts(list(turn_entries)))
         if turn is not None:
             past.end_turn(row.id, turn, facts.build_receipt(connection, key, number))
-    return "\n".join([*_head(row), past.text.rstrip("\n") or "\nNothing was said yet."])
+    return "\n".join([*_format_head(row), past.text.rstrip("\n") or "\nNothing was said yet."])
 
 
 def begin_text(ui: UiSettings, *, full: bool = False) -> PastTurns:
@@ -63,7 +63,7 @@ def begin_text(ui: UiSettings, *, full: bool = False) -> PastTurns:
     return PastTurns(painter, Marks(), width, is_full=full, show_reasoning=ui.show_reasoning)
 
 
-def _head(row: SessionRow) -> Iterator[str]:
+def _format_head(row: SessionRow) -> Iterator[str]:
     yield output.style_text(printable(row.title) or "(untitled)", "bold")
     parts = [row.id, local_minute(row.started), row.model or row.provider, row.workspace]
     parts += [

@@ -100,7 +100,7 @@ def _resolve_servers(
     absent = {"provider": SettingOrigin("", "default"), "format": SettingOrigin("auto", "default")}
     for section in ("model", "fallback", "review", "judge", *_OTHER_SERVERS):
         settings = [chosen.get(f"{section}.{name}") or absent[name] for name in ServerBlock.__struct_fields__]
-        raw_block = ServerBlock(*((str(setting.value), _strength(setting)) for setting in settings))
+        raw_block = ServerBlock(*((str(setting.value), _rank_layer(setting)) for setting in settings))
         resolved = resolve_server(section, raw_block, None if section in _OTHER_SERVERS else first)
         first = first or resolved.block
         for name, value in resolved.changed.items():
@@ -123,12 +123,12 @@ def _resolve_model(
     That is so if a stronger layer names the provider. Yields a notice for the person.
     """
     model, provider = chosen["model.model"], chosen["model.provider"]
-    strength = _strength(model)
-    if not strength or _strength(provider) <= strength:
+    strength = _rank_layer(model)
+    if not strength or _rank_layer(provider) <= strength:
         return
 
     def is_no_stronger(setting: SettingOrigin) -> bool:
-        return 0 < _strength(setting) <= strength
+        return 0 < _rank_layer(setting) <= strength
 
     providers = [setting.value for setting in overridden["model.provider"] if is_no_stronger(setting)]
     addresses = (chosen["model.base_url"], *overridden["model.base_url"])
@@ -145,7 +145,7 @@ def _resolve_accounts(chosen: dict[str, SettingOrigin]) -> Iterator[str]:
     Drop the choice of an account if a stronger layer names another provider. Yields notices for the person.
     """
     address, accounts, account = (chosen[f"model.{name}"] for name in ("base_url", "accounts", "account"))
-    if _strength(address) > _strength(accounts):
+    if _rank_layer(address) > _rank_layer(accounts):
         if accounts.origin != "default":
             chosen["model.accounts"] = SettingOrigin("{}", address.origin)
         if account.value:
@@ -153,11 +153,11 @@ def _resolve_accounts(chosen: dict[str, SettingOrigin]) -> Iterator[str]:
             yield f"no key of model.accounts is sent to the address of {address.origin}"
     provider = chosen["model.provider"]
     names = msgspec.json.decode(str(accounts.value)).get(str(provider.value), {})
-    if account.value and account.value not in names and _strength(provider) > _strength(account):
+    if account.value and account.value not in names and _rank_layer(provider) > _rank_layer(account):
         chosen["model.account"] = SettingOrigin("", provider.origin)
 
 
-def _strength(setting: SettingOrigin) -> int:
+def _rank_layer(setting: SettingOrigin) -> int:
     """Return the layer of a value: 1 config.yaml, 2 the environment, 3 a flag, 0 a default."""
     if not setting.value or setting.origin == "default":
         return 0

@@ -48,7 +48,7 @@ _HEADER = late_pattern(
 )
 
 
-def _gap(program: str) -> str:
+def _gap_pattern(program: str) -> str:
     """Return a pattern for the text between a program's name and its option.
 
     The text does not contain the name again, so that the search takes linear time.
@@ -60,11 +60,11 @@ _MYSQL, _MONGO = r"(?:mysql|mysqldump|mariadb)", r"(?:mongo\w*|login)"
 _ZIP, _LDAP = r"(?:sqlcmd|zip|unzip)", r"ldap\w+"
 _LOGIN = late_pattern(
     r"(\b(?:machine|login)\s+\S+\s+(?:login\s+\S+\s+)?password\s+)(\S{4,})"
-    rf"|(\bcurl\b{_gap('curl')}\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{{3,}})"
+    rf"|(\bcurl\b{_gap_pattern('curl')}\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{{3,}})"
     r"|(\bsshpass\s+-p\s*[\"']?)([^\s\"']{3,})"
-    rf"|(\b{_MYSQL}\b{_gap(_MYSQL)}\s-p)([^\s-][^\s]{{2,}})"
-    rf"|(\b(?:redis-cli\b{_gap('redis-cli')}\s-a|{_LDAP}\b{_gap(_LDAP)}\s-w|{_MONGO}\b{_gap(_MONGO)}\s-p"
-    rf"|{_ZIP}\b{_gap(_ZIP)}\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{{2,}})"
+    rf"|(\b{_MYSQL}\b{_gap_pattern(_MYSQL)}\s-p)([^\s-][^\s]{{2,}})"
+    rf"|(\b(?:redis-cli\b{_gap_pattern('redis-cli')}\s-a|{_LDAP}\b{_gap_pattern(_LDAP)}\s-w|{_MONGO}\b{_gap_pattern(_MONGO)}\s-p"
+    rf"|{_ZIP}\b{_gap_pattern(_ZIP)}\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{{2,}})"
 )
 # A value after a short option, and a word with a vendor's key prefix: recognised by their shape.
 _SHORT = late_pattern(r"((?<=\s)-[A-Za-z]\s+[\"']?)([^\s\"'|;&<>()]{8,})")

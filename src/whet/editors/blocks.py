@@ -72,7 +72,7 @@ def _read_block(block: Block, texts: list[str], images: list[ImagePart]) -> None
         case ImageContentBlock():
             images.append(_check_picture(block.mime_type, block.data, "the picture"))
         case ResourceContentBlock():
-            texts.append(f"[{_line(block.title or block.name)}]({_line(path_of_uri(block.uri))})")
+            texts.append(f"[{_to_line(block.title or block.name)}]({_to_line(path_of_uri(block.uri))})")
         case EmbeddedResourceContentBlock():
             resource = block.resource
             if isinstance(resource, TextResourceContents):
@@ -99,7 +99,7 @@ def _refuse_protected(block: Block, find_rule: Callable[[str], str]) -> str:
         uri = block.uri if isinstance(block, ImageContentBlock) else None
     for path in paths_in_uri(uri) if uri else ():
         if uri and (rule := find_rule(path)):
-            file = _line(path_of_uri(uri))
+            file = _to_line(path_of_uri(uri))
             return f"\n\nThe file {file} is left out: the rule deny: {rule} protects it.\n"
     return ""
 
@@ -108,24 +108,24 @@ def _format_file(path: str, text: str) -> str:
     """Return an embedded file with its name, in a code fence that its content can't close."""
     longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
-    return f"\n\nThe file {_line(path)} holds:\n{fence}\n{text}\n{fence}\n"
+    return f"\n\nThe file {_to_line(path)} holds:\n{fence}\n{text}\n{fence}\n"
 
 
 def _check_picture(media_type: str, data: str, label: str) -> ImagePart:
     """Convert a picture, whose bytes decide on its type. Raises RequestError if models do not accept it."""
     hint = {"hint": "mention the file instead"}
     if not media_type.startswith("image/"):
-        raise RequestError(-32602, f"{_line(label)} is {_line(media_type) or 'no text'}", hint)
+        raise RequestError(-32602, f"{_to_line(label)} is {_to_line(media_type) or 'no text'}", hint)
     try:
         size = len(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise RequestError(-32602, f"{_line(label)} is not base64") from error
+        raise RequestError(-32602, f"{_to_line(label)} is not base64") from error
     if not 0 < size <= IMAGE_BYTES:
-        raise RequestError(-32602, f"{_line(label)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
+        raise RequestError(-32602, f"{_to_line(label)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
     if (image := image_in(data)) is None:
-        raise RequestError(-32602, f"{_line(label)} is not a PNG, JPEG, GIF or WebP", hint)
+        raise RequestError(-32602, f"{_to_line(label)} is not a PNG, JPEG, GIF or WebP", hint)
     return image
 
 
-def _line(text: str) -> str:
+def _to_line(text: str) -> str:
     return visible(" ".join(text.split()))[:1_000]

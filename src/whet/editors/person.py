@@ -150,7 +150,7 @@ class EditorPerson:
             if self._editor.forms:
                 # A field of one line can't hold a longer draft.
                 forms = ["because"] if "\n" in draft else ["change", "because"]
-            picked = await self._request(shown_call, content, _options(request, forms))
+            picked = await self._request(shown_call, content, _list_options(request, forms))
             if picked is None:
                 return None
             answer, _, scope = picked.partition(":")
@@ -204,7 +204,7 @@ async def _wait_forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def _options(request: ApprovalRequest, forms: Sequence[str]) -> list[PermissionOption]:
+def _list_options(request: ApprovalRequest, forms: Sequence[str]) -> list[PermissionOption]:
     """Return the possible answers. `forms` are those that open a form."""
     options = [PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
     for number, scope in enumerate(request.scopes):

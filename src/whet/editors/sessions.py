@@ -110,7 +110,7 @@ class EditorSessions:
     async def begin(self, cwd: str, servers: Sequence[ServerOffer]) -> OpenedSession:
         """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
         with convert_errors():
-            workspace, program = _folder(cwd), await self.program()
+            workspace, program = _check_folder(cwd), await self.program()
             editor_servers = await set_up_servers(servers, workspace, program.hosted.services)
             session_id = program.hosted.services.clock.new_id()
             open_session = OpenedSession(session_id, workspace, program.mode, self.editor, editor_servers)
@@ -130,7 +130,7 @@ class EditorSessions:
     async def reopen(self, cwd: str, session_id: str, servers: Sequence[ServerOffer]) -> OpenedSession:
         """Open a stored session. If it is open and has a prompt, return it unchanged."""
         with convert_errors():
-            folder, program = _folder(cwd), await self.program()
+            folder, program = _check_folder(cwd), await self.program()
             services = program.hosted.services
             row, (_, tools_json) = await services.database.read(lambda db: _row_and_prefix(db, session_id))
             is_planning = await services.database.read(lambda db: sessions.is_planning(db, session_id))
@@ -231,7 +231,7 @@ def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[Sessi
     return sessions.get(connection, session_id), sessions.read_prefix(connection, session_id)
 
 
-def _folder(cwd: str) -> Path:
+def _check_folder(cwd: str) -> Path:
     folder = Path(cwd)
     if not folder.is_absolute() or not folder.is_dir():
         raise RequestError(-32602, f"{cwd} is not a folder", {"hint": "cwd is an absolute path"})

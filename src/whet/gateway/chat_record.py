@@ -154,7 +154,7 @@ class ConversationRows:
         ]
         if messages:
             messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
-        chats.queue_messages(connection, self.chat.id, _bodies(messages), now_ms)
+        chats.queue_messages(connection, self.chat.id, _encode_messages(messages), now_ms)
 
     def question_route(self, chat: ChatRecord | None = None) -> QuestionRoute:
         """Return the route for questions in this conversation, or in another one."""
@@ -187,7 +187,7 @@ class ConversationRows:
     async def _post(self, messages: Sequence[Outgoing], chat_id: int) -> Sequence[int]:
         now_ms = self.parts.clock.unix_ms()
         numbers = await self.parts.database.append(
-            lambda db: chats.queue_messages(db, chat_id, _bodies(messages), now_ms)
+            lambda db: chats.queue_messages(db, chat_id, _encode_messages(messages), now_ms)
         )
         self.parts.deliveries.wake(chat_id)
         return numbers
@@ -211,5 +211,5 @@ def _parse_number(ref: str) -> Decimal | None:
     return Decimal(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
 
 
-def _bodies(messages: Sequence[Outgoing]) -> list[str]:
+def _encode_messages(messages: Sequence[Outgoing]) -> list[str]:
     return [msgspec.json.encode(message).decode() for message in messages]

@@ -67,7 +67,7 @@ class ChatFiles:
                 data = await self._fetch(channel, file)
                 path = await asyncio.to_thread(save_attachment, self.workspace(profile), file.name, data)
             except (SendFailed, WhetError, OSError) as error:
-                lines.append(f"[{display_name!r} was sent and could not be taken: {_why(error)}]")
+                lines.append(f"[{display_name!r} was sent and could not be taken: {_explain(error)}]")
                 continue
             lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
             mime = image_type(data)
@@ -105,7 +105,7 @@ def find_sendable_file(workspace: Path, path: str, max_bytes: int) -> Path:
     return full
 
 
-def _why(error: SendFailed | WhetError | OSError) -> str:
+def _explain(error: SendFailed | WhetError | OSError) -> str:
     if isinstance(error, SendFailed):
         return error.reason
     return error.message if isinstance(error, WhetError) else str(error.strerror)

@@ -67,7 +67,7 @@ class Router:
         """Return the person of a chat, or None for a stranger."""
         user = self.find_in_file(location)
         if user is None and paired.is_paired(connection, location.channel, location.user):
-            user = ChatUser(location.user, _slug(f"{location.channel}-{location.user}"))
+            user = ChatUser(location.user, _make_slug(f"{location.channel}-{location.user}"))
         return user
 
     def approvers(self, channel: str) -> list[tuple[str, str]]:
@@ -86,7 +86,7 @@ class Router:
         read the answers there."""
         if not location.is_group:
             return person.profile
-        return _slug(f"{person.profile or 'owner'}.{location.channel}{location.chat}")
+        return _make_slug(f"{person.profile or 'owner'}.{location.channel}{location.chat}")
 
     def over_rate_limit(self, location: ChatPlace, now_s: float) -> int:
         """Count a person's message or edit, and return by how many they exceed the limit per minute."""
@@ -127,7 +127,7 @@ def new_code() -> str:
     return f"{letters[:4]}-{letters[4:]}"
 
 
-def _slug(text: str) -> str:
+def _make_slug(text: str) -> str:
     """Return a unique folder name for a text."""
     plain = re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip(".-")[:40]
     return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -172,7 +172,7 @@ class _Transcript(TranscriptBuilder):
 def _add_answer(messages: list[PastMessage], line: _Line, body: _Body, *, joined: bool) -> None:
     """Add an answer's line; if it continues the previous answer, join the two."""
     text, calls, reasoning = _read_answer(body.content)
-    usage = _usage(body.usage)
+    usage = _read_usage(body.usage)
     if joined and messages and messages[-1].message.role == "assistant":
         before = messages[-1].message
         text = "\n\n".join(filter(None, (before.text, text)))
@@ -211,7 +211,7 @@ def _read_user(body: _Body, at_ms: int) -> Iterator[PastMessage]:
     parts: list[Part] = []
     for block in dicts_in(body.content):
         if block.get("type") == "tool_result":
-            yield _result(block, at_ms)
+            yield _read_result(block, at_ms)
         elif part := _typed_part(block):
             parts.append(part)
     if parts:
@@ -238,9 +238,9 @@ def _drop_last_reminders(text: str) -> str:
     return text
 
 
-def _result(block: dict[str, Any], at_ms: int) -> PastMessage:
+def _read_result(block: dict[str, Any], at_ms: int) -> PastMessage:
     inner = block.get("content")
-    parts = [part for piece in dicts_in(inner) if (part := _part(piece))]
+    parts = [part for piece in dicts_in(inner) if (part := _read_part(piece))]
     texts = [inner] if isinstance(inner, str) else [p.text for p in parts if isinstance(p, TextPart)]
     text = "\n".join(filter(None, map(_drop_last_reminders, texts)))
     images = [part for part in parts if isinstance(part, ImagePart)]
@@ -254,14 +254,14 @@ def _result(block: dict[str, Any], at_ms: int) -> PastMessage:
 
 def _typed_part(block: dict[str, Any]) -> Part | None:
     """Return the text that the person wrote in a block, or its image, or None if it has neither."""
-    part = _part(block)
+    part = _read_part(block)
     if not isinstance(part, TextPart):
         return part
     typed = _find_typed(part.text)
     return TextPart(typed) if typed else None
 
 
-def _part(block: dict[str, Any]) -> Part | None:
+def _read_part(block: dict[str, Any]) -> Part | None:
     if block.get("type") == "text":
         return TextPart(str(block.get("text", "")))
     source = block.get("source")
@@ -272,7 +272,7 @@ def _part(block: dict[str, Any]) -> Part | None:
     return None
 
 
-def _usage(values: Any) -> Usage | None:
+def _read_usage(values: Any) -> Usage | None:
     try:
         used = from_values(values, _Usage, strict=False)
     except msgspec.ValidationError:

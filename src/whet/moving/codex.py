@@ -98,7 +98,7 @@ class _Transcript(TranscriptBuilder):
             self._model = text_in(payload.model) or self._model
             self._workspace = self._workspace or text_in(payload.cwd)
         elif kind == "response_item":
-            _add(self.messages, payload, at_ms, self._model)
+            _add_item(self.messages, payload, at_ms, self._model)
         elif kind == "compacted" and (summary := text_in(payload.message).strip()):
             self.mark_summary()
             self.messages.append(PastMessage(Message(role="user", content=summary), at_ms))
@@ -111,7 +111,7 @@ class _Transcript(TranscriptBuilder):
         return self.build_session(new_session)
 
 
-def _add(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
+def _add_item(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
     match item.type:
         case "message" if item.role in ("user", "assistant"):
             _add_message(messages, item, at_ms, model)
@@ -123,13 +123,13 @@ def _add(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) ->
             shell_item = msgspec.structs.replace(item, name="shell")
             _add_call(messages, shell_item, item.action, at_ms, model)
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
-            messages.append(_result(item, at_ms))
+            messages.append(_read_result(item, at_ms))
         case _:
             pass
 
 
 def _add_message(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
-    parts = [part for block in dicts_in(item.content) if (part := _part(block))]
+    parts = [part for block in dicts_in(item.content) if (part := _read_part(block))]
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     images = [part for part in parts if isinstance(part, ImagePart)]
     if item.role == "user":
@@ -166,12 +166,12 @@ def _add_call(
         messages.append(PastMessage(Message(role="assistant", tool_calls=(call,)), at_ms, model=model))
 
 
-def _result(item: _Payload, at_ms: int) -> PastMessage:
+def _read_result(item: _Payload, at_ms: int) -> PastMessage:
     output = item.output
     text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
     return build_result(Message(role="tool", content=text, tool_call_id=item.call_id or ""), at_ms)
 
 
-def _part(block: dict[str, Any]) -> Part | None:
+def _read_part(block: dict[str, Any]) -> Part | None:
     text = block.get("text")
     return parse_image_url(block.get("image_url")) or (TextPart(text) if isinstance(text, str) else None)

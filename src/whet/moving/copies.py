@@ -28,7 +28,7 @@ def open_copy(path: Path) -> Generator[apsw.Connection]:
     try:
         if not path.is_file():
             raise ConfigError(f"there is no {path}", hint="name the folder that holds it")
-        logs = [Path(f"{path}{suffix}") for suffix in _LOGS if _size(Path(f"{path}{suffix}"))]
+        logs = [Path(f"{path}{suffix}") for suffix in _LOGS if _read_size(Path(f"{path}{suffix}"))]
         if not logs:
             with closing(_open_immutable(path)) as connection:
                 yield connection
@@ -108,7 +108,7 @@ def _read_header(log: Path) -> bytes:
         return b""
 
 
-def _size(path: Path) -> int:
+def _read_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

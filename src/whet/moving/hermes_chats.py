@@ -66,8 +66,10 @@ def read(
     """Return the channels in config.yaml and .env, and an outcome for each setting that can't be imported."""
     channels, left_out = list[HermesChannel](), list[ImportOutcome]()
     for kind in KINDS:
-        block = _block(settings, kind)
-        tokens = {name: value for name in _TOKENS[kind] if (value := env.get(name) or _token(block, name))}
+        block = _merge_settings(settings, kind)
+        tokens = {
+            name: value for name in _TOKENS[kind] if (value := env.get(name) or _read_token(block, name))
+        }
         if not tokens:
             continue
         if str(block.get("enabled", "")).lower() in _NO:
@@ -75,16 +77,16 @@ def read(
         elif missing := [name for name in _TOKENS[kind] if name not in tokens]:
             left_out.append(ImportOutcome(kind, "left", f"it has no {missing[0]}"))
         else:
-            people, bad_entries = _people(kind, block, env)
+            people, bad_entries = _read_people(kind, block, env)
             left_out += bad_entries
             mention = env.get(f"{kind.upper()}_REQUIRE_MENTION") or block.get("require_mention", True)
             if str(mention).lower() in _NO:
                 left_out.append(
                     ImportOutcome(f"{kind}: answering unasked", "left", "in groups it answers who names it")
                 )
-            channels.append(_channel(kind, block, settings, tokens, people, env))
+            channels.append(_read_channel(kind, block, settings, tokens, people, env))
     for name in _OTHERS:
-        block = _block(settings, name)
+        block = _merge_settings(settings, name)
         is_on = str(block.get("enabled", "")).lower() in _YES
         if is_on or any(env.get(f"{name.upper()}_{ending}") for ending in _VARIABLE_ENDINGS):
             left_out.append(
@@ -95,12 +97,12 @@ def read(
 
 def home_chat(settings: Mapping[str, Any], env: Mapping[str, str], kind: str) -> str:
     """Return the platform's chat for messages without an address, or "" if not set."""
-    setting = _block(settings, kind).get("home_channel")
+    setting = _merge_settings(settings, kind).get("home_channel")
     chat = cast(dict[str, Any], setting).get("chat_id") if isinstance(setting, dict) else setting
     return str(env.get(f"{kind.upper()}_HOME_CHANNEL") or chat or "").strip()
 
 
-def _channel(
+def _read_channel(
     kind: Kind,
     block: Mapping[str, Any],
     settings: Mapping[str, Any],
@@ -119,7 +121,7 @@ def _channel(
     )
 
 
-def _block(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _merge_settings(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return a platform's settings from the three places in which Hermes reads them; later ones override."""
     merged: dict[str, Any] = {}
     gateway = settings.get("gateway")
@@ -133,13 +135,13 @@ def _block(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return merged
 
 
-def _token(block: Mapping[str, Any], name: str) -> str:
+def _read_token(block: Mapping[str, Any], name: str) -> str:
     key = "app_token" if name.endswith("APP_TOKEN") else "token"
     value = block.get(key)
     return value if isinstance(value, str) and not value.startswith("$") else ""
 
 
-def _people(
+def _read_people(
     kind: Kind, block: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[tuple[str, ...], list[ImportOutcome]]:
     """Return the ids admitted on a platform, and an outcome for each entry that is not an id."""

@@ -131,10 +131,10 @@ def _convert_job(job: Mapping[str, Any], label: str, defaults: JobDefaults, cloc
         expression=expression,
         at=at,
         time_zone=defaults.time_zone,
-        prompt=_prompt(job),
-        workspace=_folder(job, defaults, notes),
-        target=_target(job, defaults, notes),
-        toolsets=_toolsets(job),
+        prompt=_read_prompt(job),
+        workspace=_read_folder(job, defaults, notes),
+        target=_read_target(job, defaults, notes),
+        toolsets=_read_toolsets(job),
         timeout_s=defaults.timeout_s,
         paused=True,
     )
@@ -149,7 +149,7 @@ def _convert_job(job: Mapping[str, Any], label: str, defaults: JobDefaults, cloc
     return HermesJob(str(job.get("id") or label), schedule, tuple(notes))
 
 
-def _prompt(job: Mapping[str, Any]) -> str:
+def _read_prompt(job: Mapping[str, Any]) -> str:
     skill_names = job.get("skills") or ([job["skill"]] if job.get("skill") else [])
     skills = (
         ", ".join(str(name) for name in cast(list[Any], skill_names))
@@ -205,7 +205,7 @@ def _convert_interval(minutes: Any, next_run: str, zone: str) -> str:
     )
 
 
-def _folder(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
+def _read_folder(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
     folder = Path(str(job.get("workdir") or defaults.folder)).expanduser()
     if not folder.is_absolute():
         folder = defaults.folder / folder
@@ -214,7 +214,7 @@ def _folder(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> 
     return str(folder)
 
 
-def _target(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
+def _read_target(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
     """Return the conversation that the job's answers are sent to, or "" to leave them in the session."""
     deliver = job.get("deliver")
     names = cast(list[Any], deliver) if isinstance(deliver, list) else str(deliver or "local").split(",")
@@ -222,7 +222,7 @@ def _target(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> 
     for name in (str(part).strip() for part in names):
         if name in ("", "local"):
             continue
-        kind, _, chat = (_origin(job) if name == "origin" else name).partition(":")
+        kind, _, chat = (_read_origin(job) if name == "origin" else name).partition(":")
         chat = chat.partition(":")[0] or defaults.home_chat(kind)
         if kind in KINDS and re.fullmatch(r"-?\w+", chat):
             targets.append(f"{kind}:{chat}")
@@ -233,13 +233,13 @@ def _target(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> 
     return targets[0] if targets else ""
 
 
-def _origin(job: Mapping[str, Any]) -> str:
+def _read_origin(job: Mapping[str, Any]) -> str:
     origin = job.get("origin")
     facts = cast(dict[str, Any], origin) if isinstance(origin, dict) else {}
     return f"{facts.get('platform', '')}:{facts.get('chat_id', '')}"
 
 
-def _toolsets(job: Mapping[str, Any]) -> tuple[str, ...]:
+def _read_toolsets(job: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the toolsets that the job is limited to, or () if it has no limit.
 
     Raises _NotImported if none of them exists here, because a limit must not become full access.

@@ -81,23 +81,23 @@ class _Row(msgspec.Struct):
 _calls = shared_decoder(list[_Call], strict=False)
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else str(value)
 
 
-def _number(value: Any) -> float | None:
+def _to_number(value: Any) -> float | None:
     """Return a number that can be a time or an amount, or None for any other value."""
     return value if isinstance(value, int | float) and 0 <= value <= _MAX_NUMBER else None
 
 
-def _count(value: Any) -> int | None:
-    number = _number(value)
+def _to_count(value: Any) -> int | None:
+    number = _to_number(value)
     return None if number is None else int(number)
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("started_at", "ended_at", "actual_cost_usd", "estimated_cost_usd"), _number),
-    **dict.fromkeys((name for name in _Row.__struct_fields__ if name.endswith("_tokens")), _count),
+    **dict.fromkeys(("started_at", "ended_at", "actual_cost_usd", "estimated_cost_usd"), _to_number),
+    **dict.fromkeys((name for name in _Row.__struct_fields__ if name.endswith("_tokens")), _to_count),
 }
 
 
@@ -106,7 +106,7 @@ class HermesSessions:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
-        columns = {table: _columns(connection, table) for table in _REQUIRED_COLUMNS}
+        columns = {table: _list_columns(connection, table) for table in _REQUIRED_COLUMNS}
         for table, required in _REQUIRED_COLUMNS.items():
             if missing := [column for column in required if column not in columns[table]]:
                 raise ConfigError(
@@ -119,7 +119,9 @@ class HermesSessions:
         self._endings: dict[Any, Any] = {}
         if "end_reason" in columns["sessions"]:
             cells = ("id", "end_reason")
-            self._endings = {row["id"]: row["end_reason"] for row in _rows(connection, "sessions", cells)}
+            self._endings = {
+                row["id"]: row["end_reason"] for row in _read_rows(connection, "sessions", cells)
+            }
 
     @property
     def schema(self) -> int:
@@ -128,7 +130,7 @@ class HermesSessions:
             row = self._db.execute("SELECT max(version) FROM schema_version").fetchone()
         except apsw.SQLError:
             return 0
-        return (_count(row[0]) or 0) if row else 0
+        return (_to_count(row[0]) or 0) if row else 0
 
     def count(self) -> tuple[int, int]:
         """Return the number of sessions and messages."""
@@ -141,11 +143,11 @@ class HermesSessions:
         """Yield every session that has messages, one at a time, parents first."""
         yielded: set[str] = set()
         # A child usually starts after its parent. Rows that come before their parent wait for another round.
-        pending = list(_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
+        pending = list(_read_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
         while pending:
             later: list[dict[str, Any]] = []
             for cells in pending:
-                row = _row(cells)
+                row = _convert_row(cells)
                 parent = row.parent_session_id or ""
                 if parent and parent not in yielded and parent in self._endings:
                     later.append(cells)
@@ -182,8 +184,8 @@ class HermesSessions:
         return PastSession(
             new_session,
             messages,
-            started_ms=_ms(row.started_at),
-            ended_ms=_ms(row.ended_at),
+            started_ms=_to_ms(row.started_at),
+            ended_ms=_to_ms(row.ended_at),
             end_reason=_ENDINGS.get(reason, reason),
             live=live,
         )
@@ -200,11 +202,11 @@ class HermesSessions:
         """
         names = ["role", "content", "tool_calls", "tool_call_id", "timestamp", *self._message_columns]
         messages, live_indices, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
-        for row in _rows(self._db, "messages", names, "WHERE session_id = ? ORDER BY id", (session_id,)):
+        for row in _read_rows(self._db, "messages", names, "WHERE session_id = ? ORDER BY id", (session_id,)):
             is_active = row.get("active") in (None, 1)
             if row["role"] not in ("user", "assistant", "tool") or not (is_active or row.get("compacted")):
                 continue
-            message = _message(row)
+            message = _convert_message(row)
             key = (str(row["role"]), message.message.text, str(row["tool_calls"]), str(row["tool_call_id"]))
             if is_active and key in archived:
                 live_indices.append(archived.pop(key))
@@ -217,7 +219,7 @@ class HermesSessions:
         return messages, live_indices
 
 
-def _rows(
+def _read_rows(
     connection: apsw.Connection, table: str, names: Sequence[str], which: str = "", values: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
     """Yield rows as dicts by column. Text is read as bytes, because apsw fails on invalid UTF-8."""
@@ -229,44 +231,44 @@ def _rows(
         }
 
 
-def _row(cells: dict[str, Any]) -> _Row:
+def _convert_row(cells: dict[str, Any]) -> _Row:
     """Convert a row. A cell of the wrong type, which SQLite allows, must not lose the session."""
-    values: dict[str, Any] = {name: _READ.get(name, _text)(value) for name, value in cells.items()}
+    values: dict[str, Any] = {name: _READ.get(name, _to_text)(value) for name, value in cells.items()}
     values["id"] = values["id"] or ""
     return _Row(**values)
 
 
-def _message(row: dict[str, Any]) -> PastMessage:
-    at_ms = _ms(row["timestamp"])
-    content = _content(row["content"])
+def _convert_message(row: dict[str, Any]) -> PastMessage:
+    at_ms = _to_ms(row["timestamp"])
+    content = _read_content(row["content"])
     if row["role"] == "tool":
         ending = parse_ending(content if isinstance(content, str) else "")
         message = Message(
             role="tool",
             content=content,
-            tool_call_id=_text(row["tool_call_id"]) or "",
-            tool_name=_text(row.get("tool_name")) or "",
+            tool_call_id=_to_text(row["tool_call_id"]) or "",
+            tool_name=_to_text(row.get("tool_name")) or "",
             is_error=bool(ending.error_kind),
         )
         return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
     calls = _tool_calls(row["tool_calls"]) if row["role"] == "assistant" else ()
-    reasoning = _text(row.get("reasoning")) or _text(row.get("reasoning_content")) or ""
+    reasoning = _to_text(row.get("reasoning")) or _to_text(row.get("reasoning_content")) or ""
     message = Message(role=row["role"], content=content, tool_calls=calls, reasoning=reasoning)
     return PastMessage(message, at_ms)
 
 
-def _content(value: Any) -> str | tuple[Part, ...]:
-    value = _text(value) or ""
+def _read_content(value: Any) -> str | tuple[Part, ...]:
+    value = _to_text(value) or ""
     if not value.startswith(_JSON_MARK):
         return value
     try:
         parts = from_json(value[len(_JSON_MARK) :], list[dict[str, Any]])
     except NOT_JSON:
         return value[len(_JSON_MARK) :]
-    return tuple(_part(part) for part in parts)
+    return tuple(_read_part(part) for part in parts)
 
 
-def _part(part: dict[str, Any]) -> Part:
+def _read_part(part: dict[str, Any]) -> Part:
     url = part.get("image_url")
     if isinstance(url, dict):
         url = url.get("url")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign JSON
@@ -283,13 +285,15 @@ def _tool_calls(text: str | None) -> tuple[ToolCall, ...]:
     except NOT_JSON:
         return ()
     return tuple(
-        ToolCall(call.id or call.call_id or f"call_{number}", call.function.name, _arguments(call.function))
+        ToolCall(
+            call.id or call.call_id or f"call_{number}", call.function.name, _read_arguments(call.function)
+        )
         for number, call in enumerate(calls)
         if call.function.name
     )
 
 
-def _arguments(function: _Function) -> str:
+def _read_arguments(function: _Function) -> str:
     arguments = function.arguments
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
@@ -332,10 +336,10 @@ def _first_words(messages: Sequence[PastMessage]) -> str:
     return next((past.message.text for past in messages if past.message.role == "user"), "")
 
 
-def _columns(connection: apsw.Connection, table: str) -> set[str]:
+def _list_columns(connection: apsw.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
-def _ms(seconds: Any) -> int:
-    number = _number(seconds)
+def _to_ms(seconds: Any) -> int:
+    number = _to_number(seconds)
     return 0 if number is None else round(number * 1000)

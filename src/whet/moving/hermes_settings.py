@@ -72,7 +72,7 @@ def _named_servers(settings: Mapping[str, Any]) -> list[tuple[str, dict[str, Any
     return servers
 
 
-def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def _convert_fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Return our fallback settings, and the reasons why others are left out. Whet has one fallback."""
     entries: list[Any] = []
     for key in _CHAINS:
@@ -117,7 +117,7 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def map_settings(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Return our settings by key, and the reason for each of theirs that is left out, by its key."""
-    ours, left_out = _fallback(settings)
+    ours, left_out = _convert_fallback(settings)
     other_settings = {key: value for key, value in settings.items() if key not in _CHAINS}
     for key, value in flatten(merge_named_server(other_settings)).items():
         convert = _CONVERTERS.get(key)

@@ -203,20 +203,20 @@ def _helpers_in(index: Path) -> Iterator[str]:
         entries: Any = msgspec.json.decode(index.read_bytes())
     except (OSError, *NOT_JSON):
         return
-    for key, value in _fields(entries).items():
-        entry = _fields(value)
+    for key, value in _to_fields(entries).items():
+        entry = _to_fields(value)
         if ":subagent:" in key or entry.get("spawnedBy"):
             yield str(entry.get("sessionId") or "")
 
 
 def _workspaces_in(settings: object) -> Iterator[str]:
-    agents = _fields(_fields(settings).get("agents"))
+    agents = _to_fields(_to_fields(settings).get("agents"))
     listed: object = agents.get("list")
     items = cast("list[object]", listed) if isinstance(listed, list) else []
-    for fields in (_fields(agents.get("defaults")), *map(_fields, items)):
+    for fields in (_to_fields(agents.get("defaults")), *map(_to_fields, items)):
         if isinstance(name := fields.get("workspace"), str) and name:
             yield name
 
 
-def _fields(value: object) -> dict[str, object]:
+def _to_fields(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}

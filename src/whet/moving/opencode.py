@@ -42,7 +42,7 @@ def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
         " FROM session ORDER BY time_created, id"
     ).fetchall()
     for id_, parent, folder, title, model, revert in rows:
-        model_fields = _fields(model)
+        model_fields = _parse_fields(model)
         new_session = NewSession(
             id=id_,
             parent_session_id=parent,
@@ -52,12 +52,12 @@ def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
             workspace=folder,
             title="" if title.startswith(("New session - ", "Child session - ")) else title,
         )
-        past = _session(connection, new_session, text_in(_fields(revert).get("messageID")))
+        past = _read_session(connection, new_session, text_in(_parse_fields(revert).get("messageID")))
         if past is not None:
             yield past
 
 
-def _session(connection: apsw.Connection, new_session: NewSession, reverted: str) -> PastSession | None:
+def _read_session(connection: apsw.Connection, new_session: NewSession, reverted: str) -> PastSession | None:
     transcript = TranscriptBuilder()
     rows = connection.execute(
         "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id",
@@ -66,18 +66,18 @@ def _session(connection: apsw.Connection, new_session: NewSession, reverted: str
     for id_, at_ms, data in rows:
         if id_ == reverted:
             break
-        message = _fields(data)
+        message = _parse_fields(data)
         parts = connection.execute(
             "SELECT data FROM part WHERE message_id = ? ORDER BY id", (id_,)
         ).fetchall()
-        fields = [_fields(part) for (part,) in parts]
+        fields = [_parse_fields(part) for (part,) in parts]
         if message.get("role") == "user":
             if content := _read_user_content(fields):
                 transcript.messages.append(PastMessage(Message(role="user", content=content), at_ms))
         elif message.get("role") == "assistant":
             if message.get("summary") is True:
                 transcript.mark_summary()
-            transcript.messages += _answers(message, fields, at_ms)
+            transcript.messages += _read_answer(message, fields, at_ms)
     return transcript.build_session(new_session)
 
 
@@ -97,7 +97,7 @@ def _read_user_content(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
     return (TextPart(text), *image_parts) if image_parts else text
 
 
-def _answers(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
+def _read_answer(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
     """Return an answer with its calls, followed by their results."""
     texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
     tool_parts = [
@@ -115,12 +115,12 @@ def _answers(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -
     answer = Message(role="assistant", content=text, tool_calls=calls)
     model = text_in(message.get("modelID"))
     return [
-        PastMessage(answer, at_ms, _usage(message.get("tokens")), model),
-        *(_result(part, at_ms) for part in tool_parts),
+        PastMessage(answer, at_ms, _read_usage(message.get("tokens")), model),
+        *(_read_result(part, at_ms) for part in tool_parts),
     ]
 
 
-def _result(part: dict[str, Any], at_ms: int) -> PastMessage:
+def _read_result(part: dict[str, Any], at_ms: int) -> PastMessage:
     state = part["state"]
     is_error = state.get("status") == "error"
     text = text_in(state.get("error" if is_error else "output"))
@@ -134,9 +134,9 @@ def _result(part: dict[str, Any], at_ms: int) -> PastMessage:
     return msgspec.structs.replace(past, message=message, exit_code=code, error_kind="exit" if code else "")
 
 
-def _usage(tokens: Any) -> Usage | None:
-    counts = _counts(tokens)
-    cache = _counts(tokens.get("cache")) if isinstance(tokens, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+def _read_usage(tokens: Any) -> Usage | None:
+    counts = _read_counts(tokens)
+    cache = _read_counts(tokens.get("cache")) if isinstance(tokens, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     cache_read, cache_write = cache.get("read", 0), cache.get("write", 0)
     fresh, output = counts.get("input", 0), counts.get("output", 0) + counts.get("reasoning", 0)
     if not fresh + cache_read + cache_write + output:
@@ -150,7 +150,7 @@ def _usage(tokens: Any) -> Usage | None:
     )
 
 
-def _counts(values: Any) -> dict[str, int]:
+def _read_counts(values: Any) -> dict[str, int]:
     try:
         return {
             key: number
@@ -161,7 +161,7 @@ def _counts(values: Any) -> dict[str, int]:
         return {}
 
 
-def _fields(data: str) -> dict[str, Any]:
+def _parse_fields(data: str) -> dict[str, Any]:
     """Parse a JSON column, or return an empty dict if it is not an object."""
     try:
         return from_foreign_json(data, dict[str, Any])

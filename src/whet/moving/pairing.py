@@ -58,7 +58,7 @@ def pair(messages: Sequence[PastMessage]) -> PairedMessages:
                 ordered.append(_set_tool_name(messages[result_index], call))
                 sources.append(result_index)
             else:
-                ordered.append(_placeholder(call, past.at_ms))
+                ordered.append(_make_placeholder(call, past.at_ms))
                 sources.append(-1)
     left_out += sum(len(unused) for unused in results.values())
     return PairedMessages(tuple(ordered), tuple(sources), left_out)
@@ -165,7 +165,7 @@ def parse_ms(stamp: Any) -> int:
         return 0
 
 
-def _placeholder(call: ToolCall, at_ms: int) -> PastMessage:
+def _make_placeholder(call: ToolCall, at_ms: int) -> PastMessage:
     message = Message(role="tool", content=MISSING, tool_call_id=call.id, tool_name=call.name, is_error=True)
     return PastMessage(message, at_ms, error_kind="interrupted")
 

@@ -80,12 +80,12 @@ def read_entries(entries: list[Entry], new_session: NewSession) -> PastSession |
             new_session = msgspec.structs.replace(new_session, title=title)
         branches.append(entry)
     transcript = _Transcript()
-    for entry in _branch(branches):
+    for entry in _find_branch(branches):
         transcript.add(entry)
     return transcript.session(new_session)
 
 
-def _branch(entries: list[Entry]) -> list[Entry]:
+def _find_branch(entries: list[Entry]) -> list[Entry]:
     """Return the entries from the first to the newest one, without abandoned branches."""
     if not entries or not isinstance(entries[-1].id, str):
         return entries  # before version 2 there were no branches
@@ -128,7 +128,7 @@ class _Transcript(TranscriptBuilder):
         content = body.get("content")
         match body.get("role"):
             case "user":
-                parts = _parts(content)
+                parts = _read_parts(content)
                 if parts:
                     first = parts[0]
                     user_content = first.text if len(parts) == 1 and isinstance(first, TextPart) else parts
@@ -136,18 +136,20 @@ class _Transcript(TranscriptBuilder):
             case "assistant":
                 self._model = text_in(body.get("model")) or self._model
                 self._provider = text_in(body.get("provider")) or self._provider
-                calls = tuple(_call(block) for block in dicts_in(content) if block.get("type") == "toolCall")
-                text = "\n".join(part.text for part in _parts(content) if isinstance(part, TextPart))
+                calls = tuple(
+                    _read_call(block) for block in dicts_in(content) if block.get("type") == "toolCall"
+                )
+                text = "\n".join(part.text for part in _read_parts(content) if isinstance(part, TextPart))
                 message = Message(role="assistant", content=text, tool_calls=calls)
-                self.messages.append(PastMessage(message, at_ms, _usage(body.get("usage")), self._model))
+                self.messages.append(PastMessage(message, at_ms, _read_usage(body.get("usage")), self._model))
             case "toolResult":
-                self.messages.append(_result(body, at_ms))
+                self.messages.append(_read_result(body, at_ms))
             case _:
                 pass
 
 
-def _result(body: dict[str, Any], at_ms: int) -> PastMessage:
-    text = "\n".join(part.text for part in _parts(body.get("content")) if isinstance(part, TextPart))
+def _read_result(body: dict[str, Any], at_ms: int) -> PastMessage:
+    text = "\n".join(part.text for part in _read_parts(body.get("content")) if isinstance(part, TextPart))
     call_id, name, is_error = body.get("toolCallId"), body.get("toolName"), body.get("isError") is True
     message = Message(role="tool", content=text, tool_call_id=text_in(call_id), tool_name=text_in(name))
     past = build_result(message, at_ms, is_error=is_error)
@@ -159,7 +161,7 @@ def _result(body: dict[str, Any], at_ms: int) -> PastMessage:
     return past
 
 
-def _parts(content: Any) -> tuple[Part, ...]:
+def _read_parts(content: Any) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (TextPart(content),) if content else ()
     parts: list[Part] = []
@@ -171,12 +173,12 @@ def _parts(content: Any) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _call(block: dict[str, Any]) -> ToolCall:
+def _read_call(block: dict[str, Any]) -> ToolCall:
     arguments = msgspec.json.encode(block.get("arguments") or {}).decode()
     return ToolCall(text_in(block.get("id")), text_in(block.get("name")) or "unknown", arguments)
 
 
-def _usage(values: Any) -> Usage | None:
+def _read_usage(values: Any) -> Usage | None:
     try:
         used = from_values(values, _Usage)
     except msgspec.ValidationError:

@@ -68,7 +68,7 @@ def read(
         try:
             skill = read_folder(folder)
             original_hashes = {bundled_hashes.get(name, "") for name in (skill.name, folder.name)} - {""}
-            if original_hashes and _hash(folder) in original_hashes:
+            if original_hashes and _hash_folder(folder) in original_hashes:
                 left_out.append(
                     ImportOutcome(skill.name, "left", "it came with Hermes Agent and is unchanged")
                 )
@@ -85,9 +85,9 @@ async def import_skills(
     learning: LearningService, skills: Sequence[SkillIntake], source: str, progress: Callable[[int], None]
 ) -> list[ImportOutcome]:
     """Install skills and return the outcomes in order. Each skill is durable by itself."""
-    names, outcomes = _names(learning.library), list[ImportOutcome]()
+    names, outcomes = _list_names(learning.library), list[ImportOutcome]()
     for number, skill in enumerate(skills, 1):
-        rows = await learning.database.read(lambda db, name=skill.name: _rows(db, name))
+        rows = await learning.database.read(lambda db, name=skill.name: _read_rows(db, name))
         outcomes.append(_describe_existing(skill, rows, names) or await _install(learning, skill, source))
         names.add(skill.name)
         progress(number)
@@ -106,9 +106,9 @@ def preview_skills(
     connection: apsw.Connection | None, library: Library, skills: Sequence[SkillIntake]
 ) -> list[ImportOutcome]:
     """Return the outcomes that `import_skills` would have. Writes nothing."""
-    names, outcomes = _names(library), list[ImportOutcome]()
+    names, outcomes = _list_names(library), list[ImportOutcome]()
     for skill in skills:
-        rows = _rows(connection, skill.name) if connection else []
+        rows = _read_rows(connection, skill.name) if connection else []
         outcomes.append(
             _describe_existing(skill, rows, names)
             or _describe_install(skill, quarantined=bool(skill.findings))
@@ -142,15 +142,15 @@ def _describe_existing(
     return None
 
 
-def _names(library: Library) -> set[str]:
+def _list_names(library: Library) -> set[str]:
     return {info.name for info in library.all()}
 
 
-def _rows(connection: apsw.Connection, name: str) -> list[LedgerRow]:
+def _read_rows(connection: apsw.Connection, name: str) -> list[LedgerRow]:
     return ledger.select(connection, kind="skill", item=name, profile="")
 
 
-def _hash(folder: Path) -> str:
+def _hash_folder(folder: Path) -> str:
     """Return a folder's hash as in Hermes Agent's manifest, or "" if the folder is too large.
 
     Source: skills_sync of hermes-agent 0.19.0.

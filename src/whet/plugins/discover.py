@@ -93,16 +93,16 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
 
 
 def _plugin_folders(root: Path) -> Iterator[tuple[str, Path]]:
-    for folder in _subfolders(root):
+    for folder in _list_subfolders(root):
         if _is_plugin(folder):
             yield folder.name, folder
             continue
-        for inner in _subfolders(folder):
+        for inner in _list_subfolders(folder):
             if _is_plugin(inner):
                 yield f"{folder.name}/{inner.name}", inner
 
 
-def _subfolders(root: Path) -> list[Path]:
+def _list_subfolders(root: Path) -> list[Path]:
     try:
         return sorted(path for path in root.iterdir() if path.is_dir() and path.name[:1] not in (".", "_"))
     except OSError:

@@ -214,7 +214,7 @@ def load_plugins(
         plugin = loader.load(source)
         if plugin is not None:
             running.append(plugin)
-            undo.append(_releaser(source))
+            undo.append(_make_releaser(source))
         registrations = plugin.registered.names() if plugin else {}
         states.append(
             PluginState(source.manifest, source.key, plugin is not None, registrations, source.folder)
@@ -420,7 +420,7 @@ def _run_register(
         raise PluginError("register must not be async", plugin=source.name, hook="register")
 
 
-def _releaser(source: FoundPlugin) -> Callable[[], None]:
+def _make_releaser(source: FoundPlugin) -> Callable[[], None]:
     return lambda: modules.release(source.module) if source.folder is not None else None
 
 

@@ -42,7 +42,7 @@ class PastSessions:
         """Return a session, or None if it does not exist or is private."""
         with suppress(NotFound):
             row = self._read(lambda db: sessions.get(db, session_id))
-            return None if row.private else _fields(row)
+            return None if row.private else _to_fields(row)
         return None
 
     def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
@@ -62,7 +62,7 @@ class PastSessions:
         """Return the sessions that are not private, the last active first."""
         del options
         rows = self._read(lambda db: sessions.list_sessions(db, limit, offset=offset, source=source or ""))
-        return [_fields(row) for row in rows if not row.private]
+        return [_to_fields(row) for row in rows if not row.private]
 
     search_sessions = list_sessions_rich
 
@@ -89,7 +89,7 @@ class PastSessions:
                 "session_id": hit.session_id,
                 "role": hit.role,
                 "snippet": hit.snippet,
-                "timestamp": _seconds(hit.when),
+                "timestamp": _to_seconds(hit.when),
             }
             for hit in hits
             if self.get_session(hit.session_id) is not None
@@ -111,7 +111,7 @@ class PastSessions:
         return self._database.read_now(query)
 
 
-def _fields(row: sessions.SessionRow) -> dict[str, Any]:
+def _to_fields(row: sessions.SessionRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "source": row.source,
@@ -119,9 +119,9 @@ def _fields(row: sessions.SessionRow) -> dict[str, Any]:
         "title": row.title,
         "cwd": row.workspace,
         "parent_session_id": row.parent_session_id or None,
-        "started_at": _seconds(row.started),
-        "ended_at": _seconds(row.ended) if row.ended else None,
-        "last_active": _seconds(row.last_active),
+        "started_at": _to_seconds(row.started),
+        "ended_at": _to_seconds(row.ended) if row.ended else None,
+        "last_active": _to_seconds(row.last_active),
         "end_reason": row.end_reason or None,
         "message_count": row.messages,
         "tool_call_count": row.tool_calls,
@@ -129,7 +129,7 @@ def _fields(row: sessions.SessionRow) -> dict[str, Any]:
     }
 
 
-def _seconds(when: str) -> float:
+def _to_seconds(when: str) -> float:
     try:
         return datetime.fromisoformat(when).timestamp()
     except ValueError:

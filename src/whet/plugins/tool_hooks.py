@@ -43,7 +43,7 @@ class HookedGate:
         if self._missing:
             return _deny(call, f"Nothing was run: {self._missing}.", emit)
         if self._hooks.has("pre_tool_call", "tool_request"):
-            facts = _facts(call)
+            facts = _list_facts(call)
             verdict = await self._hooks.before_tool(call.tool.name, call.arguments, **facts)
             for line in self._take_news():
                 emit(Notice(line, must_show=True))  # the plugin may be a guard
@@ -133,7 +133,7 @@ def _deny(call: GateCall, reason: str, emit: Emit) -> Decision:
     return Decision("deny", "rule", reason)
 
 
-def _facts(call: GateCall) -> dict[str, str]:
+def _list_facts(call: GateCall) -> dict[str, str]:
     return {
         "session_id": call.session_id,
         "task_id": call.session_id,

@@ -126,7 +126,7 @@ def table(items: Sequence[R], columns: Sequence[Column[R]], *, width: int = 0) -
     width = width or terminal_width()
     rows = [[mask(column.cell(item)) for column in columns] for item in items]
     visible = _visible_columns(columns, rows, width)
-    widths = {index: _natural(columns, rows, index) for index in visible}
+    widths = {index: _natural_key(columns, rows, index) for index in visible}
     spare = width - sum(widths.values()) - _GAP * (len(visible) - 1)
     for index in reversed(visible):
         if columns[index].grows and spare < 0:
@@ -138,7 +138,7 @@ def table(items: Sequence[R], columns: Sequence[Column[R]], *, width: int = 0) -
     return "\n".join(lines)
 
 
-def _natural(columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]], index: int) -> int:
+def _natural_key(columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]], index: int) -> int:
     return max(count_columns(text) for text in [columns[index].title, *(row[index] for row in rows)])
 
 
@@ -146,7 +146,7 @@ def _visible_columns(columns: Sequence[Column[Any]], rows: Sequence[Sequence[str
     visible = list(range(len(columns)))
 
     def narrowest(index: int) -> int:
-        natural = _natural(columns, rows, index)
+        natural = _natural_key(columns, rows, index)
         return min(natural, columns[index].least) if columns[index].grows else natural
 
     while len(visible) > 1 and sum(map(narrowest, visible)) + _GAP * (len(visible) - 1) > width:

@@ -65,7 +65,7 @@ class InputCompleter(Completer):
             completions = list(self._list_folder(match[1]))
             yield from completions
             if len(completions) < _MAX_COMPLETIONS:
-                yield from self._find(match[1], _listed(match[1], completions))
+                yield from self._find(match[1], _complete_paths(match[1], completions))
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
@@ -81,7 +81,7 @@ class InputCompleter(Completer):
         completions = await asyncio.to_thread(lambda: list(self._list_folder(match[1])))
         for completion in completions:
             yield completion
-        listed = _listed(match[1], completions)
+        listed = _complete_paths(match[1], completions)
         is_complete = len(completions) >= _MAX_COMPLETIONS
         while not is_complete:
             is_complete = await asyncio.to_thread(self.finder.wait, _FIRST_S)
@@ -147,7 +147,7 @@ def has_completions(document: Document) -> bool:
     return before.startswith("/") or _AT_WORD.search(before) is not None
 
 
-def _listed(typed: str, completions: Sequence[Completion]) -> set[str]:
+def _complete_paths(typed: str, completions: Sequence[Completion]) -> set[str]:
     """Return the paths of completions, which hold only the last part of the typed path."""
     return {typed.rpartition("/")[0] + "/" * ("/" in typed) + item.text for item in completions}
 

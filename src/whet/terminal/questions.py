@@ -102,11 +102,11 @@ class TerminalQuestion:
 
     def _lay_out(self, width: int, height: int) -> list[list[Fragment]]:
         laid_out = [
-            _painted(line, width) if isinstance(line, PaintedRow) else _wrapped(line, width)
+            _paint(line, width) if isinstance(line, PaintedRow) else _wrap(line, width)
             for line in self._lines
         ]
         rows = [row for line in laid_out for row in line]
-        hint = [row for line in self._hints for row in _wrapped((*line, "class:dim"), width)]
+        hint = [row for line in self._hints for row in _wrap((*line, "class:dim"), width)]
         is_cut = len(rows) > height
         # A later drawing may have less room, because of a hint. The rows have been seen by then.
         self.is_cut = is_cut and (self.is_cut or not self._laid_out[1])
@@ -146,7 +146,7 @@ def _take_whole_lines(hints: Sequence[tuple[str, str]], width: int, room: int) -
     """Return the rows of as many hints as fit completely."""
     rows: list[list[Fragment]] = []
     for line in hints:
-        hint_rows = _wrapped((*line, "class:dim"), width)
+        hint_rows = _wrap((*line, "class:dim"), width)
         if len(rows) + len(hint_rows) > room:
             break
         rows += hint_rows
@@ -156,20 +156,20 @@ def _take_whole_lines(hints: Sequence[tuple[str, str]], width: int, room: int) -
 def _one_row(line: PaintedRow | tuple[str, str] | tuple[str, str, str], width: int) -> list[Fragment]:
     """Return a line as one row, with … if it was cut."""
     if isinstance(line, PaintedRow):
-        return _painted(line, width)[0]
+        return _paint(line, width)[0]
     prefix, text, *style = line
     row = prefix + shorten_choice(" ".join(text.split("\n")), max(width - len(prefix), 8))
     return [(style[0] if style else "", wording.cut(row, width))]
 
 
-def _wrapped(line: tuple[str, str] | tuple[str, str, str], width: int) -> list[list[Fragment]]:
+def _wrap(line: tuple[str, str] | tuple[str, str, str], width: int) -> list[list[Fragment]]:
     prefix, text, *style = line
     further = prefix if prefix == _BAR else " " * len(prefix)
     rows = wrap_lines(text, max(width - len(prefix), 8))
     return [[(style[0] if style else "", (further if at else prefix) + row)] for at, row in enumerate(rows)]
 
 
-def _painted(row: PaintedRow, width: int) -> list[list[Fragment]]:
+def _paint(row: PaintedRow, width: int) -> list[list[Fragment]]:
     from prompt_toolkit.formatted_text import ANSI, to_formatted_text  # noqa: PLC0415 - the chat has it already
 
     lines = row.to_lines(width)
@@ -307,7 +307,7 @@ class TerminalPerson:
         """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is not an option are a no."""
         decision = TerminalDecision(request, self._painter.theme, _LEAST_ROWS)
         lines = (*decision.facts(), *decision.choices(), *decision.other_answers())
-        text_rows = sum(len(_wrapped(line, self._terminal.width())) for line in lines)
+        text_rows = sum(len(_wrap(line, self._terminal.width())) for line in lines)
         decision.fold_to(max(self._terminal.height() - text_rows - _FRAME_ROWS, _LEAST_ROWS))
         is_drawn = is_viewed = False
         while True:
@@ -378,7 +378,7 @@ class TerminalPerson:
         if is_cut:  # then the answers may have been cut, too
             lines += [*decision.choices(), *decision.other_answers()]
         rows = [row.to_line() for row in decision.rows(unfold=True)]
-        rows += [row[0][1] for line in lines for row in _wrapped(line, self._terminal.width())]
+        rows += [row[0][1] for line in lines for row in _wrap(line, self._terminal.width())]
         await self._terminal.page("\n".join([wording.printable(decision.question.title), *rows]) + "\n")
         decision.is_shown_whole = True
 

@@ -54,7 +54,7 @@ _QUESTION_ROWS = 12  # a question on a small screen gets this many rows before a
 T = TypeVar("T")
 
 
-def _size() -> Size:
+def _read_size() -> Size:
     """Return the terminal's own size. COLUMNS, which some shells export, may be outdated."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
@@ -67,7 +67,7 @@ def _has_input(app: Application[str]) -> bool:
     return bool(select.select([app.input.fileno()], [], [], 0)[0])
 
 
-def _rule(marks: Marks, width: int) -> str:
+def _draw_rule(marks: Marks, width: int) -> str:
     """Return the line above and below the input."""
     return marks.fit("─" * (width - 1))
 
@@ -126,7 +126,7 @@ class Terminal:
             erase_when_done=True,
             reserve_space_for_menu=0,
             input=open_input(self._set_pause, self._protocol),
-            output=Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False),
+            output=Vt100_Output(sys.stdout, _read_size, term=os.environ.get("TERM"), enable_cpr=False),
         )
         self._prompt.default_buffer.on_text_changed += self._keys.note_typing
         self._prompt.default_buffer.on_completions_changed += self._make_room
@@ -327,7 +327,7 @@ class Terminal:
             above.append(("", "\n"))
         for row in rows:
             above += [*row, ("", "\n")]
-        rule = _rule(self._marks, size.columns)
+        rule = _draw_rule(self._marks, size.columns)
         above.append(("class:dim", rule))
         status = self._status(size.columns - 1)
         if question and question.keys:

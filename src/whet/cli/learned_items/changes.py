@@ -153,10 +153,10 @@ def change_lines(row: LedgerRow) -> list[str]:
     if row.trust:
         lines.append(f"  trust   {row.trust}")
     if row.reason:
-        lines.append(_labelled("reason", row.reason))
+        lines.append(_add_labels("reason", row.reason))
     for quote in row.evidence:
         speaker = f"{quote.role} {quote.tool}".strip()
-        lines.append(_labelled("quote", f"“{quote.quote}” (message {quote.seq}, {speaker})"))
+        lines.append(_add_labels("quote", f"“{quote.quote}” (message {quote.seq}, {speaker})"))
     for sign, text in (("-", row.before), ("+", row.after)):
         lines += [f"  {sign} {printable(line)}" for line in text.splitlines()]
     if row.undoes:
@@ -172,7 +172,7 @@ def change_lines(row: LedgerRow) -> list[str]:
     return lines
 
 
-def _labelled(label: str, text: str) -> str:
+def _add_labels(label: str, text: str) -> str:
     """Return a label, and a text that is wrapped and aligned with the other details."""
     return f"  {label:<8}{wrap_text(printable(text), indent=10).lstrip()}"
 

@@ -81,19 +81,19 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
         )
     columns: list[Column[SkillInfo]] = [
         Column("name", lambda info: info.name),
-        Column("from", lambda info: _source(info, marks.get(info.name)), rank=2),
+        Column("from", lambda info: _describe_source(info, marks.get(info.name)), rank=2),
         Column("uses", lambda info: str(uses.get(info.name, 0)), right=True, rank=3),
-        Column("description", _about, grows=True, least=20),
+        Column("description", _describe_skill, grows=True, least=20),
     ]
     click.echo(table(matches, columns))
 
 
-def _source(info: SkillInfo, mark: Mark | None) -> str:
+def _describe_source(info: SkillInfo, mark: Mark | None) -> str:
     pinned = " (pinned)" if mark is not None and mark.pinned else ""
     return ("installed" if mark is not None and mark.source else info.source) + pinned
 
 
-def _about(info: SkillInfo) -> str:
+def _describe_skill(info: SkillInfo) -> str:
     return printable(f"can't be used: {info.problem}" if info.problem else info.description)
 
 

@@ -118,7 +118,7 @@ def _make_row(home: Home, name: str, server: McpServerSettings) -> _Row:
     state = "on" if server.enabled else "off"
     if record is None:
         return _Row(name, kind, target, server.enabled, state, None)
-    since = _iso(record.at_ms)
+    since = _format_time(record.at_ms)
     if record.failure and server.enabled:
         state = "failed"
     if record.failure and not (record.tools or record.offers):
@@ -130,7 +130,7 @@ def _make_row(home: Home, name: str, server: McpServerSettings) -> _Row:
     return _Row(name, kind, target, server.enabled, state, *counts, since, record.failure)
 
 
-def _iso(at_ms: int) -> str:
+def _format_time(at_ms: int) -> str:
     from datetime import UTC, datetime  # noqa: PLC0415 only here
 
     return iso(datetime.fromtimestamp(at_ms / 1000, UTC))
